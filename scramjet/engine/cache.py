@@ -1,0 +1,99 @@
+"""Compiled kernels on disk, so that a second start does not compile again.
+
+An entry is named by a fingerprint of everything the code depends on, so it is never stale; it is written aside and
+renamed, so several processes may start at once; it carries its own hash, so a damaged one is compiled anew.
+Numba's own cache looks at one source file's time stamp and would miss a changed helper module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from numba.core import compiler, serialize
+from numba.core.caching import _Cache
+
+MAX_ENTRIES = 256
+_DIGEST_BYTES = 32
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels live: $SCRAMJET_CACHE_DIR, or `scramjet` in the user's cache folder."""
+    chosen = os.environ.get("SCRAMJET_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scramjet"
+
+
+class KernelCache(_Cache):  # type: ignore[misc]
+    """What Numba asks before it compiles one kernel, and tells after."""
+
+    def __init__(self, fingerprint: str, kernel: str) -> None:
+        self.directory = cache_directory() / fingerprint[:32]
+        self.kernel = kernel
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str:
+        return str(self.directory)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """The compiled kernel for these argument types, or None."""
+        if not self._enabled:
+            return None
+        target_context.refresh()
+        try:
+            content = self._path(signature, target_context.codegen()).read_bytes()
+        except OSError:
+            return None
+        digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if hashlib.sha256(payload).digest() != digest:
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(self.directory)  # recently used: kept longest
+        return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""
+        if not self._enabled or result.library.has_dynamic_globals:
+            return
+        payload = serialize.dumps(result._reduce())
+        path = self._path(signature, result.library.codegen)
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.directory, delete=False) as file:
+                file.write(hashlib.sha256(payload).digest() + payload)
+            os.replace(file.name, path)
+            _forget_oldest(self.directory.parent)
+        except OSError as error:
+            warnings.warn(f"compiled kernels are not kept in {self.directory}: {error}", stacklevel=2)
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        key = hashlib.sha256(repr((signature, codegen.magic_tuple())).encode()).hexdigest()
+        return self.directory / f"{self.kernel}-{key[:16]}"
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _forget_oldest(directory: Path) -> None:
+    """Keep the cache from growing for ever: drop the entries unused for longest."""
+    entries = [entry for entry in directory.iterdir() if entry.is_dir()]
+    if len(entries) <= MAX_ENTRIES:
+        return
+    entries.sort(key=lambda entry: entry.stat().st_mtime)
+    for entry in entries[: len(entries) - MAX_ENTRIES]:
+        shutil.rmtree(entry, ignore_errors=True)

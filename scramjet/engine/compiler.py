@@ -1,0 +1,199 @@
+"""From a world's Python functions to compiled ones: helpers found and compiled along, errors in the author's terms.
+
+Rules files do not know Numba: their functions and the helpers they call are ordinary functions. Here each is
+rebuilt with its helpers replaced by compiled versions, and everything it depends on goes into one fingerprint,
+which names the on-disk cache entry: a change in a helper module or a constant is a different entry.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import hashlib
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CellType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from scramjet.engine.kernels import NO_LIMIT, Rules, no_mask, no_stats
+from scramjet.envs.api import Env
+from scramjet.errors import WorldError
+
+RULE_NAMES = ("reset", "step", "observe", "mask", "stats")
+
+
+def interpreted_rules(env: Env) -> Rules:
+    """The world's functions as they are: breakpoints and prints work."""
+    return _rules(env, env, {name: getattr(type(env), name) for name in rule_functions(env)})
+
+
+def rule_functions(env: Env) -> dict[str, FunctionType]:
+    """The functions among reset, step, observe, mask and stats that the world defines."""
+    cls = type(env)
+    found = {}
+    for name in RULE_NAMES:
+        function = getattr(cls, name, None)
+        if function is None or getattr(Env, name, None) is function:
+            if name in ("reset", "step", "observe"):
+                raise WorldError(f"{cls.__name__} has no {name}(); write `def {name}(self, s...)`")
+            continue
+        if not isinstance(function, FunctionType):
+            raise WorldError(f"{cls.__name__}.{name} must be a plain function; it is {function!r}")
+        found[name] = function
+    if ("stats" in found) != bool(env.stat_names):
+        raise WorldError(
+            f'{cls.__name__} needs both stat_names = ("win", ...) and `def stats(self, s, stats)`, or neither'
+        )
+    return found
+
+
+def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) -> Rules:
+    return Rules(
+        parameters=parameters,
+        reset=functions["reset"],
+        step=functions["step"],
+        observe=functions["observe"],
+        mask=functions.get("mask", no_mask),
+        stats=functions.get("stats", no_stats),
+        max_episode_steps=env.max_episode_steps or NO_LIMIT,
+        num_actions=int(env.action_space.n),
+    )
+
+
+def constants_tuple(env: Env) -> Any:
+    """What compiled rules see as `self`: every parameter and every other attribute that is a plain number."""
+    values: dict[str, Any] = {}
+    for name in dir(type(env)):
+        if name.startswith("_") or name in ("parameters", "observation_space", "action_space", "state"):
+            continue
+        value = getattr(env, name)
+        if _is_constant(value):
+            values[name] = value
+    return namedtuple(type(env).__name__, values)(**values)  # type: ignore[misc]
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return len(value) > 0 and all(_is_constant(item) for item in value)
+    return isinstance(value, bool | int | float | np.generic | np.ndarray)
+
+
+class RulesCompiler:
+    """Rebuilds functions so that the helpers they call are compiled too."""
+
+    def __init__(self, env: Env, jit: Callable[[FunctionType], Any]) -> None:
+        self.env = env
+        self.functions = rule_functions(env)
+        self.constants = constants_tuple(env)
+        self.fingerprint = _fingerprint(env, self.functions, self.constants)
+        self._jit = jit
+        self._compiled: dict[FunctionType, Any] = {}
+
+    def rules(self) -> Rules:
+        """The world's functions, compiled."""
+        compiled = {name: self.compile(function) for name, function in self.functions.items()}
+        compiled.setdefault("mask", self.compile(no_mask))  # type: ignore[arg-type]
+        compiled.setdefault("stats", self.compile(no_stats))  # type: ignore[arg-type]
+        return _rules(self.env, self.constants, compiled)
+
+    def compile(self, function: FunctionType) -> Any:
+        """`function` with every plain function it names compiled as well."""
+        if function in self._compiled:
+            return self._compiled[function]
+        scope: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
+        cells = tuple(CellType() for _ in function.__closure__ or ())
+        rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+        # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.
+        rebuilt.__qualname__ = f"{function.__qualname__}_{self.fingerprint[:16]}"
+        self._compiled[function] = self._jit(rebuilt)  # before the helpers: they may call back
+        for name, value in _globals_used(function):
+            scope[name] = self.compile(value) if isinstance(value, FunctionType) else value
+        for cell, original in zip(cells, function.__closure__ or (), strict=True):
+            value = original.cell_contents
+            cell.cell_contents = self.compile(value) if isinstance(value, FunctionType) else value
+        return self._compiled[function]
+
+
+def _globals_used(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Names of the function's module that its code loads, with their values now."""
+    names: dict[str, None] = {}
+    for code in _codes(function.__code__):
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                names[instruction.argval] = None
+    for name in names:
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """`code` and the code objects nested in it (comprehensions, inner functions)."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -> str:
+    """A hash of all that decides the compiled code of a world."""
+    digest = hashlib.sha256()
+    digest.update(repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode())
+    digest.update(repr([(name, str(value)) for name, value in env.state.items()]).encode())
+    _hash_value(digest, constants, set())
+    for name, value in constants._asdict().items():
+        digest.update(name.encode())
+        _hash_value(digest, value, set())
+    seen: set[int] = set()
+    for name, function in functions.items():
+        digest.update(name.encode())
+        _hash_value(digest, function, seen)
+    for source in _ENGINE_SOURCES:
+        digest.update(source.read_bytes())
+    digest.update(_versions().encode())
+    return digest.hexdigest()
+
+
+def _hash_value(digest: Any, value: Any, seen: set[int]) -> None:
+    """Add a value that compiled code depends on, functions by their code and everything that they use."""
+    if isinstance(value, FunctionType):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        for code in _codes(value.__code__):
+            plain = tuple(item for item in code.co_consts if not isinstance(item, CodeType))
+            digest.update(code.co_code)
+            digest.update(repr((plain, code.co_names, code.co_varnames, code.co_freevars)).encode())
+        _hash_value(digest, value.__defaults__, seen)
+        for name, used in _globals_used(value):
+            digest.update(name.encode())
+            _hash_value(digest, used, seen)
+        for cell in value.__closure__ or ():
+            _hash_value(digest, cell.cell_contents, seen)
+    elif isinstance(value, ModuleType):
+        digest.update(value.__name__.encode())
+        source = getattr(value, "__file__", None)
+        if source and value.__name__.partition(".")[0] not in (*sys.stdlib_module_names, "numpy", "numba"):
+            digest.update(Path(source).read_bytes())  # constants may be read through the module
+    elif isinstance(value, np.ndarray):
+        digest.update(repr((value.dtype, value.shape)).encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, tuple | list):
+        digest.update(f"{type(value).__name__}{len(value)}".encode())
+        for item in value:
+            _hash_value(digest, item, seen)
+    else:
+        digest.update(f"{type(value).__name__}:{value!r}".encode())
+
+
+_ENGINE_SOURCES = [Path(__file__).with_name(f"{name}.py") for name in ("kernels", "layout", "compiler", "cpu")]
+
+
+def _versions() -> str:
+    import llvmlite
+    import numba
+
+    return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__))

@@ -1,0 +1,49 @@
+"""The CPU back-end: a world's kernels compiled by Numba, kept on disk, run over threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numba
+from numba import njit
+
+from scramjet.engine import kernels
+from scramjet.engine.cache import KernelCache
+from scramjet.engine.compiler import RulesCompiler
+from scramjet.envs.api import Env
+
+# IEEE arithmetic as in the interpreted source; division by zero gives inf or nan instead of a check per division.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": True}
+
+
+def compile_kernels(env: Env) -> kernels.Kernels:
+    """The kernels of `env`, each compiled (or read from the cache) when first called."""
+    rules_compiler = RulesCompiler(env, njit(**_OPTIONS))
+    fingerprint = rules_compiler.fingerprint
+
+    def named(function: Callable[..., Any]) -> FunctionType:
+        assert isinstance(function, FunctionType)
+        function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
+        return function
+
+    def inner(function: Callable[..., Any]) -> Callable[..., Any]:
+        return njit(**_OPTIONS)(named(function))
+
+    def entry(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher = inner(function)
+        dispatcher._cache = KernelCache(fingerprint, function.__name__)  # type: ignore[attr-defined]
+        return dispatcher
+
+    def threaded_entry(function: Callable[..., Any]) -> Callable[..., Any]:
+        dispatcher = njit(parallel=True, **_OPTIONS)(named(function))
+        dispatcher._cache = KernelCache(fingerprint, function.__name__)
+        return dispatcher
+
+    return kernels.build(rules_compiler.rules(), inner, entry, threaded_entry)
+
+
+def available_threads() -> int:
+    """How many threads the compiled kernels may use at most."""
+    return int(numba.config.NUMBA_NUM_THREADS)

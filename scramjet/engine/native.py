@@ -1,0 +1,220 @@
+"""The pool of native worlds: records in one array, kernels over them, interpreted or compiled."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Literal
+
+import numpy as np
+
+from scramjet.engine import diagnosis
+from scramjet.engine.kernels import Kernels
+from scramjet.engine.layout import (
+    Transition,
+    allocate_transition,
+    check_spaces,
+    episode_dtype,
+    mask_size,
+    state_dtype,
+)
+from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError, WorldError
+
+Backend = Literal["cpu", "interpreted"]
+
+EPISODES_KEPT_PER_ENV = 128
+ENVS_PER_THREAD = 256
+"""Below this many envs a thread costs more to wake than it saves."""
+
+# Numba's fallback threading layer allows one parallel region at a time in a process.
+_PARALLEL_REGION = threading.Lock()
+
+
+class NativePool(Pool):
+    """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
+
+    def __init__(
+        self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu"
+    ) -> None:
+        if num_envs < 1:
+            raise ConfigError(f"num_envs={num_envs} must be at least 1")
+        if num_threads is not None and num_threads < 1:
+            raise ConfigError(f"num_threads={num_threads} must be at least 1")
+        check_spaces(env)
+        self.env = env
+        self.num_envs = num_envs
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.mask_size = mask_size(env)
+        self.backend = backend
+        self._states = np.zeros(num_envs, state_dtype(env))
+        self._kernels, self.num_threads = self._start(backend, num_threads)
+        capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs // self.num_threads)
+        self._log = np.zeros((self.num_threads, capacity), episode_dtype(env))
+        self._log_size = np.zeros((self.num_threads, 1), np.int64)
+        self._tick = 0
+        self._own = self.allocate()
+        self._sent: deque[slice] = deque()
+        self._was_reset = False
+
+    def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
+        """Kernels and the number of threads they run on."""
+        if backend == "interpreted":
+            from scramjet.engine.interpreted import interpreted_kernels
+
+            return interpreted_kernels(self.env), 1
+        from scramjet.engine.cpu import available_threads, compile_kernels
+
+        wanted = num_threads or max(1, self.num_envs // ENVS_PER_THREAD)
+        return compile_kernels(self.env), min(wanted, available_threads(), self.num_envs)
+
+    def allocate(self) -> Transition:
+        return allocate_transition(self.env, self.num_envs)
+
+    def reset(self, seed: int, out: Transition | None = None) -> Transition:
+        out = out or self._own
+        states, raw = self._records()
+        self._run("reset", 0, self.num_envs, int(seed), states, raw, out.obs, out.mask)
+        self._tick = 0
+        self._log_size[:] = 0
+        self._sent.clear()
+        self._was_reset = True
+        return out
+
+    def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        out = out or self._own
+        self._check_actions(actions, self.num_envs)
+        if self.num_threads == 1:
+            self._step_rows(0, self.num_envs, actions, out)
+            return out
+        self._tick += 1
+        with _PARALLEL_REGION:
+            self._run(
+                "step_threaded", self.num_threads, self._tick, self._states, self._raw(), actions,
+                out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs,
+                self._log, self._log_size,
+            )  # fmt: skip
+        return out
+
+    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
+        start, stop, _ = (rows or slice(None)).indices(self.num_envs)
+        self._check_actions(actions, stop - start)
+        for sent in self._sent:
+            if start < sent.stop and sent.start < stop:
+                raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
+        full = np.zeros(self.num_envs, np.int64)
+        full[start:stop] = actions
+        self._step_rows(start, stop, full, self._own)
+        self._sent.append(slice(start, stop))
+
+    def recv(self) -> Batch:
+        if not self._sent:
+            raise RuntimeError("recv() without send(): nothing is under way")
+        rows = self._sent.popleft()
+        own = self._own
+        return Batch(
+            rows,
+            Transition(
+                own.obs[rows], own.mask[rows], own.reward[rows],
+                own.terminated[rows], own.truncated[rows], own.final_obs[rows],
+            ),
+        )  # fmt: skip
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {"states": self._raw().copy(), "tick": np.array([self._tick])}
+
+    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+        raw = snapshot["states"]
+        if raw.shape != self._raw().shape:
+            raise ConfigError(
+                f"a snapshot of {raw.shape[0]} envs of {raw.shape[1]} bytes does not fit a pool of "
+                f"{self.num_envs} envs of {self._states.itemsize} bytes; use the same world and num_envs"
+            )
+        self._raw()[:] = raw
+        self._tick = int(snapshot["tick"][0])
+        self._log_size[:] = 0
+        self._sent.clear()
+        self._was_reset = True
+        out = out or self._own
+        self._run("observe", 0, self.num_envs, self._records()[0], out.obs, out.mask)
+        return out
+
+    def states(self) -> np.ndarray:
+        """A copy of every env's record, to branch from with `simulate`."""
+        return self._states.copy()
+
+    def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
+        after = states.copy()
+        self._check_actions(actions, len(after))
+        out = allocate_transition(self.env, len(after))
+        self._run(
+            "simulate", 0, len(after), self._wrap(after), actions,
+            out.obs, out.mask, out.reward, out.terminated, out.truncated,
+        )  # fmt: skip
+        return after, out
+
+    def episodes(self) -> Episodes:
+        capacity = self._log.shape[1]
+        parts = [self._log[i, : min(int(self._log_size[i, 0]), capacity)] for i in range(self.num_threads)]
+        log = np.concatenate(parts)
+        log = log[np.lexsort((log["_env"], log["_tick"]))]
+        self._log_size[:] = 0
+        return Episodes(
+            returns=log["_return"],
+            lengths=log["_length"],
+            env_ids=log["_env"],
+            stats={name: log[name] for name in self.env.stat_names},
+        )
+
+    def record(self, index: int) -> Any:
+        """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
+        from scramjet.engine.interpreted import Record
+
+        return Record(self._states[index], type(self.env).__name__)
+
+    def _step_rows(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+        self._tick += 1
+        states, raw = self._records()
+        self._run(
+            "step", start, stop, self._tick, states, raw, actions,
+            out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs,
+            self._wrap(self._log[0]), self._log_size[0],
+        )  # fmt: skip
+
+    def _run(self, kernel: str, *arguments: Any) -> None:
+        """Call a kernel; what goes wrong in it is told in the author's terms."""
+        try:
+            getattr(self._kernels, kernel)(*arguments)
+        except Exception as error:
+            raise diagnosis.explain(self.env, error, self.backend) from error
+
+    def _raw(self) -> np.ndarray:
+        """The records as bytes, [N, record size]."""
+        return self._states.view(np.uint8).reshape(self.num_envs, self._states.itemsize)
+
+    def _records(self) -> tuple[Any, np.ndarray]:
+        return self._wrap(self._states), self._raw()
+
+    def _wrap(self, array: np.ndarray) -> Any:
+        """Records as the back-end wants them."""
+        if self.backend == "cpu":
+            return array
+        from scramjet.engine.interpreted import Records
+
+        return Records(array, type(self.env).__name__)
+
+    def _check_actions(self, actions: np.ndarray, count: int) -> None:
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
+        if actions.shape != (count,) or actions.dtype != np.int64:
+            raise ConfigError(
+                f"actions are {actions.dtype} {list(actions.shape)}; this pool takes int64 [{count}]"
+            )
+        if self.backend == "interpreted" and not ((actions >= 0) & (actions < self.action_space.n)).all():
+            worst = int(np.flatnonzero((actions < 0) | (actions >= self.action_space.n))[0])
+            raise WorldError(
+                f"action {actions[worst]} of env {worst} is outside {self.action_space!r} "
+                f"of {type(self.env).__name__}"
+            )

@@ -1,0 +1,149 @@
+"""What an environment's author writes: a class of plain Python functions over one fixed-size record.
+
+An `Env` holds the rules of a world and its parameters, never the state of a game. The state of each game is
+a record `s` with the fields named in `state`; the engine owns thousands of them and hands one at a time to
+`reset`, `step`, `observe`, `mask` and `stats`. Interpreted, these are ordinary methods; compiled, `self` is
+a read-only tuple of the parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
+
+from scramjet.errors import WorldError, did_you_mean
+
+__all__ = ["Box", "Dict", "Discrete", "Env", "MultiBinary", "MultiDiscrete", "Space"]
+
+StateField = type | np.dtype | tuple[Any, int | tuple[int, ...]]
+
+
+class Env:
+    """The rules of one world. Subclass it, declare spaces and state, write the functions."""
+
+    observation_space: Any
+    """A Gymnasium space: a class attribute, or a property where it depends on parameters."""
+    action_space: Any
+    """A Gymnasium space, likewise."""
+    state: Any
+    """The fields of one env's record: `{"position": np.int32, "board": (np.int8, (6, 7))}`."""
+    max_episode_steps: int | None = None
+    """The engine truncates an episode after so many steps; None never does."""
+    stat_names: ClassVar[tuple[str, ...]] = ()
+    """Names of the per-episode numbers that `stats` fills in."""
+
+    _parameter_defaults: ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        defaults = dict(cls._parameter_defaults)
+        for name in cls.__dict__.get("__annotations__", {}):
+            if name in _RESERVED or name.startswith("_") or name not in cls.__dict__:
+                continue
+            default = cls.__dict__[name]
+            if not isinstance(default, bool | int | float):
+                raise WorldError(
+                    f"{cls.__name__}.{name} = {default!r} is annotated and so a parameter, but parameters are "
+                    f"int, float or bool; drop the annotation to make it a plain class attribute"
+                )
+            defaults[name] = default
+        cls._parameter_defaults = defaults
+
+    def __init__(self, **parameters: Any) -> None:
+        known = self.parameter_defaults()
+        for name, value in parameters.items():
+            if name not in known:
+                raise WorldError(
+                    f"{type(self).__name__} has no parameter '{name}'.{did_you_mean(name, known)} "
+                    f"Parameters: {', '.join(known)}"
+                )
+            object.__setattr__(self, name, _convert(type(self).__name__, name, value, known[name]))
+        self.validate()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise WorldError(
+            f"{type(self).__name__}.{name} cannot be assigned: an Env holds rules and parameters only. "
+            f"What changes during an episode belongs in `state`, and is written as s.{name} = ..."
+        )
+
+    @classmethod
+    def parameter_defaults(cls) -> dict[str, Any]:
+        """Every constructor argument with its default, in the order written."""
+        return {**cls._parameter_defaults, "max_episode_steps": cls.max_episode_steps}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Every constructor argument with this instance's value."""
+        return {name: getattr(self, name) for name in self.parameter_defaults()}
+
+    def __repr__(self) -> str:
+        changed = {k: v for k, v in self.parameters.items() if v != self.parameter_defaults()[k]}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+    # --- the rules, compiled -----------------------------------------------------------------------------
+
+    def reset(self, s: Any) -> None:
+        """Begin an episode. All fields of `s` are zero when this is called."""
+        raise NotImplementedError
+
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        """Apply `action`; return (reward, terminated)."""
+        raise NotImplementedError
+
+    def observe(self, s: Any, obs: Any) -> None:
+        """Write the observation of `s` into the array `obs`; change nothing else."""
+        raise NotImplementedError
+
+    # `mask(self, s, mask)` and `stats(self, s, stats)` are optional: define them to have them.
+
+    # --- for people, never compiled ----------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raise ValueError where the parameters make no world; called by the constructor."""
+
+    def render(self, s: Any) -> np.ndarray:
+        """Draw `s` as an RGB image [height, width, 3] uint8."""
+        raise WorldError(f"{type(self).__name__} has no render(); write `def render(self, s)` to draw it")
+
+    def ascii(self, s: Any) -> str:
+        """Draw `s` as text; by default its fields, one a line."""
+        names = [name for name in self.state]
+        return "\n".join(f"{name}: {getattr(s, name)}" for name in names)
+
+
+_RESERVED = frozenset(Env.__annotations__)
+
+
+def state_fields(env: Env) -> Mapping[str, StateField]:
+    """The declared record fields of `env`, checked for shape of declaration."""
+    fields = getattr(env, "state", None)
+    name = type(env).__name__
+    if not isinstance(fields, Mapping):
+        raise WorldError(f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}')
+    for field in fields:
+        if not isinstance(field, str) or not field.isidentifier() or field.startswith("_"):
+            raise WorldError(f"{name}.state has a field {field!r}; use a plain name that does not start with '_'")
+    return fields
+
+
+def _convert(world: str, name: str, value: Any, default: Any) -> Any:
+    """Bring `value` to the type of the parameter's default, or say why it cannot be."""
+    if name == "max_episode_steps":
+        if value is None:
+            return None
+        default = 1
+    wanted = type(default)
+    if wanted is bool and isinstance(value, bool | np.bool_):
+        return bool(value)
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if wanted is int and is_number and float(value).is_integer():
+        if name == "max_episode_steps" and value < 1:
+            raise WorldError(f"{world}: max_episode_steps={value} must be at least 1 (or None for no limit)")
+        return int(value)
+    if wanted is float and is_number and math.isfinite(value):
+        return float(value)
+    raise WorldError(f"{world}: {name}={value!r} must be {'a finite float' if wanted is float else wanted.__name__}")

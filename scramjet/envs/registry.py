@@ -1,0 +1,165 @@
+"""Worlds by name: the built-in ones, those a user registers, and those in a file.
+
+`load_env("cartpole")`, `load_env("CartPole-v1")`, `load_env("examples/corridor.py")`,
+`load_env("examples/corridor.py:Corridor", length=20)`, `load_env("my_package.worlds:Corridor")`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from scramjet.envs.api import Env
+from scramjet.errors import WorldError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A world's place in the registry; its module is imported when it is first asked for."""
+
+    name: str
+    target: str | type[Env]  # "module:Class", or the class itself
+    aliases: tuple[str, ...] = ()
+
+    def env_class(self) -> type[Env]:
+        """The world's class."""
+        return _import_class(self.target) if isinstance(self.target, str) else self.target
+
+
+_REGISTRY: dict[str, Registration] = {}
+
+
+def register(name: str, target: str | type[Env], aliases: tuple[str, ...] = ()) -> None:
+    """Make a world known as `name` (and `aliases`); `target` is its class or "module:Class"."""
+    taken = _names()
+    for label in (name, *aliases):
+        if label in taken:
+            raise WorldError(f"a world named '{label}' is registered already; choose another name")
+    _REGISTRY[name] = Registration(name, target, aliases)
+
+
+def registrations() -> list[Registration]:
+    """All registered worlds, by name."""
+    return [_REGISTRY[name] for name in sorted(_REGISTRY)]
+
+
+def env_class(name: str) -> type[Env]:
+    """The class of the world called `name`: a registered name or alias, FILE.py[:Class], or module:Class."""
+    found = _names().get(name)
+    if found is not None:
+        return found.env_class()
+    path, _, class_name = name.partition(":")
+    if path.endswith(".py"):
+        return _class_in_module(_import_file(Path(path)), class_name, name)
+    if class_name:
+        return _import_class(name)
+    raise WorldError(
+        f"unknown world '{name}'.{did_you_mean(name, _names())} See `scramjet list` for the names, "
+        f"or give a file: my_world.py"
+    )
+
+
+def load_env(name: str, **parameters: Any) -> Env:
+    """Build the world called `name` with the given parameters."""
+    cls = env_class(name)
+    try:
+        return cls(**parameters)
+    except ValueError as error:
+        raise WorldError(f"{cls.__name__}: {error}") from error
+
+
+def canonical_name(name: str) -> str:
+    """The one spelling under which a world is recorded: its registered name, or its file's full path."""
+    found = _names().get(name)
+    if found is not None:
+        return found.name
+    path, colon, class_name = name.partition(":")
+    return f"{Path(path).resolve()}{colon}{class_name}" if path.endswith(".py") else name
+
+
+def _names() -> dict[str, Registration]:
+    """Every name and alias."""
+    return {label: entry for entry in _REGISTRY.values() for label in (entry.name, *entry.aliases)}
+
+
+def _import_class(target: str) -> type[Env]:
+    module_name, _, class_name = target.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise WorldError(f"cannot import '{module_name}' for world '{target}': {error}") from error
+    return _class_in_module(module, class_name, target)
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Run a user's file as a module; a changed file is read anew."""
+    if not path.is_file():
+        raise WorldError(f"no such file: '{path}'; give the path of the Python file with your world")
+    full_path = path.resolve()
+    module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(module_name, full_path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    folder = str(full_path.parent)
+    if folder not in sys.path:  # so that helpers beside the world can be imported
+        sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except WorldError:
+        raise
+    except Exception as error:
+        line = _line_in(error, full_path)
+        raise WorldError(f"{path}{line}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line_in(error: BaseException, path: Path) -> str:
+    """` line N`, the last place in `path` that `error` passed through."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return f" line {error.lineno}"
+    line, trace = "", error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            line = f" line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return line
+
+
+def _class_in_module(module: ModuleType, class_name: str, label: str) -> type[Env]:
+    worlds = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Env) and value is not Env
+    }
+    if class_name:
+        if class_name not in worlds:
+            raise WorldError(
+                f"'{label}' has no world '{class_name}'.{did_you_mean(class_name, worlds)} "
+                f"Worlds there: {', '.join(worlds) or 'none'}"
+            )
+        return worlds[class_name]
+    own = [value for value in worlds.values() if value.__module__ == module.__name__]
+    if len(own) != 1:
+        names = ", ".join(value.__name__ for value in own)
+        raise WorldError(
+            f"'{label}' defines {len(own)} worlds" + (f" ({names}); name one: {label}:{own[0].__name__}" if own else
+            "; a world is a class that inherits from scramjet.envs.Env")
+        )
+    return own[0]
+
+
+register("cartpole", "scramjet.envs.cartpole:CartPole", aliases=("CartPole-v1",))
+register("bandit", "scramjet.envs.bandit:Bandit")
+register("probe_constant", "scramjet.envs.probes:ConstantReward")
+register("probe_observation", "scramjet.envs.probes:ObservationReward")
+register("probe_delay", "scramjet.envs.probes:DelayedReward")
+register("probe_action", "scramjet.envs.probes:ActionReward")
+register("probe_policy", "scramjet.envs.probes:PolicyReward")

@@ -1,0 +1,171 @@
+"""What a checkpoint folder holds, and how it is checked before anything in it is believed.
+
+    model.safetensors      the policy's tensors
+    trainer.safetensors    all else that training needs to go on
+    metadata.json          step, versions, the caller's metadata, size and SHA-256 of each file and of itself
+
+Loading runs no code from a checkpoint: safetensors and JSON only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scramjet import __version__
+from scramjet.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FORMAT_VERSION = 1
+METADATA_FILE = "metadata.json"
+MODEL_FILE = "model.safetensors"
+TRAINER_FILE = "trainer.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint read back, found whole. Tensors are on the CPU, in order of their names."""
+
+    path: Path
+    step: int
+    model: dict[str, Tensor]
+    trainer: dict[str, Tensor]
+    metadata: dict[str, Any]
+    """What the caller gave to `save`, as JSON brings it back (tuples as lists)."""
+    is_best: bool
+    """Whether this was the best one when it was saved."""
+    digest: str
+    """SHA-256 over all of it: the checkpoint's identity, for the lineage of a fork."""
+
+
+def encode(
+    step: int,
+    model: Mapping[str, Tensor],
+    trainer: Mapping[str, Tensor],
+    metadata: Mapping[str, Any],
+    is_best: bool,
+) -> dict[str, bytes]:
+    """Return the content of each file of a checkpoint; equal state gives equal bytes."""
+    files = {MODEL_FILE: _encode_tensors(model), TRAINER_FILE: _encode_tensors(trainer)}
+    record = {
+        "format_version": FORMAT_VERSION,
+        "scramjet_version": __version__,
+        "step": step,
+        "is_best": is_best,
+        "metadata": dict(metadata),
+        "files": {name: {"sha256": _sha256(data), "bytes": len(data)} for name, data in files.items()},
+    }
+    # allow_nan=False: a number that JSON cannot hold is a bug of ours, better met now than on resume
+    record = json.loads(json.dumps(record, allow_nan=False))
+    record["sha256"] = _digest(record)
+    files[METADATA_FILE] = json.dumps(record, indent=2).encode() + b"\n"
+    return files
+
+
+def load_folder(path: Path) -> Checkpoint:
+    """Read the checkpoint in the folder `path`, or raise a CheckpointError that says what is wrong."""
+    record = read_record(path)
+    return Checkpoint(
+        path=path,
+        step=record["step"],
+        model=_read_tensors(path, MODEL_FILE, record),
+        trainer=_read_tensors(path, TRAINER_FILE, record),
+        metadata=record["metadata"],
+        is_best=record["is_best"],
+        digest=record["sha256"],
+    )
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the checked content of a checkpoint's metadata.json; the tensors are not looked at."""
+    data = _read_bytes(path, METADATA_FILE)
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _damaged(path, METADATA_FILE, "is not valid JSON") from None
+    version = record.get("format_version") if isinstance(record, dict) else None
+    if type(version) is not int:
+        raise _damaged(path, METADATA_FILE, "has no format_version")
+    if version > FORMAT_VERSION:  # before all else: a newer format may hold anything
+        raise CheckpointError(
+            f"checkpoint {path} was written by a newer scramjet (format {version}; "
+            f"this one reads up to {FORMAT_VERSION}); upgrade scramjet"
+        )
+    digest = record.pop("sha256", None)
+    if digest != _digest(record):
+        raise _damaged(path, METADATA_FILE, "does not match its own SHA-256")
+    if not _has_all_fields(record):  # only someone who also computed a new hash can get here
+        raise _damaged(path, METADATA_FILE, "lacks a field or has one of the wrong kind")
+    record["sha256"] = digest
+    return record
+
+
+def _has_all_fields(record: dict[str, Any]) -> bool:
+    files = record.get("files")
+    if not isinstance(files, dict) or not isinstance(record.get("metadata"), dict):
+        return False
+    if type(record.get("step")) is not int or type(record.get("is_best")) is not bool:
+        return False
+    entries = [files.get(name) for name in (MODEL_FILE, TRAINER_FILE)]
+    return all(
+        isinstance(entry, dict) and type(entry.get("bytes")) is int and type(entry.get("sha256")) is str
+        for entry in entries
+    )
+
+
+def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Tensor]:
+    import safetensors.torch
+
+    expected = record["files"][name]
+    data = _read_bytes(path, name)
+    if len(data) != expected["bytes"]:
+        raise _damaged(path, name, f"has {len(data)} bytes instead of {expected['bytes']}")
+    if _sha256(data) != expected["sha256"]:
+        raise _damaged(path, name, "does not match its SHA-256")
+    try:
+        tensors = safetensors.torch.load(data)
+    except Exception as error:  # a file made to mislead can fail in any way; none may reach the user raw
+        raise _damaged(path, name, f"is not a safetensors file ({error})") from error
+    return dict(sorted(tensors.items()))
+
+
+def _encode_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    import safetensors.torch
+    import torch
+
+    # Copies: safetensors refuses tensors that share memory or have gaps, and both are common in a policy.
+    layout = torch.contiguous_format
+    copies = {
+        name: tensor.detach().to("cpu", copy=True, memory_format=layout) for name, tensor in tensors.items()
+    }
+    return safetensors.torch.save(copies)
+
+
+def _read_bytes(path: Path, name: str) -> bytes:
+    try:
+        return (path / name).read_bytes()
+    except FileNotFoundError:
+        raise _damaged(path, name, "is missing") from None
+    except OSError as error:
+        raise _damaged(path, name, f"cannot be read ({error.strerror})") from error
+
+
+def _damaged(path: Path, name: str, problem: str) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {path} is damaged: {name} {problem}; use another checkpoint in {path.parent}/"
+    )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(record: dict[str, Any]) -> str:
+    """SHA-256 of a record without its own hash, however its file is laid out."""
+    return _sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode())

@@ -1,0 +1,273 @@
+"""Checkpoints on disk: each appears whole or not at all, and a damaged one is never believed.
+
+    checkpoints/step_00010000/    one checkpoint (see checkpoint_format.py)
+    checkpoints/latest, best      symlinks to two of them
+
+`CheckpointStore` is the one writer; `load_checkpoint` reads, also beside a running writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scramjet.errors import CheckpointError, ConfigError, did_you_mean
+from scramjet.runtime.checkpoint_format import (
+    FORMAT_VERSION,
+    METADATA_FILE,
+    Checkpoint,
+    encode,
+    load_folder,
+    read_record,
+)
+from scramjet.runtime.files import (
+    TEMPORARY_PREFIX,
+    explain_disk_errors,
+    fsync_directory,
+    read_link,
+    replace_symlink,
+    temporary_path,
+    write_atomic,
+    write_synced,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["FORMAT_VERSION", "Checkpoint", "CheckpointStore", "load_checkpoint", "step_name"]
+
+_REPLACED_PREFIX = ".old-"
+_STEP = re.compile(r"step_([0-9]{8,})")
+
+
+class CheckpointStore:
+    """The writer of one run's checkpoints. The caller holds the run's lock while the store is in use.
+
+    `keep_last_n` is how many checkpoints stay; None keeps all. `best` and `latest` always stay.
+    """
+
+    def __init__(self, directory: Path, keep_last_n: int | None = None) -> None:
+        if keep_last_n is not None and keep_last_n < 1:
+            raise ConfigError(f"keep_last_n={keep_last_n} would keep no checkpoint; use 1 or more")
+        self.directory = directory
+        self._keep_last_n = keep_last_n
+        with explain_disk_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            self._clear_up_after_a_kill()
+
+    def save(
+        self,
+        step: int,
+        model: Mapping[str, Tensor],
+        trainer: Mapping[str, Tensor],
+        metadata: Mapping[str, Any],
+        is_best: bool = False,
+    ) -> Path:
+        """Save a checkpoint, point `latest` (and `best`) at it, remove those too old, return its folder.
+
+        `metadata` holds what JSON can hold, finite numbers only. When this returns the checkpoint is on the
+        disk; when it raises, every checkpoint that was there before still is.
+        """
+        if step < 0:
+            raise RuntimeError(f"a checkpoint cannot have the negative step {step}")
+        files = encode(step, model, trainer, metadata, is_best)
+        path = self.directory / step_name(step)
+        with explain_disk_errors(path):
+            if _has_same_tensors(path, files[METADATA_FILE]):
+                write_atomic(path / METADATA_FILE, files[METADATA_FILE])
+            else:
+                self._write_folder(path, files)
+            if is_best:
+                replace_symlink(self.directory / "best", path.name)
+            replace_symlink(self.directory / "latest", path.name)  # the last sign of a finished save
+            self._prune(step)
+        return path
+
+    def steps(self) -> list[int]:
+        """Return the steps of all checkpoints here, whole or not, ascending."""
+        return _steps_in(self.directory)
+
+    def load_latest_whole(self) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest whole checkpoint, and for each damaged newer one a message that says why not."""
+        return _load_newest_whole(self.directory)
+
+    def _write_folder(self, path: Path, files: Mapping[str, bytes]) -> None:
+        unfinished = temporary_path(self.directory)
+        try:
+            unfinished.mkdir()
+            for name, data in files.items():
+                write_synced(unfinished / name, data)
+            fsync_directory(unfinished)
+            self._move_into_place(unfinished, path)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)  # on a full disk this gives the space back
+            raise
+
+    def _move_into_place(self, unfinished: Path, path: Path) -> None:
+        replaced = self.directory / f"{_REPLACED_PREFIX}{path.name}"
+        if path.is_dir():  # a folder cannot be replaced in one step; a kill in between is put right on start
+            shutil.rmtree(replaced, ignore_errors=True)
+            os.rename(path, replaced)
+        try:
+            os.rename(unfinished, path)
+        except BaseException:
+            if replaced.is_dir():
+                os.rename(replaced, path)
+            raise
+        fsync_directory(self.directory)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def _prune(self, newest_step: int) -> None:
+        """Remove the checkpoints before `newest_step` that are too old to keep.
+
+        Later ones stay: they are damaged, or resuming would have begun there, and training will replace them.
+        """
+        if self._keep_last_n is None:
+            return
+        wanted = {read_link(self.directory / name) for name in ("latest", "best")}
+        past = [step for step in self.steps() if step <= newest_step]
+        for step in past[: -self._keep_last_n]:
+            if step_name(step) not in wanted:
+                # Renamed first: a kill while removing must not leave a part under a checkpoint's name.
+                doomed = temporary_path(self.directory)
+                os.rename(self.directory / step_name(step), doomed)
+                shutil.rmtree(doomed, ignore_errors=True)
+
+    def _clear_up_after_a_kill(self) -> None:
+        for replaced in self.directory.glob(f"{_REPLACED_PREFIX}step_*"):
+            path = self.directory / replaced.name.removeprefix(_REPLACED_PREFIX)
+            if path.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+            else:
+                os.rename(replaced, path)
+        for unfinished in self.directory.glob(f"{TEMPORARY_PREFIX}*"):
+            if unfinished.is_dir() and not unfinished.is_symlink():
+                shutil.rmtree(unfinished, ignore_errors=True)
+            else:
+                unfinished.unlink()
+        for unfinished in self.directory.glob(f"step_*/{TEMPORARY_PREFIX}*"):
+            unfinished.unlink()
+        self._finish_links()
+
+    def _finish_links(self) -> None:
+        """Point the links at the newest checkpoint, where a kill came after its save and before theirs."""
+        latest, best = self.directory / "latest", self.directory / "best"
+        for step in self.steps()[-1:]:
+            with contextlib.suppress(CheckpointError):  # a damaged one is no target
+                name = step_name(step)
+                is_best = read_record(self.directory / name)["is_best"]
+                if read_link(latest) == name and (read_link(best) == name or not is_best):
+                    return
+                load_folder(self.directory / name)
+                if is_best:
+                    replace_symlink(best, name)
+                replace_symlink(latest, name)
+
+
+def step_name(step: int) -> str:
+    """Return the name of the folder of the checkpoint at `step`."""
+    return f"step_{step:08d}"
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Load a checkpoint, given its folder, a `latest` or `best` link, or a run (then its newest whole one).
+
+    Raises a CheckpointError that names the file and what is wrong with it; no code in it is run.
+    """
+    while True:
+        before = _state_of(path)
+        try:
+            return _load_once(path)
+        except CheckpointError:
+            if _state_of(path) == before:
+                raise
+            # A running writer has moved on and removed the one we were reading: there is a newer one.
+
+
+def _load_once(path: Path) -> Checkpoint:
+    # os.path answers False where pathlib raises: for NUL bytes and for names too long
+    if os.path.isfile(path):
+        return load_folder(_follow_text_link(path))
+    if not os.path.isdir(path):
+        raise CheckpointError(_describe_missing(path))
+    if (path / METADATA_FILE).exists() or _step_of(path.name) is not None:
+        return load_folder(path.resolve())  # the step a link stood for, even if it moves on later
+    directory = _checkpoints_under(path)
+    checkpoint, problems = _load_newest_whole(directory)
+    if checkpoint is None:
+        found = "; ".join(problems) or "none was saved yet"
+        raise CheckpointError(f"{path} has no whole checkpoint: {found}")
+    return checkpoint
+
+
+def _state_of(path: Path) -> tuple[str | None, list[int]]:
+    """What a writer changes when it saves: where a link points, which checkpoints there are."""
+    return read_link(path), _steps_in(_checkpoints_under(path))
+
+
+def _checkpoints_under(path: Path) -> Path:
+    return path / "checkpoints" if os.path.isdir(path / "checkpoints") else path
+
+
+def _load_newest_whole(directory: Path) -> tuple[Checkpoint | None, list[str]]:
+    problems: list[str] = []
+    for step in reversed(_steps_in(directory)):
+        path = directory / step_name(step)
+        try:
+            checkpoint = load_folder(path)
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        if checkpoint.step == step:
+            return checkpoint, problems
+        problems.append(f"checkpoint {path} is of step {checkpoint.step}; give the folder its right name")
+    return None, problems
+
+
+def _steps_in(directory: Path) -> list[int]:
+    try:
+        with os.scandir(directory) as entries:
+            folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except PermissionError as error:
+        raise CheckpointError(f"{directory} cannot be read: permission denied; check its mode") from error
+    except (OSError, ValueError):  # not there, or no path at all
+        return []
+    return sorted(step for step in map(_step_of, folders) if step is not None)
+
+
+def _step_of(name: str) -> int | None:
+    match = _STEP.fullmatch(name)
+    # Only names we would give ourselves: a step_ with zeros too many is somebody else's folder.
+    return int(match[1]) if match and step_name(int(match[1])) == name else None
+
+
+def _has_same_tensors(path: Path, metadata: bytes) -> bool:
+    """Say whether `path` holds a whole checkpoint with the very tensors that `metadata` describes."""
+    if not path.is_dir():
+        return False
+    try:
+        load_folder(path)
+        return bool(read_record(path)["files"] == json.loads(metadata)["files"])
+    except CheckpointError:
+        return False
+
+
+def _follow_text_link(path: Path) -> Path:
+    name = read_link(path) or ""
+    if _step_of(name) is None:
+        raise CheckpointError(f"{path} is a file, not a checkpoint; give a folder such as {step_name(1000)}")
+    return path.parent / name
+
+
+def _describe_missing(path: Path) -> str:
+    target = read_link(path)
+    if target is not None:
+        return f"{path} points at {target}, which is gone; use another checkpoint in {path.parent}/"
+    siblings = [step_name(step) for step in _steps_in(path.parent)]
+    return f"there is no checkpoint at {path}.{did_you_mean(path.name, siblings)}"

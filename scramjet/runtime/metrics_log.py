@@ -1,0 +1,160 @@
+"""The metrics of a run: standard JSON, one object a line, at steps that only grow.
+
+A kill can tear at most the last line; opening the log again removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from pathlib import Path
+from types import TracebackType
+
+from scramjet.errors import RunError
+from scramjet.runtime.files import explain_disk_errors, fsync_directory, write_all
+
+
+class MetricsLog:
+    """The one writer of a metrics file. The caller holds the run's lock.
+
+    Opening removes a torn end and finds the last step; nothing else of the file is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last_step: int | None = None
+        with explain_disk_errors(path):
+            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            fsync_directory(path.parent)
+        self._cut_after(None)
+
+    def append(self, record: dict) -> None:
+        """Add one line, visible to readers at once; on the disk for certain only after `sync`.
+
+        `record` holds plain Python values and an integer "step" above the last one. NaN and infinities
+        are written as null, for standard JSON has no word for them.
+        """
+        step = record.get("step")
+        if type(step) is not int:
+            raise RuntimeError(f"a metrics record needs an integer 'step', not {step!r}")
+        if self.last_step is not None and step <= self.last_step:
+            raise RuntimeError(f"metrics at step {step} cannot follow step {self.last_step}: steps must grow")
+        line = json.dumps(_as_plain_json(record, "record"), allow_nan=False, separators=(",", ":"))
+        descriptor = self._open_descriptor()
+        end = os.fstat(descriptor).st_size
+        with explain_disk_errors(self.path):
+            try:
+                write_all(descriptor, line.encode() + b"\n")
+            except BaseException:
+                _truncate_if_longer(descriptor, end)  # half a line must not stand before the next record
+                raise
+        self.last_step = step
+
+    def sync(self) -> None:
+        """Return once all that was appended is on the disk."""
+        with explain_disk_errors(self.path):
+            os.fsync(self._open_descriptor())
+
+    def truncate_after(self, step: int) -> None:
+        """Remove every record beyond `step`, and a torn end, in one atomic cut."""
+        self._cut_after(step)
+
+    def close(self) -> None:
+        """Give the file back; appending is over."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            raise RuntimeError(f"{self.path} is closed")
+        return self._descriptor
+
+    def _cut_after(self, step: int | None) -> None:
+        """Cut the file behind the last whole record at or before `step` (None: of any step)."""
+        descriptor = self._open_descriptor()
+        with explain_disk_errors(self.path):
+            end, self.last_step = _find_last_record(descriptor, step)
+            if _truncate_if_longer(descriptor, end):
+                os.fsync(descriptor)
+
+
+def read_metrics(path: Path) -> list[dict]:
+    """Return every record of a metrics file, also while it is being written; none if it does not exist.
+
+    A torn last line is passed over; an unreadable line before others is a RunError that names it.
+    """
+    records: list[dict] = []
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    break  # only the last line can lack its end: it is torn or still being written
+                record = _parse_line(line)
+                if record is None:
+                    raise RunError(f"line {number} of {path} is not a metrics record; delete that line")
+                records.append(record)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}; check the file's owner and mode") from error
+    return records
+
+
+def _find_last_record(descriptor: int, step: int | None) -> tuple[int, int | None]:
+    """Return where the last record at or before `step` ends, and its step; (0, None) without one.
+
+    Steps grow along the file, so reading backwards touches only what will be cut off.
+    """
+    size = os.fstat(descriptor).st_size
+    if size == 0:  # an empty file cannot be mapped
+        return 0, None
+    with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as content:
+        end = content.rfind(b"\n") + 1
+        while end > 0:
+            start = content.rfind(b"\n", 0, end - 1) + 1
+            record = _parse_line(content[start:end])
+            if record is not None and (step is None or record["step"] <= step):
+                return end, record["step"]
+            end = start
+    return 0, None
+
+
+def _parse_line(line: bytes) -> dict | None:
+    """Return the record in a line, or None if there is none."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and type(record.get("step")) is int else None
+
+
+def _truncate_if_longer(descriptor: int, end: int) -> bool:
+    if os.fstat(descriptor).st_size <= end:
+        return False
+    os.ftruncate(descriptor, end)
+    return True
+
+
+def _as_plain_json(value: object, name: str) -> object:
+    """Return `value` with numbers that are not finite as None; refuse all but plain Python values."""
+    # Exact types: a NumPy float is a Python float by inheritance, and a tensor would wait for its device.
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else None
+    if type(value) in (list, tuple):
+        return [_as_plain_json(item, name) for item in value]  # type: ignore[attr-defined]
+    if type(value) is dict and all(type(key) is str for key in value):
+        return {key: _as_plain_json(item, key) for key, item in value.items()}
+    raise TypeError(f"metric '{name}' is a {type(value).__name__}; metrics take plain Python values only")
