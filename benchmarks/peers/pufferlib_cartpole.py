@@ -12,8 +12,8 @@ Not matchable, because it is how the trainer or the environment is written:
 
 * minibatches are drawn anew from the whole batch, as whole 128-step segments, so 4 epochs' worth
   of samples is not 4 exact passes (``prio_alpha=0`` makes the draw uniform, not by priority);
-* advantages are recomputed over the whole batch before every minibatch (16 times per update, and
-  once more for the minibatch itself), with V-trace clipping of the importance ratios;
+* advantages are recomputed over the whole batch before every minibatch (16 times per update) and
+  again over the minibatch itself, with V-trace clipping of the importance ratios;
 * its CartPole restarts after 200 steps, not 500, without flagging the cut, and pays 0 on the last
   step of an episode.
 

@@ -157,6 +157,13 @@ def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -
     return digest.hexdigest()
 
 
+def function_fingerprint(function: FunctionType) -> str:
+    """A hash of one function, all that it uses and the compiler's versions."""
+    digest = hashlib.sha256(_versions().encode())
+    _hash_value(digest, function, set())
+    return digest.hexdigest()
+
+
 def _hash_value(digest: Any, value: Any, seen: set[int]) -> None:
     """Add a value that compiled code depends on, functions by their code and everything that they use."""
     if isinstance(value, FunctionType):

@@ -28,6 +28,7 @@ from scramjet.runtime.checkpoint_format import (
 )
 from scramjet.runtime.files import (
     TEMPORARY_PREFIX,
+    exchange_paths,
     explain_disk_errors,
     fsync_directory,
     read_link,
@@ -110,15 +111,23 @@ class CheckpointStore:
             raise
 
     def _move_into_place(self, unfinished: Path, path: Path) -> None:
+        if not path.is_dir():
+            os.rename(unfinished, path)
+        elif exchange_paths(unfinished, path):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        else:
+            self._replace_in_two_steps(unfinished, path)
+        fsync_directory(self.directory)
+
+    def _replace_in_two_steps(self, unfinished: Path, path: Path) -> None:
+        """Replace a checkpoint where folders cannot be exchanged; a kill in between is put right on start."""
         replaced = self.directory / f"{_REPLACED_PREFIX}{path.name}"
-        if path.is_dir():  # a folder cannot be replaced in one step; a kill in between is put right on start
-            shutil.rmtree(replaced, ignore_errors=True)
-            os.rename(path, replaced)
+        shutil.rmtree(replaced, ignore_errors=True)
+        os.rename(path, replaced)
         try:
             os.rename(unfinished, path)
         except BaseException:
-            if replaced.is_dir():
-                os.rename(replaced, path)
+            os.rename(replaced, path)
             raise
         fsync_directory(self.directory)
         shutil.rmtree(replaced, ignore_errors=True)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,6 +113,20 @@ def read_link(link: Path) -> str | None:
             return file.read(4096).decode().strip()
     except (OSError, ValueError):  # also text that is not UTF-8
         return None
+
+
+def exchange_paths(first: Path, second: Path) -> bool:
+    """Swap two folders in one atomic step, or change nothing and return False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes  # only ever needed when a checkpoint is saved over another
+
+    in_current_folder, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "renameat2"):
+        return False
+    names = os.fsencode(first), os.fsencode(second)
+    return bool(libc.renameat2(in_current_folder, names[0], in_current_folder, names[1], exchange) == 0)
 
 
 @contextlib.contextmanager

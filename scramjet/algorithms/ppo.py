@@ -1,0 +1,152 @@
+"""Proximal policy optimization (Schulman et al. 2017): the losses, and every number that shapes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from scramjet.algorithms.schedules import Schedule
+from scramjet.errors import ConfigError
+from scramjet.settings import require, settle
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimization."""
+
+    learning_rate: float | str = 2.5e-4
+    """Adam's step size: a number, or a schedule over env steps such as 0.001@0,0.0001@40M or 0.001@0,0@end."""
+    gamma: float = 0.99
+    """Discount of the future, per step."""
+    gae_lambda: float = 0.95
+    """Bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
+    num_epochs: int = 4
+    """Passes over each rollout."""
+    num_minibatches: int = 4
+    """Gradient steps per pass; each sample is in exactly one minibatch."""
+    minibatch_size: int | None = None
+    """Samples per gradient step; sets the number of minibatches when given."""
+    clip_epsilon: float | str = 0.2
+    """How far the probability ratio may move: a number or a schedule."""
+    value_clip: float | None = None
+    """How far a value may move per update (the larger of the two losses counts); none: no clipping."""
+    entropy_coef: float | str = 0.01
+    """Weight of the entropy bonus: a number or a schedule."""
+    value_coef: float = 0.5
+    """Weight of the value loss."""
+    max_grad_norm: float | None = 0.5
+    """Bound on the norm of all gradients together; none: no bound."""
+    normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
+    """Where advantages are brought to mean 0 and deviation 1."""
+    target_kl: float | None = None
+    """Stop an update's epochs once the mean KL divergence of an epoch exceeds this; none: never."""
+    adam_eps: float = 1e-5
+    """Adam's epsilon."""
+    normalize_observations: bool = False
+    """Bring observations to mean 0 and deviation 1 by running statistics."""
+    normalize_rewards: bool = False
+    """Scale rewards by the running deviation of the discounted return."""
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require(self, ("gamma", "gae_lambda"), lambda x: 0 <= x <= 1, "must be from 0 to 1")
+        require(self, ("num_epochs", "num_minibatches"), lambda x: x >= 1, "must be at least 1")
+        require(self, ("value_coef",), lambda x: x >= 0, "must be at least 0")
+        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "adam_eps")
+        require(self, positive, lambda x: x is None or x > 0, "must be above 0")
+        for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
+            Schedule.parse(name, getattr(self, name))
+
+    def num_minibatches_for(self, batch_size: int) -> int:
+        """Gradient steps per pass over `batch_size` samples, all of one size."""
+        if self.minibatch_size is not None:
+            if self.minibatch_size > batch_size:
+                raise ConfigError(
+                    f"minibatch_size={self.minibatch_size} is larger than the batch of {batch_size} samples "
+                    f"(num_envs x num_steps); try --minibatch-size {batch_size // 4 or 1}"
+                )
+            count, name = batch_size // self.minibatch_size, f"minibatch_size={self.minibatch_size}"
+            uneven = batch_size % self.minibatch_size
+        else:
+            count, name = self.num_minibatches, f"num_minibatches={self.num_minibatches}"
+            uneven = batch_size % count
+        if uneven:
+            fit = max(n for n in range(1, min(count, batch_size) + 1) if batch_size % n == 0)
+            raise ConfigError(
+                f"{name} does not split the batch of {batch_size} samples (num_envs x num_steps) evenly; "
+                f"try --num-minibatches {fit}"
+            )
+        return count
+
+
+@dataclass(slots=True)
+class LossTerms:
+    """A minibatch's losses and diagnostics, scalars on the device."""
+
+    total: Tensor
+    policy_loss: Tensor
+    value_loss: Tensor
+    entropy: Tensor
+    approx_kl: Tensor
+    approx_kl_k1: Tensor
+    clip_fraction: Tensor
+
+
+def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """PPO policy loss (Schulman et al. 2017, eq. 7), to be minimized. Both [B]; returns a scalar."""
+    ratio = log_ratio.exp()
+    return -torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+
+
+def value_loss(value: Tensor, old_value: Tensor, returns: Tensor, *, clip: float | None) -> Tensor:
+    """Half the mean squared error, [B] to a scalar; clipped, the larger of the two errors counts."""
+    error = (value - returns).square()
+    if clip is not None:
+        clipped = old_value + (value - old_value).clamp(-clip, clip)
+        error = torch.max(error, (clipped - returns).square())
+    return 0.5 * error.mean()
+
+
+def normalize(advantage: Tensor) -> Tensor:
+    """Mean 0 and deviation 1; a single sample is only centred."""
+    centred = advantage - advantage.mean()
+    return centred / (centred.square().sum() / max(len(advantage) - 1, 1)).sqrt().add(1e-8)
+
+
+def ppo_loss(
+    log_prob: Tensor,
+    entropy: Tensor,
+    value: Tensor,
+    *,
+    old_log_prob: Tensor,
+    old_value: Tensor,
+    advantage: Tensor,
+    returns: Tensor,
+    clip: float,
+    value_clip: float | None,
+    entropy_coef: float,
+    value_coef: float,
+) -> LossTerms:
+    """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B]."""
+    log_ratio = log_prob - old_log_prob
+    policy_term = clipped_surrogate(log_ratio, advantage, clip=clip)
+    value_term = value_loss(value, old_value, returns, clip=value_clip)
+    entropy_term = entropy.mean()
+    with torch.no_grad():
+        ratio = log_ratio.exp()
+        k1 = -log_ratio.mean()
+        k3 = (ratio - 1 - log_ratio).mean()  # Schulman 2020, "Approximating KL divergence": never negative
+        clip_fraction = ((ratio - 1).abs() > clip).float().mean()
+    total = policy_term + value_coef * value_term - entropy_coef * entropy_term
+    return LossTerms(total, policy_term, value_term, entropy_term, k3, k1, clip_fraction)
+
+
+def explained_variance(value: Tensor, returns: Tensor) -> float | None:
+    """1 - Var[returns - value] / Var[returns]; None where returns do not vary."""
+    variance = returns.var(unbiased=False)
+    if variance < 1e-12:
+        return None
+    return float(1 - (returns - value).var(unbiased=False) / variance)

@@ -1,0 +1,84 @@
+"""Numbers that change over training: constants and piecewise-linear schedules on env steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scramjet.errors import ConfigError
+
+_SUFFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+
+
+def parse_count(text: str) -> int:
+    """A number of steps as people write it: 40M, 1e6, 1_000_000, 2.5k."""
+    plain = text.strip().lower().replace("_", "").replace(",", "")
+    factor = _SUFFIXES.get(plain[-1:], 1.0)
+    try:
+        number = float(plain[:-1] if factor != 1.0 else plain) * factor
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number of steps; write 40M, 1e6 or 1_000_000") from None
+    if not math.isfinite(number) or number < 0 or number != int(number):
+        raise ValueError(f"'{text}' is not a whole number of steps")
+    return int(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Values at env steps, linear between them, constant before the first and after the last.
+
+    A step is a count, or a share of the whole training: `50%`, `end`.
+    """
+
+    points: tuple[tuple[float, bool, float], ...]  # (step or share, is it a share, value), in order
+
+    @classmethod
+    def parse(cls, name: str, text: float | str) -> Schedule:
+        """Read `0.001` or `0.001@0,0.0001@40M` or `0.001@0,0@end`; `name` is for the message."""
+        try:
+            if isinstance(text, int | float):
+                return cls(((0.0, False, cls._value(text)),))
+            if "@" not in text:
+                return cls(((0.0, False, cls._value(float(text))),))
+            return cls(tuple(cls._point(part) for part in text.split(",")))._checked()
+        except ValueError as error:
+            raise ConfigError(
+                f"{name}={text!r} is no schedule ({error}); write a number, or value@step points in order such as "
+                f"0.001@0,0.0001@40M or 0.001@0,0@end"
+            ) from None
+
+    @staticmethod
+    def _value(number: float) -> float:
+        if not math.isfinite(number) or number < 0:
+            raise ValueError(f"the value {number} must be finite and at least 0")
+        return float(number)
+
+    @classmethod
+    def _point(cls, part: str) -> tuple[float, bool, float]:
+        value, at, step = part.strip().partition("@")
+        if not at:
+            raise ValueError(f"'{part}' has no @step")
+        if step == "end":
+            return 1.0, True, cls._value(float(value))
+        if step.endswith("%"):
+            share = float(step[:-1]) / 100
+            if not 0 <= share <= 1:
+                raise ValueError(f"'{step}' is outside 0% to 100%")
+            return share, True, cls._value(float(value))
+        return float(parse_count(step)), False, cls._value(float(value))
+
+    def _checked(self) -> Schedule:
+        for (step, is_share, _), (next_step, next_is_share, _) in zip(self.points, self.points[1:], strict=False):
+            if is_share == next_is_share and next_step <= step:
+                raise ValueError("the steps must increase")
+        return self
+
+    def at(self, step: int, total_steps: int) -> float:
+        """The value after `step` env steps of a training of `total_steps`."""
+        points = [(place * total_steps if is_share else place, value) for place, is_share, value in self.points]
+        if step <= points[0][0]:
+            return points[0][1]
+        for (start, before), (stop, after) in zip(points, points[1:], strict=False):
+            if step < stop:
+                return before + (after - before) * (step - start) / (stop - start)
+        return points[-1][1]

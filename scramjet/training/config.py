@@ -1,0 +1,169 @@
+"""The configuration of a run: one frozen record of every choice, checked when it is built."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.schedules import parse_count
+from scramjet.envs.api import Env
+from scramjet.envs.registry import canonical_name, load_env
+from scramjet.errors import ConfigError
+from scramjet.policies.networks import PolicyConfig
+from scramjet.settings import Spelling, require, settle
+
+Count = Annotated[
+    int,
+    Spelling(parse_count, "a number of steps such as 500000, 500K or 1M"),
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="STEPS",
+        instance_from_str=lambda words: parse_count(words[0]),
+        is_instance=lambda value: isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+"""A number of env steps; text may say 500K or 1M."""
+
+AUTO_ENVS_PER_CORE = 128
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Deterministic evaluation during training, on envs of its own."""
+
+    every: int = 20
+    """Updates between evaluations; 0: only at the end."""
+    episodes: int = 32
+    """Episodes played in each evaluation."""
+    final_episodes: int = 100
+    """Episodes played after the last update; 0: none."""
+
+    def __post_init__(self) -> None:
+        settle(self, "eval.")
+        require(self, ("every", "final_episodes"), lambda x: x >= 0, "must be at least 0")
+        require(self, ("episodes",), lambda x: x >= 1, "must be at least 1")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """What is kept on disk."""
+
+    every: int = 50
+    """Updates between checkpoints; 0: only at the end and when stopped."""
+    keep_last_n: int | None = 3
+    """Older checkpoints are deleted, but never the best; none: keep all."""
+
+    def __post_init__(self) -> None:
+        settle(self, "checkpoint.")
+        require(self, ("every",), lambda x: x >= 0, "must be at least 0")
+        require(self, ("keep_last_n",), lambda x: x is None or x >= 1, "must be at least 1 (or none)")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a run."""
+
+    env: str = "cartpole"
+    """The world: a name from `scramjet list`, or a file such as my_world.py or my_world.py:MyWorld."""
+    env_parameters: dict[str, Any] = field(default_factory=dict)
+    """The world's own parameters, where they differ from its defaults."""
+    seed: int = 1
+    """Decides everything random: weights, actions, episodes, minibatches."""
+    total_timesteps: Count = 1_000_000
+    """Env steps to train for."""
+    time_limit: str | None = None
+    """Stop after so much time in this process, such as 30s, 5m or 2h; resume goes on."""
+    num_envs: int | Literal["auto"] = "auto"
+    """Envs stepped together; auto: 128 for each CPU core."""
+    num_steps: int = 128
+    """Steps of each env in one rollout."""
+    num_threads: int | Literal["auto"] = "auto"
+    """CPU threads for envs and networks; auto: one for each core."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """The algorithm's numbers."""
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    """The network."""
+    eval: EvaluationConfig = field(default_factory=EvaluationConfig)
+    """Evaluation during training."""
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    """Checkpoints."""
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require(self, ("num_steps", "total_timesteps"), lambda x: x >= 1, "must be at least 1")
+        require(self, ("num_envs", "num_threads"), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
+        require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")
+        if self.time_limit is not None:
+            parse_duration(self.time_limit)
+        if self.num_envs != "auto":
+            self.ppo.num_minibatches_for(self.batch_size)
+
+    def resolved(self) -> RunConfig:
+        """The same config with every `auto` decided and the world's name in its one spelling."""
+        cores = available_cores()
+        return replace(
+            self,
+            env=canonical_name(self.env),
+            env_parameters=self.make_env().parameters,
+            num_envs=AUTO_ENVS_PER_CORE * cores if self.num_envs == "auto" else self.num_envs,
+            num_threads=cores if self.num_threads == "auto" else self.num_threads,
+        )
+
+    def make_env(self) -> Env:
+        """The world this config trains on."""
+        return load_env(self.env, **self.env_parameters)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in one rollout."""
+        assert isinstance(self.num_envs, int), "resolve the config first"
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Rollouts needed to reach `total_timesteps`."""
+        return math.ceil(self.total_timesteps / self.batch_size)
+
+    @property
+    def time_limit_seconds(self) -> float | None:
+        """The time limit as a number."""
+        return None if self.time_limit is None else parse_duration(self.time_limit)
+
+
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `30s`, `5m`, `2h` or `1h30m`."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
+        raise ConfigError(f"time_limit={text!r} is no duration; write 30s, 5m, 2h or 1h30m")
+    return seconds
+
+
+def available_cores() -> int:
+    """CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Keys whose values differ between two nested dicts, as `policy.hidden: [before, after]`."""
+    found: dict[str, list[Any]] = {}
+    for key in dict.fromkeys([*before, *after]):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found.update({f"{key}.{inner}": pair for inner, pair in changes(old, new).items()})
+        elif old != new:
+            found[key] = [old, new]
+    return found

@@ -1,0 +1,181 @@
+"""Configs as files: TOML and YAML in, presets, the frozen TOML of a run out. Keys are strict.
+
+A file is flat where the command line is flat: PPO's fields stand at the top, tables are [env], [policy], [eval] and
+[checkpoint]. `env = "maze"` is short for a table with that name alone.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import tomli_w
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.envs.registry import canonical_name, env_class
+from scramjet.errors import ConfigError, did_you_mean
+from scramjet.training.config import RunConfig
+
+CONFIG_VERSION = 1
+_PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
+_TABLES = ("policy", "eval", "checkpoint")
+_TOP_FIELDS = tuple(
+    field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
+)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The contents of a TOML or YAML config file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file '{path}': {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the config file '{path}' is not text: {error}") from error
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            import yaml
+
+            data = yaml.safe_load(text) or {}
+        elif path.suffix == ".toml":
+            data = tomllib.loads(text)
+        else:
+            raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
+    except (tomllib.TOMLDecodeError, ValueError) as error:
+        raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
+    except Exception as error:  # yaml's errors share no base with ValueError
+        if type(error).__module__.startswith("yaml"):
+            raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
+        raise
+    if not isinstance(data, dict):
+        raise ConfigError(f"the config file '{path}' must hold key = value pairs, not {type(data).__name__}")
+    return data
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def preset_path(env: str) -> Path | None:
+    """The tuned preset of a world, if there is one."""
+    here = Path(__file__).resolve()
+    for folder in (here.parents[1] / "configs", here.parents[2] / "configs"):
+        path = folder / f"{canonical_name(env)}.toml"
+        if "/" not in path.stem and path.is_file():
+            return path
+    return None
+
+
+def apply(config: RunConfig, data: Mapping[str, Any], source: str) -> RunConfig:
+    """`config` with the values of a file laid over it; `source` is for messages."""
+    data = dict(data)
+    version = data.pop("config_version", CONFIG_VERSION)
+    if not isinstance(version, int) or version > CONFIG_VERSION:
+        raise ConfigError(
+            f"{source} has config_version {version!r}; this scramjet reads up to {CONFIG_VERSION}: upgrade scramjet"
+        )
+    known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"{source}: unknown key '{key}'.{did_you_mean(key, known)}")
+    top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
+    try:
+        if "env" in data:
+            top.update(_env_fields(config, data["env"], source))
+        ppo = replace(config.ppo, **{key: data[key] for key in _PPO_FIELDS if key in data})
+        for table in _TABLES:
+            if table in data:
+                top[table] = _apply_table(getattr(config, table), data[table], table, source)
+        return replace(config, ppo=ppo, **top)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}" if source not in str(error) else str(error)) from error
+
+
+def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{source}: [{table}] must be a table of values, not {values!r}")
+    known = [field.name for field in fields(current)]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"{source}: unknown key '{key}' in [{table}].{did_you_mean(key, known)}")
+    return replace(current, **values)
+
+
+def _env_fields(config: RunConfig, value: Any, source: str) -> dict[str, Any]:
+    """The world's name and parameters from `env = "name"` or an [env] table."""
+    table = {"name": value} if isinstance(value, str) else value
+    if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
+        raise ConfigError(f'{source}: env must be a name, or a table with a name and parameters; got {value!r}')
+    name = table.get("name", config.env)
+    given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
+    known = env_class(name).parameter_defaults()
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"{source}: {name} has no parameter '{key}'.{did_you_mean(key, known)}")
+    kept = config.env_parameters if canonical_name(name) == canonical_name(config.env) else {}
+    return {"env": name, "env_parameters": {**kept, **given}}
+
+
+def starting_config(env: str) -> RunConfig:
+    """The code's defaults with the world's preset laid over them."""
+    config = RunConfig(env=env)
+    preset = preset_path(env)
+    return config if preset is None else apply(config, read_file(preset), f"preset {preset.name}")
+
+
+def load_config(path: Path | str) -> RunConfig:
+    """Defaults, the preset of the world that the file names, and the file, in this order."""
+    path = Path(path)
+    data = read_file(path)
+    env = data.get("env", RunConfig.env)
+    name = env.get("name", RunConfig.env) if isinstance(env, Mapping) else env
+    base = starting_config(name) if isinstance(name, str) else RunConfig()
+    return apply(base, data, str(path))
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """The config as a file holds it: flat, with tables."""
+    plain = asdict(config)
+    data: dict[str, Any] = {key: plain[key] for key in _TOP_FIELDS}
+    data.update(plain["ppo"])
+    data["env"] = {"name": config.env, **plain["env_parameters"]}
+    for table in _TABLES:
+        data[table] = plain[table]
+    return data
+
+
+def to_toml(config: RunConfig) -> str:
+    """The config as TOML, every value written out, readable back by `load_frozen`."""
+    return tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(to_dict(config))})
+
+
+def load_frozen(path: Path) -> RunConfig:
+    """The config of an existing run, exactly as it was frozen."""
+    return apply(RunConfig(), read_file(path), str(path))
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: write "none", which the loader reads back."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return list(value)
+    return "none" if value is None else value
+
+
+def field_docs() -> list[tuple[str, str, Any]]:
+    """Every config field as (key, type in words, default), in the order of the docs page."""
+    from scramjet.settings import describe
+
+    rows: list[tuple[str, str, Any]] = []
+    default = RunConfig()
+    for prefix, part in (("", default), ("", default.ppo), *((f"{table}.", getattr(default, table)) for table in _TABLES)):
+        hints = get_type_hints(type(part), include_extras=True)
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if not is_dataclass(value):
+                rows.append((prefix + field.name, describe(hints[field.name]), value))
+    return rows

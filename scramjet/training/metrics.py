@@ -1,0 +1,175 @@
+"""What every number in metrics.jsonl means, when it is healthy, and what to do when it is not.
+
+The dashboard, the docs (docs/telemetry.md, checked by a test) and the warnings all read this one table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+"""One update's metrics: a line of metrics.jsonl."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One key of a record. Keys inside the nested "time" are written "time.<key>"."""
+
+    name: str
+    meaning: str
+    low: float | None = None
+    """A value below this is out of the healthy range."""
+    high: float | None = None
+    """A value above this is out of the healthy range."""
+    advice_low: str = ""
+    advice_high: str = ""
+    first_update: int = 1
+    """Earlier updates are not judged: the number means nothing yet."""
+    last_update: int | None = None
+    """Later updates are not judged: the number is expected to leave the range."""
+    must_be_finite: bool = False
+    """NaN or infinity here means that training has diverged."""
+
+    def judges(self, update: int) -> bool:
+        """Whether the healthy range applies at this update."""
+        return self.first_update <= update and (self.last_update is None or update <= self.last_update)
+
+    @property
+    def healthy(self) -> str:
+        """The healthy range in words, "" where there is none."""
+        bounds = []
+        if self.low is not None:
+            bounds.append(f"at least {self.low:g}")
+        if self.high is not None:
+            bounds.append(f"at most {self.high:g}")
+        if bounds and self.first_update > 1:
+            bounds.append(f"from update {self.first_update}")
+        if bounds and self.last_update is not None:
+            bounds.append(f"up to update {self.last_update}")
+        return ", ".join(bounds)
+
+
+_TABLE = (
+    Metric("update", "The number of this update, from 1."),
+    Metric("step", "Environment steps taken so far, over all envs."),
+    Metric("episodes", "Episodes that finished in this update."),
+    Metric(
+        "return_mean", "Mean return (sum of rewards, undiscounted) of the episodes finished in this update."
+    ),
+    Metric("return_min", "Lowest return among them."),
+    Metric("return_max", "Highest return among them."),
+    Metric("length_mean", "Mean length, in steps, of the episodes finished in this update."),
+    Metric("return_100", "Mean return of the last 100 finished episodes: the number to watch."),
+    Metric("length_100", "Mean length of the last 100 finished episodes."),
+    Metric("stat/*", "A named statistic of the world, mean over the episodes finished in this update."),
+    Metric(
+        "policy_loss",
+        "The clipped surrogate loss; its size says little, it hovers around 0.",
+        must_be_finite=True,
+    ),
+    Metric(
+        "value_loss",
+        "Squared error of the value function; scales with the square of the returns.",
+        must_be_finite=True,
+    ),
+    Metric(
+        "entropy",
+        "Randomness of the policy: ln(number of actions) at the start, 0 when it is deterministic.",
+        low=0.02,
+        advice_low="exploration ended early: raise --entropy-coef",
+        last_update=50,
+        must_be_finite=True,
+    ),
+    Metric(
+        "approx_kl",
+        "How far the update moved the policy: mean((r - 1) - log r), r the probability ratio.",
+        high=0.05,
+        advice_high="updates are large: lower --learning-rate or --num-epochs",
+        must_be_finite=True,
+    ),
+    Metric(
+        "approx_kl_k1", "The same distance by the plain estimator mean(-log r): noisier, may be negative."
+    ),
+    Metric(
+        "clip_fraction",
+        "Share of samples whose ratio left the clip range, so that their gradient was cut.",
+        high=0.4,
+        advice_high="updates too large: lower --learning-rate or --num-epochs",
+    ),
+    Metric(
+        "explained_variance",
+        "How well values predict returns: 1 perfect, 0 no better than a constant, below 0 worse.",
+        low=0.0,
+        advice_low="a poor critic: try --normalize-rewards",
+        first_update=11,
+    ),
+    Metric("grad_norm", "Norm of the gradient before clipping to --max-grad-norm.", must_be_finite=True),
+    Metric("learning_rate", "The learning rate that this update used."),
+    Metric("clip_epsilon", "The clip range that this update used."),
+    Metric("entropy_coef", "The entropy coefficient that this update used."),
+    Metric("epochs", "Epochs done; fewer than --num-epochs after a --target-kl stop."),
+    Metric("eval/mean_return", "Mean return of the deterministic evaluation; only on updates that evaluate."),
+    Metric("eval/std_return", "Standard deviation of the evaluation's returns."),
+    Metric("eval/mean_length", "Mean episode length of the evaluation."),
+    Metric("eval/episodes", "Episodes played in the evaluation."),
+    Metric("time.elapsed_seconds", "Wall-clock time since training began."),
+    Metric("time.steps_per_second", "Environment steps per second."),
+    Metric("time.rollout_seconds", "Time of this update spent collecting the rollout."),
+    Metric("time.prepare_seconds", "Time spent on advantages and the batch."),
+    Metric("time.learn_seconds", "Time spent on gradient steps."),
+    Metric("time.evaluate_seconds", "Time spent on evaluation."),
+    Metric("time.checkpoint_seconds", "Time spent saving checkpoints."),
+)
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
+"""Every key of a record, in the order of a record."""
+
+_JUDGED = tuple(metric for metric in _TABLE if metric.healthy)
+_FINITE = tuple(metric for metric in _TABLE if metric.must_be_finite)
+_DIVERGED = "training has diverged: fork with a lower --learning-rate"
+
+
+def metric_for(key: str) -> Metric | None:
+    """The table's entry for a record's key ("stat/win" is a "stat/*"), None if there is none."""
+    return METRICS.get("stat/*" if key.startswith("stat/") else key)
+
+
+def findings(record: Record) -> dict[str, str]:
+    """What is unhealthy in a record: {metric name: short warning with advice}. Missing and None pass."""
+    update = record.get("update") or 0
+    found: dict[str, str] = {}
+    for metric in _FINITE:
+        value = _number(record, metric.name)
+        if value is not None and not math.isfinite(value):
+            found[metric.name] = f"{metric.name} {value}, {_DIVERGED}"
+    for metric in _JUDGED:
+        value = _number(record, metric.name)
+        if value is None or not math.isfinite(value) or not metric.judges(update):
+            continue
+        # A negative entropy is that of a continuous action's density, which no range fits.
+        if metric.name == "entropy" and value < 0:
+            continue
+        if metric.high is not None and value > metric.high:
+            found[metric.name] = f"{metric.name} {value:.2g}, {metric.advice_high}"
+        elif metric.low is not None and value < metric.low:
+            found[metric.name] = f"{metric.name} {value:.2g}, {metric.advice_low}"
+    return found
+
+
+def shortlist(found: Mapping[str, str]) -> list[str]:
+    """The warnings of `findings` in the order to show them: divergence first, and told once."""
+    diverged = [text for text in found.values() if _DIVERGED in text]
+    return diverged[:1] + [text for text in found.values() if _DIVERGED not in text]
+
+
+def warnings_for(record: Record) -> list[str]:
+    """Short readable warnings, each with its advice. Pure; NaN and None are fine."""
+    return shortlist(findings(record))
+
+
+def _number(record: Record, key: str) -> float | None:
+    value = record.get(key)
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,100 @@
+"""The first Ctrl-C or SIGTERM asks, the second ends the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from scramjet.runtime.signals import STOPPING, StopSignal
+
+LOOP = """
+import sys, time
+from scramjet.runtime.signals import StopSignal
+with StopSignal(notify=lambda line: print(line, flush=True), before_exit=lambda: print("bye", flush=True)) as stop:
+    print("ready", flush=True)
+    while not (stop.requested and {stops}):
+        time.sleep(0.005)
+sys.exit(stop.exit_code)
+"""
+
+
+def start_loop(stops: bool) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOOP.format(stops=stops)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_only_asks_and_the_exit_code_names_it(number: signal.Signals) -> None:
+    told: list[str] = []
+    with StopSignal(notify=told.append) as stop:
+        assert (stop.requested, stop.exit_code) == (None, 0)
+        os.kill(os.getpid(), number)
+        assert (stop.requested, stop.exit_code) == (number, 128 + number)
+    assert told == [STOPPING]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_is_asked_ends_in_order(number: signal.Signals) -> None:
+    process = start_loop(stops=True)
+    process.send_signal(number)
+    assert process.communicate(timeout=10) == (f"{STOPPING}\n", None)
+    assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_a_process_that_does_not_stop(second: signal.Signals) -> None:
+    process = start_loop(stops=False)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"{STOPPING}\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.3)
+    process.send_signal(second)
+    assert process.communicate(timeout=10) == ("bye\n", None)
+    assert process.returncode == -second  # killed by it, as a shell expects
+
+
+def test_a_signal_doubled_by_a_launcher_counts_once() -> None:
+    with StopSignal() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # would kill this test
+        assert stop.requested == signal.SIGTERM
+
+
+def test_the_handlers_before_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with StopSignal():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_an_error_while_telling_the_user_does_not_reach_training() -> None:
+    def fail(line: str) -> None:
+        raise RuntimeError("reentrant call")
+
+    with StopSignal(notify=fail) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested == signal.SIGINT
+
+
+def test_outside_the_main_thread_nothing_is_installed() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    seen: list[object] = []
+
+    def work() -> None:
+        with StopSignal() as stop:
+            seen.extend([signal.getsignal(signal.SIGINT), stop.exit_code])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before, 0]
