@@ -1,3 +1,57 @@
-"""Scramjet: reinforcement learning at the speed of the hardware, from plain Python."""
+"""Scramjet: reinforcement learning at the speed of the hardware, from plain Python.
+
+    import scramjet
+
+    result = scramjet.train("cartpole")                  # what `scramjet train cartpole` does
+    pool = scramjet.make("cartpole", num_envs=1024)      # many envs at once
+    policy = scramjet.load_policy("runs/cartpole-1")     # a trained policy, ready to act
+
+Names load when they are first used: `import scramjet` alone loads neither torch nor numba.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# Threads that wait by spinning starve each other on a busy machine; OpenMP reads this when torch is first loaded.
+os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+
+_HOMES = {
+    "Env": "scramjet.envs",
+    "register": "scramjet.envs",
+    "make": "scramjet.engine",
+    "RunConfig": "scramjet.training.config",
+    "TrainResult": "scramjet.training.loop",
+    "train": "scramjet.training.loop",
+    "load_config": "scramjet.training.config_files",
+    "load_policy": "scramjet.training.playing",
+    "evaluate": "scramjet.training.playing",
+    "ScramjetError": "scramjet.errors",
+}
+__all__ = sorted([*_HOMES, "__version__"])
+
+if TYPE_CHECKING:
+    from scramjet.engine import make as make
+    from scramjet.envs import Env as Env
+    from scramjet.envs import register as register
+    from scramjet.errors import ScramjetError as ScramjetError
+    from scramjet.training.config import RunConfig as RunConfig
+    from scramjet.training.config_files import load_config as load_config
+    from scramjet.training.loop import TrainResult as TrainResult
+    from scramjet.training.loop import train as train
+    from scramjet.training.playing import evaluate as evaluate
+    from scramjet.training.playing import load_policy as load_policy
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scramjet' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

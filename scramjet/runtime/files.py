@@ -67,7 +67,10 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write every byte of `data`: one write call unless the system takes only a part."""
     rest = memoryview(data)
     while len(rest) > 0:
-        rest = rest[os.write(descriptor, rest) :]
+        written = os.write(descriptor, rest)
+        if written == 0:  # no error and no progress: never seen on a disk, but it must not become a loop
+            raise OSError(errno.EIO, "nothing could be written")
+        rest = rest[written:]
 
 
 def fsync_directory(path: Path) -> None:

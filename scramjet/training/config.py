@@ -71,9 +71,9 @@ class CheckpointConfig:
 class RunConfig:
     """Everything that decides a run."""
 
-    env: str = "cartpole"
+    env: Annotated[str, tyro.conf.Positional] = "cartpole"
     """The world: a name from `scramjet list`, or a file such as my_world.py or my_world.py:MyWorld."""
-    env_parameters: dict[str, Any] = field(default_factory=dict)
+    env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
     seed: int = 1
     """Decides everything random: weights, actions, episodes, minibatches."""
@@ -87,7 +87,7 @@ class RunConfig:
     """Steps of each env in one rollout."""
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core."""
-    ppo: PPOConfig = field(default_factory=PPOConfig)
+    ppo: Annotated[PPOConfig, tyro.conf.arg(name="")] = field(default_factory=PPOConfig)
     """The algorithm's numbers."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """The network."""

@@ -255,8 +255,12 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
 def shell_lines(command: str, width: int) -> list[str]:
     """A command over as few lines as fit, broken before a flag with a backslash as a shell reads it."""
     lines = [f"  {command}"]
-    while len(lines[-1]) > width and (cut := lines[-1].rfind(" --", 7, width + 1)) > 0:
-        lines[-1:] = [lines[-1][:cut] + " \\", "     " + lines[-1][cut:]]
+    while len(lines[-1]) > width:
+        last, first_cut = lines[-1], 5  # past the indent, whose end looks like a cut too
+        cut = max(last.rfind(" --", first_cut, width + 1), 0) or last.find(" --", first_cut)
+        if cut < 0:
+            break
+        lines[-1:] = [last[:cut] + " \\", "   " + last[cut:]]
     return lines
 
 
@@ -266,7 +270,7 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     if summary.return_100 is None:
         rows = [("return", "no episode finished")]
     if summary.best_return is not None:
-        rows.append(("best", human_number(summary.best_return)))
+        rows.append(("best return", human_number(summary.best_return)))
     if summary.evaluation:
         rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
     pace = f"{human_count(summary.steps_per_second)} steps/s"
@@ -359,7 +363,10 @@ class Progress:
         seconds = record.get("time") or {}
         for i, (_, key, _) in enumerate(PHASES):
             self.phase_seconds[i] += seconds.get(key) or 0.0
-        if "eval/mean_return" in record:
+        for key, value in record.items():
+            if value is not None and key.startswith("stat/"):
+                self.stats[key.removeprefix("stat/")] = value
+        if record.get("eval/mean_return") is not None:
             self.evaluation = record
 
     @property
@@ -369,6 +376,11 @@ class Progress:
     @property
     def fraction(self) -> float:
         return min(1.0, self.step / self.info.total_steps) if self.info.total_steps > 0 else 1.0
+
+    @property
+    def percent(self) -> int:
+        """Whole percents done, rounded down: 100 means finished."""
+        return int(100 * self.fraction)
 
     @property
     def steps_per_second(self) -> float | None:
@@ -446,7 +458,7 @@ class PlainDisplay:
         self._write("")
         self._write(summary_title(summary))
         for label, value in summary_rows(summary, self._glyphs):
-            self._write(f"  {label:<10}  {value}")
+            self._write(f"  {label:<11}  {value}")
         for purpose, command in next_commands(summary):
             self._write(purpose)
             self._write(f"  {command}")
@@ -457,7 +469,7 @@ class PlainDisplay:
         total = f"{progress.info.total_steps:,}"
         pace = progress.steps_per_second
         return (
-            f"step  {progress.step:>{len(total)},}/{total}  {progress.fraction:>4.0%}"
+            f"step  {progress.step:>{len(total)},}/{total}  {progress.percent:>3}%"
             f"  return {human_number(progress.latest.get('return_100')):>8}"
             f"  length {human_number(progress.latest.get('length_100')):>7}"
             f"  {human_count(pace) if pace is not None else '-':>5} steps/s"
@@ -474,7 +486,7 @@ class PlainDisplay:
 class LiveDisplay:
     """A view that redraws itself in place, a few times a second, and stays in the scrollback at the end."""
 
-    REDRAW_SECONDS = 0.2
+    REDRAW_SECONDS = 0.25
     EVENT_SECONDS = 0.125
     WARNING_SECONDS = 4.0
     """How long a warning stays after it was last true: one that flickers cannot be read."""
@@ -551,7 +563,7 @@ class LiveDisplay:
         assert progress is not None
         width, height = self.console.size
         sections = [
-            self._header(progress) + self._progress_lines(progress, width),
+            self._header(progress, width) + self._progress_lines(progress, width),
             self._return_lines(progress, width),
             self._phase_lines(progress, width),
             self._diagnostics(progress, width),
@@ -569,17 +581,20 @@ class LiveDisplay:
             line.truncate(width)
         return Group(*lines)
 
-    def _header(self, progress: Progress) -> list[Text]:
+    def _header(self, progress: Progress, width: int) -> list[Text]:
         info = progress.info
         title = Text.assemble(
             (self._plain(info.run_name), "bold cyan"), "  ", (self._plain(info.note), "yellow")
         )
-        about = self._pairs([(part, "") for part in [info.env, *_size_of(info, self._glyphs)]], 10**6)
-        return [title, about]
+        parts = [self._plain(info.env), *_size_of(info, self._glyphs)]
+        separator = f" {self._glyphs.dot} "
+        while len(parts) > 1 and len(separator.join(parts)) > width:
+            parts.pop()
+        return [title, Text(separator.join(parts), "dim")]
 
     def _progress_lines(self, progress: Progress, width: int) -> list[Text]:
         now = self._clock()
-        percent = f" {progress.fraction:>4.0%}"
+        percent = f" {progress.percent:>3}%"
         cells = max(1, width - len(percent))
         done = int(progress.fraction * cells)
         bar = Text.assemble(
@@ -616,12 +631,9 @@ class LiveDisplay:
             ("this update", spread if latest.get("return_min") is not None else "-"),
         ]
         lines.append(self._pairs(parts, width))
-        stats = {
-            key[5:]: value for key, value in latest.items() if key.startswith("stat/") and value is not None
-        }
-        progress.stats.update(stats)
-        if progress.stats:
-            lines.append(self._pairs([(self._plain(k), human_number(v)) for k, v in progress.stats.items()], width))
+        stats = [(self._plain(name), human_number(value)) for name, value in progress.stats.items()]
+        if stats:
+            lines.append(self._pairs(stats, width))
         if progress.evaluation is not None:
             at = human_count(progress.evaluation["step"])
             text = evaluation_line(progress.evaluation, self._glyphs)
@@ -687,7 +699,7 @@ class LiveDisplay:
 
     def _print_summary(self, summary: Summary) -> None:
         body = Text("\n").join(
-            Text.assemble((f"{label:<12}", "dim"), self._plain(value))
+            Text.assemble((f"{label:<13}", "dim"), self._plain(value))
             for label, value in summary_rows(summary, self._glyphs)
         )
         style = "yellow" if summary.stopped_by else "green"
@@ -706,7 +718,7 @@ class LiveDisplay:
 def _size_of(info: RunInfo, glyphs: Glyphs) -> list[str]:
     threads = f"{info.num_threads} thread{'s' if info.num_threads != 1 else ''}"
     sizes = f"{info.num_envs:,} envs {glyphs.times} {info.num_steps:,} steps"
-    return [sizes, threads, f"{human_count(info.num_parameters)} parameters"]
+    return [sizes, f"{human_count(info.num_parameters)} parameters", threads]
 
 
 def _wrap(texts: Iterable[str], width: int) -> list[str]:

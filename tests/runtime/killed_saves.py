@@ -5,12 +5,14 @@ One process imports torch once and forks a child for each kill, for torch takes 
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,9 +31,6 @@ CALLS_THAT_CHANGE_THE_DISK = (
     "unlink",
     "rmdir",
 )
-
-
-CAN_EXCHANGE = sys.argv[1] != "again-in-two-steps"
 
 
 def state(step: int, size: int = 1000, variant: int = 0) -> dict[str, torch.Tensor]:
@@ -70,7 +69,7 @@ def in_child(work: Callable[[], None], kill_after: float | None = None) -> bool:
         try:
             work()
         except BaseException as error:
-            print("child failed:", repr(error), flush=True)
+            print("child failed:", repr(error), file=sys.stderr, flush=True)
             os._exit(1)
         os._exit(0)
     if kill_after is not None:
@@ -78,13 +77,16 @@ def in_child(work: Callable[[], None], kill_after: float | None = None) -> bool:
         os.kill(pid, signal.SIGKILL)
     status = os.waitpid(pid, 0)[1]
     if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
-        sys.exit("a save failed by itself")
+        raise RuntimeError("a save failed by itself")
     return os.WIFEXITED(status)
 
 
-def check(directory: Path, allowed: set[tuple[int, int]]) -> tuple[int, int]:
-    """Look at what a kill left, first as a reader does, then as the next writer does."""
-    if CAN_EXCHANGE:
+def check(directory: Path, allowed: set[tuple[int, int]], has_gap: bool = False) -> tuple[int, int]:
+    """Look at what a kill left, first as a reader does, then as the next writer does.
+
+    `has_gap`: where folders cannot be exchanged, `latest` may lead nowhere until the next writer starts.
+    """
+    if not has_gap:
         load_checkpoint(directory / "latest")
     load_checkpoint(directory / "best")
     store = CheckpointStore(directory, keep_last_n=2)
@@ -95,6 +97,8 @@ def check(directory: Path, allowed: set[tuple[int, int]]) -> tuple[int, int]:
     assert (checkpoint.step, variant) in allowed, (checkpoint.step, variant)
     assert torch.equal(checkpoint.model["weight"], state(checkpoint.step, variant=variant)["weight"])
     assert checkpoint.metadata == {"count": checkpoint.step}
+    for step in store.steps():
+        load_checkpoint(directory / f"step_{step:08d}")  # no half-removed one under a checkpoint's name
     assert os.readlink(directory / "latest") == checkpoint.path.name
     if checkpoint.is_best:
         assert os.readlink(directory / "best") == checkpoint.path.name
@@ -102,7 +106,9 @@ def check(directory: Path, allowed: set[tuple[int, int]]) -> tuple[int, int]:
     return checkpoint.step, variant
 
 
-def kill_at_every_call(folder: Path, next_save: Callable[[CheckpointStore], None], allowed: set) -> None:
+def kill_at_every_call(
+    folder: Path, next_save: Callable[[CheckpointStore], None], allowed: set, has_gap: bool = False
+) -> None:
     """Kill one save at each of its disk calls in turn, each time from the same beginning."""
     found = []
     for number in range(1, 1000):
@@ -117,15 +123,14 @@ def kill_at_every_call(folder: Path, next_save: Callable[[CheckpointStore], None
             next_save(store)
 
         lived = in_child(die)
-        found.append(check(directory, allowed))
+        found.append(check(directory, allowed, has_gap))
         if lived:
             break
     assert number > 10, "the kills missed the save"
     assert set(found) == allowed, "some kills must come before the save counts, some after"
-    print("kills", number - 1)
 
 
-def kill_at_random_moments(folder: Path, seed: int, count: int) -> None:
+def kill_at_random_moments(folder: Path, seed: int = 17, count: int = 20) -> None:
     """Kill a process that does nothing but save, again and again, each time going on from what is there."""
     moments = random.Random(seed)
     directory = folder / "checkpoints"
@@ -142,17 +147,36 @@ def kill_at_random_moments(folder: Path, seed: int, count: int) -> None:
         step, _ = check(directory, {(step, 0) for step in range(first, 10**5)})
         first = step
     assert first > count, "the children hardly saved anything"
-    print("steps", first)
+
+
+def kill_a_new_save(folder: Path) -> None:
+    kill_at_every_call(folder, lambda store: save(store, 4, is_best=True), {(3, 0), (4, 0)})
+
+
+def kill_a_save_again(folder: Path, has_gap: bool = False) -> None:
+    kill_at_every_call(folder, lambda store: save(store, 3, variant=7), {(3, 0), (3, 7)}, has_gap)
+
+
+def kill_a_save_again_in_two_steps(folder: Path) -> None:
+    exchange_paths = checkpoints.exchange_paths
+    checkpoints.exchange_paths = lambda first, second: False
+    kill_a_save_again(folder, has_gap=True)
+    checkpoints.exchange_paths = exchange_paths
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    place = Path(sys.argv[2])
-    if sys.argv[1] == "new":
-        kill_at_every_call(place, lambda store: save(store, 4, is_best=True), {(3, 0), (4, 0)})
-    elif sys.argv[1].startswith("again"):
-        if not CAN_EXCHANGE:
-            checkpoints.exchange_paths = lambda first, second: False
-        kill_at_every_call(place, lambda store: save(store, 3, variant=7), {(3, 0), (3, 7)})
-    else:
-        kill_at_random_moments(place, seed=int(sys.argv[3]), count=20)
+    scenarios = (
+        kill_a_new_save,
+        kill_a_save_again,
+        kill_a_save_again_in_two_steps,
+        kill_at_random_moments,
+    )
+    outcomes = {}
+    for scenario in scenarios:
+        try:
+            scenario(Path(sys.argv[1]) / scenario.__name__)
+            outcomes[scenario.__name__] = "passed"
+        except Exception:
+            outcomes[scenario.__name__] = traceback.format_exc()
+    print(json.dumps(outcomes))

@@ -33,6 +33,14 @@ def test_a_write_the_system_takes_in_parts_is_finished(
     assert (tmp_path / "file").read_bytes() == b"0123456789"
 
 
+def test_a_write_that_makes_no_progress_is_an_error_and_not_a_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
+    with pytest.raises(RunError, match="the disk reported an error"):
+        files.write_atomic(tmp_path / "file", b"0123456789")
+
+
 def test_content_reaches_the_disk_before_its_name_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +74,7 @@ def test_a_full_disk_outside_a_run_does_not_speak_of_resuming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "write", disk_is_full)
-    with pytest.raises(RunError, match="free some space and try again$"):
+    with pytest.raises(RunError, match=r"free some space and try again$"):
         files.write_atomic(tmp_path / "file", b"new")
 
 

@@ -79,12 +79,11 @@ def test_metadata_holds_versions_and_the_hash_of_every_file(tmp_path: Path) -> N
         assert record["files"][name] == {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
-DTYPES = [
-    torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64
-]  # fmt: skip
+INTEGERS = [torch.bool, torch.uint8, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", INTEGERS + FLOATS, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 0, 3), (3, 4)], ids=str)
 def test_every_dtype_and_shape_comes_back_bit_for_bit(
     tmp_path: Path, dtype: torch.dtype, shape: tuple[int, ...]
@@ -196,7 +195,8 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
     assert str(caught.value) == (
-        f"checkpoint {path} was written by a newer scramjet (format 2; this one reads up to 1); upgrade scramjet"
+        f"checkpoint {path} was written by a newer scramjet "
+        "(format 2; this one reads up to 1); upgrade scramjet"
     )
 
 
@@ -273,7 +273,7 @@ def test_a_run_folder_stands_for_its_newest_whole_checkpoint(tmp_path: Path) -> 
     (tmp_path / "run" / "checkpoints" / step_name(2) / "model.safetensors").unlink()
     assert load_checkpoint(tmp_path / "run").step == 1
     (tmp_path / "run" / "checkpoints" / step_name(1) / "metadata.json").unlink()
-    with pytest.raises(CheckpointError, match="no whole checkpoint: .*step_00000002.*; .*step_00000001"):
+    with pytest.raises(CheckpointError, match=r"no whole checkpoint: .*step_00000002.*; .*step_00000001"):
         load_checkpoint(tmp_path / "run")
 
 
@@ -381,6 +381,14 @@ def test_saving_below_a_damaged_later_checkpoint_keeps_the_new_one(tmp_path: Pat
     store.save(300, MODEL, TRAINER, {})  # training comes by again and replaces the damaged one
     assert store.load_latest_whole()[0].step == 300  # type: ignore[union-attr]
     assert store.steps() == [300]
+
+
+def test_a_damaged_later_checkpoint_does_not_count_among_those_kept(tmp_path: Path) -> None:
+    store = fill(tmp_path, [1, 300], keep_last_n=2)
+    (tmp_path / step_name(300) / "model.safetensors").unlink()
+    for step in (3, 4, 5):
+        store.save(step, MODEL, TRAINER, {})
+    assert store.steps() == [4, 5, 300]
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])

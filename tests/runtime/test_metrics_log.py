@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -122,7 +123,7 @@ def test_a_disk_that_is_really_full_is_told(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     with (
         MetricsLog(tmp_path / "metrics.jsonl") as log,
-        pytest.raises(RunError, match="the disk is full .* --resume"),
+        pytest.raises(RunError, match=r"the disk is full .* --resume"),
     ):
         log.append({"step": 1})
 
@@ -131,12 +132,15 @@ def test_half_a_line_that_a_full_disk_left_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
-    room = [4]
+    bytes_free = 4
 
     def write_until_full(descriptor: int, data: bytes) -> int:
-        if room[0] == 0:
-            raise OSError(28, "No space left on device")
-        return write(descriptor, data[: room.pop()]) if not room.append(0) else 0
+        nonlocal bytes_free
+        if bytes_free == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(descriptor, data[:bytes_free])
+        bytes_free -= written
+        return written
 
     with MetricsLog(tmp_path / "m") as log:
         log.append({"step": 1})

@@ -230,7 +230,7 @@ def test_a_full_disk_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(
-        RunError, match="the disk is full while writing .*mine; .* free some space and try again"
+        RunError, match=r"the disk is full while writing .*mine; .* free some space and try again"
     ):
         Run.create(tmp_path, "mine", CONFIG)
     assert os.listdir(tmp_path) == []
@@ -331,7 +331,7 @@ def test_a_worker_that_outlives_its_killed_parent_does_not_keep_the_lock(tmp_pat
     Run.create(tmp_path, "mine", CONFIG).release()
     holder = start(HOLD_LOCK_WITH_A_WORKER, str(tmp_path / "mine"))
     assert holder.stdout is not None
-    word, worker = holder.stdout.readline().split()
+    worker = holder.stdout.readline().split()[1]
     run = Run.open(tmp_path / "mine")
     try:
         with pytest.raises(RunError, match=f"process {holder.pid};"):  # the fork did not free it either

@@ -15,8 +15,10 @@ from scramjet.runtime.signals import STOPPING, StopSignal
 LOOP = """
 import sys, time
 from scramjet.runtime.signals import StopSignal
-with StopSignal(notify=lambda line: print(line, flush=True), before_exit=lambda: print("bye", flush=True)) as stop:
-    print("ready", flush=True)
+def say(line="bye"):
+    print(line, flush=True)
+with StopSignal(notify=say, before_exit=say) as stop:
+    say("ready")
     while not (stop.requested and {stops}):
         time.sleep(0.005)
 sys.exit(stop.exit_code)

@@ -1,0 +1,5 @@
+"""`python -m scramjet`."""
+
+from scramjet.cli import main
+
+main()

@@ -1,0 +1,170 @@
+"""`scramjet train`: defaults < preset < --config < flags; new, resumed or forked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from scramjet.envs.registry import env_class
+from scramjet.errors import ConfigError, did_you_mean
+from scramjet.settings import NONE_WORDS
+from scramjet.training import config_files, start
+from scramjet.training.config import Count, RunConfig
+from scramjet.training.loop import train
+
+DESCRIPTION = """Train an agent with PPO.
+
+Values come from the code's defaults, then the world's preset, then --config FILE, then flags.
+
+  scramjet train                                   CartPole, solved in seconds
+  scramjet train cartpole --seed 7 --num-envs 64
+  scramjet train my_world.py --env.length 20       a world of your own, with a parameter
+  scramjet train --config my_run.toml
+  scramjet train --resume runs/cartpole-1          go on exactly where it stopped
+  scramjet train --fork runs/cartpole-1/checkpoints/best --learning-rate 1e-4
+"""
+
+RESUME_FLAGS = ("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the run comes from and goes to."""
+
+    config: Path | None = None
+    """A TOML or YAML file with settings."""
+    resume: str | None = None
+    """Go on with this run (its folder or name); only --total-timesteps and --time-limit may change."""
+    fork: str | None = None
+    """Start a new run from this checkpoint, or from a run's newest one."""
+    run_name: str | None = None
+    """Name of the run's folder; by default the world's name and a number."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs."""
+    display: Literal["auto", "live", "plain", "quiet"] = "auto"
+    """What to show while training; auto: live in a terminal, plain lines elsewhere."""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """All of the command line."""
+
+    place: Annotated[Place, tyro.conf.arg(name="")] = field(default_factory=Place)
+    settings: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
+
+
+def train_command(words: list[str]) -> int:
+    """Run `scramjet train ...`; returns the exit code."""
+    words, env_values = split_env_parameters(words)
+    words = ["None" if word in NONE_WORDS else word for word in words]
+    place = _parse(words, RunConfig()).place  # once for the source, once more over what the source says
+    if place.resume is not None:
+        return _resume(words, env_values, place)
+    checkpoint = None
+    if place.fork is not None:
+        checkpoint, base = start.load_for_fork(place.fork)
+        if place.config is not None:
+            base = config_files.apply(base, config_files.read_file(place.config), str(place.config))
+    elif place.config is not None:
+        base = config_files.load_config(place.config)
+    else:
+        base = RunConfig()
+    env = _parse(words, base).settings.env
+    if env != base.env or (place.config is None and checkpoint is None):
+        base = _base_for(env, place, checkpoint is not None, base)
+    config = _parse(words, base).settings
+    config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
+    result = train(
+        config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display
+    )
+    return result.exit_code
+
+
+def _base_for(env: str, place: Place, is_fork: bool, base: RunConfig) -> RunConfig:
+    """What the flags are laid over once the command line has named the world."""
+    if is_fork:
+        return replace(base, env=env, env_parameters={})
+    start_from = config_files.starting_config(env)
+    if place.config is None:
+        return start_from
+    data = {key: value for key, value in config_files.read_file(place.config).items() if key != "env"}
+    return config_files.apply(start_from, data, str(place.config))
+
+
+def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
+    flags = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+    refused = [flag for flag in flags if flag not in RESUME_FLAGS]
+    refused += [f"--env.{name}" for name in env_values]
+    if refused:
+        raise ConfigError(
+            f"{refused[0]} cannot change when a run is resumed: its config is frozen. Only --total-timesteps and "
+            f"--time-limit may; to change more, start a new run with --fork {place.resume}"
+        )
+    assert place.resume is not None
+    given = _parse(words, RunConfig()).settings
+    if given.env != RunConfig.env:
+        raise ConfigError(f"'{given.env}' is not needed with --resume: the run knows its world")
+    result = train(
+        resume=place.resume,
+        runs_dir=place.runs_dir,
+        display=place.display,
+        total_timesteps=given.total_timesteps if "--total-timesteps" in flags else None,
+        time_limit=given.time_limit,
+    )
+    return result.exit_code
+
+
+def _parse(words: list[str], base: RunConfig) -> Arguments:
+    """The command line laid over `base`."""
+    return tyro.cli(
+        Arguments,
+        prog="scramjet train",
+        description=DESCRIPTION,
+        args=words,
+        default=Arguments(settings=base),
+        config=(tyro.conf.ConsolidateSubcommandArgs,),
+    )
+
+
+def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Take the `--env.NAME value` pairs out of the command line: what they may be depends on the world."""
+    rest: list[str] = []
+    values: dict[str, str] = {}
+    position = 0
+    while position < len(words):
+        word = words[position]
+        position += 1
+        if not word.startswith("--env."):
+            rest.append(word)
+            continue
+        name, equals, value = word.removeprefix("--env.").partition("=")
+        if not equals:
+            if position == len(words):
+                raise ConfigError(f"{word} needs a value: {word} VALUE")
+            value = words[position]
+            position += 1
+        values[name.replace("-", "_")] = value
+    return rest, values
+
+
+def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
+    """Flag values as numbers; the world's constructor checks the rest."""
+    known = env_class(env).parameter_defaults()
+    typed: dict[str, Any] = {}
+    for name, text in values.items():
+        if name not in known:
+            raise ConfigError(
+                f"{env} has no parameter '{name}'.{did_you_mean(name, known)} Parameters: {', '.join(known)}"
+            )
+        words = {"true": True, "false": False, "none": None}
+        if text.lower() in words:
+            typed[name] = words[text.lower()]
+            continue
+        try:
+            typed[name] = float(text) if not text.lstrip("+-").isdigit() else int(text)
+        except ValueError:
+            raise ConfigError(f"--env.{name.replace('_', '-')} {text} is not a number, true or false") from None
+    return typed

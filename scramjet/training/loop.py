@@ -1,0 +1,205 @@
+"""Training, from start to end. `train_session` is the whole of it; everything it calls is one stage."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from scramjet.errors import ConfigError
+from scramjet.policies.networks import count_parameters
+from scramjet.policies.policy import Policy
+from scramjet.runtime.signals import StopSignal
+from scramjet.training import start
+from scramjet.training.config import RunConfig
+from scramjet.training.config_files import load_config, starting_config
+from scramjet.training.display import Display, Mode, RunInfo, Summary, make_display
+from scramjet.training.evaluation import Evaluation, Evaluator
+from scramjet.training.progress import PhaseClock
+from scramjet.training.rollout import collect
+from scramjet.training.session import Session
+from scramjet.training.state import trainer_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What is left when training ends."""
+
+    run_path: Path
+    step: int
+    metrics: dict[str, Any]
+    """The last line of metrics.jsonl."""
+    evaluation: Evaluation | None
+    """The last evaluation."""
+    policy: Policy
+    stopped_by: str | None
+    """None when the run reached its end; else "ctrl-c", "sigterm" or "time limit"."""
+    exit_code: int
+
+
+def train(
+    config: RunConfig | str | Path | None = None,
+    *,
+    resume: str | Path | None = None,
+    fork: str | Path | None = None,
+    runs_dir: str | Path = "runs",
+    run_name: str | None = None,
+    network: nn.Module | None = None,
+    display: Mode = "auto",
+    total_timesteps: int | None = None,
+    time_limit: str | None = None,
+) -> TrainResult:
+    """Train an agent: the command `scramjet train` from Python.
+
+    `config` is a RunConfig, the name or file of a world (trained with its preset), or a TOML or YAML file. `resume`
+    goes on with a run exactly where it stopped; `total_timesteps` and `time_limit` may change then, nothing else.
+    `fork` starts a new run from a checkpoint. `network` replaces the default network.
+    """
+    runs_dir = Path(runs_dir)
+    if isinstance(config, str | Path):
+        is_file = str(config).endswith((".toml", ".yaml", ".yml"))
+        config = load_config(config) if is_file else starting_config(str(config))
+    if config is not None:
+        config = replace(
+            config,
+            total_timesteps=total_timesteps or config.total_timesteps,
+            time_limit=time_limit or config.time_limit,
+        )
+    with contextlib.closing(make_display(display)) as screen:
+        if resume is not None:
+            if config is not None:
+                raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
+            session = start.resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
+        elif fork is not None:
+            checkpoint, parent_config = start.load_for_fork(str(fork))
+            session = start.fork_run(checkpoint, config or parent_config, runs_dir, run_name, network)
+        else:
+            session = start.new_run(config or starting_config("cartpole"), runs_dir, run_name, network)
+        with session.run, session.metrics_log:
+            return train_session(session, screen)
+
+
+def train_session(session: Session, display: Display) -> TrainResult:
+    """The loop: collect a rollout, learn from it, tell, save; until the end, a signal or the time limit."""
+    config, pool, policy, learner = session.config, session.pool, session.policy, session.learner
+    clock, started = PhaseClock(session.elapsed_seconds), time.perf_counter()
+    num_updates, stopped_by = start.num_updates(session), None
+    evaluation: Evaluation | None = None
+    record: dict[str, Any] = {}
+    display.start(_run_info(session))
+    with StopSignal(notify=display.event, before_exit=display.close) as stop:
+        for update in range(session.first_update + 1, num_updates + 1):
+            step = session.first_step + update * config.batch_size
+            with clock.phase("rollout"):
+                rollout = collect(pool, policy, session.rollout, session.generator)
+            with clock.phase("prepare"):
+                batch = learner.prepare(rollout)
+            with clock.phase("learn"):
+                metrics = learner.update(batch, step - config.batch_size)
+            with clock.phase("evaluate"):
+                evaluation = _evaluate_if_due(session, update, num_updates)
+            record = {"update": update, "step": step, **session.progress.add(pool.episodes()), **metrics}
+            record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
+            session.metrics_log.append(record)
+            display.record(record)
+            stopped_by = _reason_to_stop(stop, started, config) if update < num_updates else None
+            with clock.phase("checkpoint"):
+                is_last = update == num_updates or stopped_by is not None
+                _save_if_due(session, update, step, clock, display, evaluation, is_last=is_last)
+            if stopped_by:
+                break
+        display.finish(_summary(session, record, evaluation, clock, stopped_by))
+        return TrainResult(session.run.path, record["step"], record, evaluation, policy, stopped_by, stop.exit_code)
+
+
+def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluation | None:
+    """An evaluation every so many updates, and a longer one after the last."""
+    settings = session.config.eval
+    if update == num_updates and settings.final_episodes:
+        env, seed = session.pool.env, session.config.seed
+        return Evaluator(env, episodes=settings.final_episodes, seed=seed)(session.policy)
+    if settings.every and update % settings.every == 0:
+        return session.evaluator(session.policy)
+    return None
+
+
+def _evaluation_metrics(evaluation: Evaluation | None) -> dict[str, Any]:
+    if evaluation is None:
+        return {}
+    plain = evaluation.as_dict()
+    stats = {f"eval/stat/{name}": value for name, value in plain.pop("stats").items()}
+    return {f"eval/{name}": value for name, value in plain.items()} | stats
+
+
+def _save_if_due(
+    session: Session,
+    update: int,
+    step: int,
+    clock: PhaseClock,
+    display: Display,
+    evaluation: Evaluation | None,
+    *,
+    is_last: bool,
+) -> None:
+    """A checkpoint every so many updates, at a new best, and at the end."""
+    settings, progress = session.config.checkpoint, session.progress
+    is_due = is_last or (settings.every > 0 and update % settings.every == 0)
+    judged_by_episodes = session.config.eval.every == 0 and is_due and progress.returns
+    score = evaluation.mean_return if evaluation else progress.mean_return if judged_by_episodes else None
+    is_best = score is not None and (session.best_return is None or score > session.best_return)
+    if is_best:
+        session.best_return = score
+        display.event(f"new best: mean return {score:.2f} at step {step:,}")
+    if not (is_due or is_best):
+        return
+    session.metrics_log.sync()  # the log on disk is never behind a checkpoint
+    metadata = start.checkpoint_metadata(session, update, clock.elapsed)
+    path = session.store.save(step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best)
+    display.event(f"saved {path.name}")
+
+
+def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> str | None:
+    if stop.requested is not None:
+        return "ctrl-c" if stop.requested == signal.SIGINT else "sigterm"
+    limit = config.time_limit_seconds
+    return "time limit" if limit is not None and time.perf_counter() - started >= limit else None
+
+
+def _run_info(session: Session) -> RunInfo:
+    config = session.config
+    return RunInfo(
+        run_name=session.run.name,
+        run_path=session.run.path,
+        env=config.env,
+        num_envs=session.pool.num_envs,
+        num_steps=config.num_steps,
+        num_threads=int(config.num_threads),
+        first_step=session.first_step + session.first_update * config.batch_size,
+        total_steps=session.first_step + start.num_updates(session) * config.batch_size,
+        num_parameters=count_parameters(session.policy),
+        note=session.note,
+    )
+
+
+def _summary(
+    session: Session, record: dict[str, Any], evaluation: Evaluation | None, clock: PhaseClock, stopped_by: str | None
+) -> Summary:
+    trained = record["step"] - session.first_step - session.first_update * session.config.batch_size
+    seconds = clock.elapsed - session.elapsed_seconds
+    return Summary(
+        run_path=session.run.path,
+        run_name=session.run.name,
+        step=record["step"],
+        seconds=seconds,
+        steps_per_second=trained / seconds,
+        return_100=record["return_100"],
+        best_return=session.best_return,
+        evaluation=evaluation.as_dict() if evaluation else None,
+        stopped_by=stopped_by,
+        env=session.config.env,
+    )

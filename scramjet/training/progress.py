@@ -1,0 +1,94 @@
+"""How the run is doing: returns of finished episodes, the best so far, the line of metrics for each update."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.engine.pool import Episodes
+
+RECENT = 100
+
+
+class Progress:
+    """The last hundred episodes; part of the checkpoint, so that metrics go on as they were."""
+
+    def __init__(self) -> None:
+        self.returns: deque[float] = deque(maxlen=RECENT)
+        self.lengths: deque[float] = deque(maxlen=RECENT)
+
+    def add(self, episodes: Episodes) -> dict[str, Any]:
+        """Take in the episodes of an update; returns their metrics."""
+        self.returns.extend(episodes.returns.tolist())
+        self.lengths.extend(episodes.lengths.tolist())
+        any_ended = len(episodes) > 0
+        metrics: dict[str, Any] = {
+            "episodes": len(episodes),
+            "return_mean": float(episodes.returns.mean()) if any_ended else None,
+            "return_min": float(episodes.returns.min()) if any_ended else None,
+            "return_max": float(episodes.returns.max()) if any_ended else None,
+            "length_mean": float(episodes.lengths.mean()) if any_ended else None,
+            "return_100": float(np.mean(self.returns)) if self.returns else None,
+            "length_100": float(np.mean(self.lengths)) if self.lengths else None,
+        }
+        for name, values in episodes.stats.items():
+            metrics[f"stat/{name}"] = float(values.mean()) if any_ended else None
+        return metrics
+
+    @property
+    def mean_return(self) -> float:
+        """Over the last hundred episodes."""
+        return float(np.mean(self.returns))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For the checkpoint."""
+        return {
+            "progress/returns": torch.tensor(list(self.returns), dtype=torch.float64),
+            "progress/lengths": torch.tensor(list(self.lengths), dtype=torch.float64),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """From the checkpoint."""
+        self.returns.extend(tensors["progress/returns"].tolist())
+        self.lengths.extend(tensors["progress/lengths"].tolist())
+
+
+class PhaseClock:
+    """Wall-clock seconds by phase, since the last reading."""
+
+    PHASES = ("rollout", "prepare", "learn", "evaluate", "checkpoint")
+
+    def __init__(self, elapsed_before: float = 0.0) -> None:
+        self._started = time.perf_counter() - elapsed_before
+        self._read_at = time.perf_counter()
+        self._seconds = dict.fromkeys(self.PHASES, 0.0)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the time inside towards a phase."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[name] += time.perf_counter() - start
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training so far, earlier processes of this run included."""
+        return time.perf_counter() - self._started
+
+    def read(self, steps: int) -> dict[str, float]:
+        """Times since the last reading, in which `steps` env steps were trained."""
+        now = time.perf_counter()
+        times = {"elapsed_seconds": round(self.elapsed, 3), "steps_per_second": round(steps / (now - self._read_at), 1)}
+        times.update({f"{name}_seconds": round(seconds, 6) for name, seconds in self._seconds.items()})
+        self._read_at = now
+        self._seconds = dict.fromkeys(self.PHASES, 0.0)
+        return times

@@ -1,0 +1,85 @@
+"""A run in memory: everything the loop works with, built from a config and a run folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from scramjet.engine.native import NativePool
+from scramjet.policies.networks import default_network
+from scramjet.policies.policy import Policy
+from scramjet.runtime.checkpoints import CheckpointStore
+from scramjet.runtime.devices import set_threads
+from scramjet.runtime.metrics_log import MetricsLog
+from scramjet.runtime.runs import Run
+from scramjet.training.config import RunConfig
+from scramjet.training.evaluation import Evaluator
+from scramjet.training.learner import Learner
+from scramjet.training.progress import Progress
+from scramjet.training.rollout import Rollout, allocate_rollout
+
+RESET_SEED_OFFSET = 10_000
+
+
+@dataclass(slots=True)
+class Session:
+    """One run under way."""
+
+    config: RunConfig
+    run: Run
+    store: CheckpointStore
+    metrics_log: MetricsLog
+    pool: NativePool
+    policy: Policy
+    learner: Learner
+    rollout: Rollout
+    generator: torch.Generator  # draws actions
+    progress: Progress
+    evaluator: Evaluator
+    first_update: int = 0
+    first_step: int = 0  # env steps trained before `first_update` (a fork's parent's included)
+    elapsed_seconds: float = 0.0  # of earlier processes
+    best_return: float | None = None
+    lineage: dict[str, Any] | None = None  # where a fork comes from
+    note: str = ""
+
+
+def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
+    """The policy of a config: the user's network, or the default one with weights drawn from the seed."""
+    env = config.make_env()
+    torch.manual_seed(config.seed)
+    if network is None:
+        network = default_network(env.observation_space, env.action_space, config.policy)
+    return Policy(
+        network, env.observation_space, env.action_space, normalize_observations=config.ppo.normalize_observations
+    )
+
+
+def build_session(config: RunConfig, run: Run, network: nn.Module | None = None) -> Session:
+    """A session at its very beginning; `config` is resolved, `run` is locked by us."""
+    assert isinstance(config.num_envs, int)
+    assert isinstance(config.num_threads, int)
+    set_threads(config.num_threads)
+    policy = make_policy(config, network)
+    pool = NativePool(config.make_env(), config.num_envs, num_threads=None)
+    rollout = allocate_rollout(pool, config.num_steps)
+    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
+    learner = Learner(
+        policy, config.ppo, num_envs=config.num_envs, total_steps=config.total_timesteps, seed=config.seed
+    )
+    return Session(
+        config=config,
+        run=run,
+        store=CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n),
+        metrics_log=MetricsLog(run.metrics_path),
+        pool=pool,
+        policy=policy,
+        learner=learner,
+        rollout=rollout,
+        generator=torch.Generator().manual_seed(config.seed),
+        progress=Progress(),
+        evaluator=Evaluator(config.make_env(), episodes=config.eval.episodes, seed=config.seed),
+    )

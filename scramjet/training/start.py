@@ -1,0 +1,148 @@
+"""Three ways to begin: a new run, an old one resumed, a checkpoint forked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from scramjet.envs.registry import canonical_name
+from scramjet.errors import CheckpointError, ConfigError
+from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.runtime.runs import Run, find_run
+from scramjet.training import config_files
+from scramjet.training.config import RunConfig, changes
+from scramjet.training.session import Session, build_session
+from scramjet.training.state import restore_everything, restore_learning
+
+DEFAULT_NETWORK = "default"
+
+
+def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
+    """Begin at step 0."""
+    config = config.resolved()
+    run = Run.create(runs_dir, run_name, config_files.to_toml(config), default_name=_default_name(config))
+    return build_session(config, run, network)
+
+
+def resume_run(
+    text: str, runs_dir: Path, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None
+) -> Session:
+    """Go on with a run from its newest whole checkpoint, exactly as if it had never stopped."""
+    run = Run.open(find_run(text, runs_dir))
+    run.lock()
+    config = config_files.load_frozen(run.config_path)
+    config = replace(config, total_timesteps=total_timesteps or config.total_timesteps, time_limit=time_limit)
+    session = build_session(config, run, network)
+    checkpoint, damaged = session.store.load_latest_whole()
+    session.note = "; ".join(damaged)
+    if checkpoint is None:
+        session.metrics_log.truncate_after(-1)
+        session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
+        return session
+    _check_fits(checkpoint, config, network)
+    restore_everything(session, checkpoint)
+    session.metrics_log.truncate_after(checkpoint.step)
+    session.first_update = int(checkpoint.metadata["update"])
+    session.first_step = checkpoint.step - session.first_update * config.batch_size
+    session.elapsed_seconds = float(checkpoint.metadata["elapsed_seconds"])
+    session.best_return = checkpoint.metadata["best_return"]
+    session.lineage = checkpoint.metadata["lineage"]
+    session.note = _join(session.note, f"resumed at step {checkpoint.step:,}")
+    if session.first_update >= num_updates(session):
+        raise ConfigError(
+            f"run '{run.name}' has finished its {config.total_timesteps:,} steps; "
+            f"to go on, add --total-timesteps {2 * config.total_timesteps}"
+        )
+    return session
+
+
+def fork_run(
+    checkpoint: Checkpoint, config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None
+) -> Session:
+    """Begin a new run from a checkpoint: its weights, optimizer, normalizers and step count; fresh episodes."""
+    config = config.resolved()
+    _check_fits(checkpoint, config, network)
+    if config.total_timesteps <= checkpoint.step:
+        raise ConfigError(
+            f"total_timesteps={config.total_timesteps:,} is reached already: the checkpoint is at step "
+            f"{checkpoint.step:,}, and a fork counts on from there; add --total-timesteps {2 * checkpoint.step}"
+        )
+    lineage = {
+        "parent_checkpoint": str(checkpoint.path),
+        "parent_digest": checkpoint.digest,
+        "parent_step": checkpoint.step,
+        "changed": changes(checkpoint.metadata["config"], config_files.to_dict(config)),
+        "parent_lineage": checkpoint.metadata["lineage"],
+    }
+    text = config_files.to_toml(config)
+    run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
+    session = build_session(config, run, network)
+    restore_learning(session.policy, session.learner, checkpoint)
+    session.first_step = checkpoint.step
+    session.lineage = lineage
+    session.note = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
+    return session
+
+
+def load_for_fork(path: str) -> tuple[Checkpoint, RunConfig]:
+    """A checkpoint and the config it was trained with."""
+    checkpoint = load_checkpoint(Path(path))
+    return checkpoint, checkpoint_config(checkpoint)
+
+
+def checkpoint_config(checkpoint: Checkpoint) -> RunConfig:
+    """The config recorded in a checkpoint."""
+    return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}")
+
+
+def checkpoint_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
+    """What a checkpoint says of itself, beside its tensors."""
+    env = session.pool.env
+    network = session.policy.network
+    own = type(network).__module__.startswith("scramjet.")
+    return {
+        "update": update,
+        "elapsed_seconds": elapsed_seconds,
+        "best_return": session.best_return,
+        "lineage": session.lineage,
+        "network": DEFAULT_NETWORK if own else f"{type(network).__module__}.{type(network).__qualname__}",
+        "observation_space": repr(env.observation_space),
+        "action_space": repr(env.action_space),
+        "config": config_files.to_dict(session.config),
+    }
+
+
+def num_updates(session: Session) -> int:
+    """The update after which the run is done, counted from the run's own beginning."""
+    remaining = session.config.total_timesteps - session.first_step
+    return -(-remaining // session.config.batch_size)
+
+
+def _check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
+    """Refuse a checkpoint of another world, or of a network we do not have."""
+    env = config.make_env()
+    for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):
+        there = checkpoint.metadata[name]
+        if repr(here) != there:
+            raise CheckpointError(
+                f"'{checkpoint.path}' was trained on another world: its {name.replace('_', ' ')} is {there}, "
+                f"that of {config.env} is {here!r}"
+            )
+    needed = checkpoint.metadata["network"]
+    if needed != DEFAULT_NETWORK and network is None:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
+            f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
+        )
+
+
+def _default_name(config: RunConfig) -> str:
+    name = canonical_name(config.env)
+    return Path(name.partition(":")[0]).stem if ".py" in name else name.replace(":", "-").replace("/", "-")
+
+
+def _join(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,87 @@
+"""All that a run is, as plain tensors: gathered for a checkpoint, put back on resume and fork."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scramjet.errors import CheckpointError
+from scramjet.policies.policy import Policy
+from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.training.learner import Learner
+from scramjet.training.session import Session
+
+
+def trainer_tensors(session: Session) -> dict[str, Tensor]:
+    """Everything beside the weights that the next update depends on."""
+    tensors = {
+        "rng/action": session.generator.get_state(),
+        "rng/shuffle": session.learner.shuffle_generator.get_state(),
+        **optimizer_tensors(session.learner),
+        **{f"pool/{name}": torch.from_numpy(array) for name, array in session.pool.snapshot().items()},
+        **session.progress.tensors(),
+    }
+    scaler = session.learner.reward_scaler
+    if scaler is not None:
+        tensors["reward_scaler/running_return"] = scaler.running_return
+        tensors["reward_scaler/moments"] = scaler.moments
+    return tensors
+
+
+def restore_everything(session: Session, checkpoint: Checkpoint) -> None:
+    """Go on exactly from a checkpoint of this very run."""
+    tensors = checkpoint.trainer
+    restore_learning(session.policy, session.learner, checkpoint)
+    session.generator.set_state(tensors["rng/action"])
+    session.learner.shuffle_generator.set_state(tensors["rng/shuffle"])
+    snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
+    session.pool.restore(snapshot, out=session.rollout.rows[-1])
+    session.progress.restore(tensors)
+    scaler = session.learner.reward_scaler
+    if scaler is not None:
+        scaler.running_return.copy_(tensors["reward_scaler/running_return"])
+
+
+def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -> None:
+    """Weights, optimizer and normalizers: what a fork takes along."""
+    load_weights(policy, checkpoint)
+    _restore_optimizer(learner, checkpoint)
+    moments = checkpoint.trainer.get("reward_scaler/moments")
+    if learner.reward_scaler is not None and moments is not None:
+        learner.reward_scaler.moments.copy_(moments)
+
+
+def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
+    """Put a checkpoint's weights into a policy, or say what does not fit."""
+    own = policy.state_dict()
+    for name in dict.fromkeys([*own, *checkpoint.model]):
+        here, there = _shape(own, name), _shape(checkpoint.model, name)
+        if here != there:
+            raise CheckpointError(
+                f"'{checkpoint.path}' holds another network: {name} is {there} there and {here} here; "
+                f"use the --policy and --normalize-observations settings it was trained with"
+            )
+    policy.load_state_dict(checkpoint.model)
+
+
+def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
+    return str(list(tensors[name].shape)) if name in tensors else "absent"
+
+
+def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
+    """Adam's moments and step counts, by parameter number."""
+    state: dict[int, dict[str, Any]] = learner.optimizer.state_dict()["state"]
+    return {f"optimizer/{i}/{name}": value for i, entry in state.items() for name, value in entry.items()}
+
+
+def _restore_optimizer(learner: Learner, checkpoint: Checkpoint) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in checkpoint.trainer.items():
+        if name.startswith("optimizer/"):
+            _, index, entry = name.split("/")
+            state.setdefault(int(index), {})[entry] = tensor.clone()
+    groups = learner.optimizer.state_dict()["param_groups"]
+    learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,0 +1,572 @@
+"""The screen: words and pictures exactly, whole frames by what a person must find on them."""
+
+import io
+import math
+import re
+import shlex
+import subprocess
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from scramjet.training.display import (
+    ASCII,
+    Curve,
+    LiveDisplay,
+    PlainDisplay,
+    QuietDisplay,
+    RunInfo,
+    Summary,
+    chart,
+    human_count,
+    human_duration,
+    human_number,
+    make_display,
+    next_commands,
+    shell_lines,
+    short_path,
+    sparkline,
+)
+
+INFO = RunInfo(
+    run_name="cartpole-20260712-101500",
+    run_path="runs/cartpole-20260712-101500",
+    env="cartpole",
+    num_envs=1024,
+    num_steps=128,
+    num_threads=2,
+    first_step=0,
+    total_steps=2_000_000,
+    num_parameters=9155,
+    note="resumed at step 1,024",
+)
+SUMMARY = Summary(
+    run_path="runs/cartpole-7",
+    run_name="cartpole-7",
+    step=1_000_448,
+    seconds=75.0,
+    steps_per_second=142_000.0,
+    return_100=489.2,
+    best_return=500.0,
+    evaluation={"mean_return": 498.5, "std_return": 3.25, "mean_length": 498.5, "episodes": 100},
+    stopped_by=None,
+    env="cartpole",
+)
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def a_record(update: int, **changes) -> dict:
+    score = 500 * update / 100
+    record = {
+        "update": update, "step": update * 16_384, "episodes": 40, "return_mean": score,
+        "return_min": score / 2,
+        "return_max": score * 2, "length_mean": score, "return_100": score, "length_100": score,
+        "stat/win": 0.25,
+        "policy_loss": -0.0123, "value_loss": 31.5, "entropy": 0.61, "approx_kl": 0.0101,
+        "approx_kl_k1": 0.0099,
+        "clip_fraction": 0.11, "explained_variance": 0.81, "grad_norm": 0.65, "learning_rate": 0.00025,
+        "clip_epsilon": 0.2, "entropy_coef": 0.01, "epochs": 4,
+        "time": {
+            "elapsed_seconds": update / 10, "steps_per_second": 142_000.0, "rollout_seconds": 0.03,
+            "prepare_seconds": 0.01, "learn_seconds": 0.05, "evaluate_seconds": 0.01,
+            "checkpoint_seconds": 0.0,
+        },
+    }  # fmt: skip
+    return record | changes
+
+
+EVALUATION = {
+    "eval/mean_return": 475.5,
+    "eval/std_return": 9.5,
+    "eval/mean_length": 475.5,
+    "eval/episodes": 100,
+}
+
+
+class FakeClock:
+    """Time that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Screen:
+    """A live display on a terminal of a given size that writes to memory."""
+
+    def __init__(
+        self, width: int = 80, height: int = 24, encoding: str = "utf-8", info: RunInfo = INFO
+    ) -> None:
+        self.bytes = io.BytesIO()
+        self.file = io.TextIOWrapper(self.bytes, encoding=encoding, write_through=True)
+        self.console = Console(
+            file=self.file,
+            force_terminal=True,
+            width=width,
+            height=height,
+            _environ={"TERM": "xterm-256color"},
+        )
+        self.clock = FakeClock()
+        self.display = LiveDisplay(self.console, clock=self.clock)
+        self.display.start(info)
+
+    def play(self, *records: dict) -> None:
+        for record in records:
+            self.clock.now += 10.0
+            self.display.record(record)
+
+    @property
+    def output(self) -> str:
+        return self.bytes.getvalue().decode(self.file.encoding)
+
+    @property
+    def lines(self) -> list[str]:
+        """The frame that stands on the screen now: all after the last time the cursor went up."""
+        return ESCAPE.sub("", self.output.rpartition("\x1b[1A\x1b[2K")[2]).splitlines()
+
+
+# --- words and pictures
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0"), (999, "999"), (999.6, "1.0K"), (1000, "1.0K"), (1234, "1.2K"), (12_345, "12.3K"),
+        (99_960, "100K"),
+        (142_000, "142K"), (999_499, "999K"), (999_500, "1.0M"), (1_234_567, "1.2M"), (-1500, "-1.5K"),
+        (2.5e9, "2.5B"), (7.25e12, "7.2T"), (math.nan, "nan"),
+    ],
+)  # fmt: skip
+def test_counts_are_short(count, text):
+    assert human_count(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0:00"), (5.9, "0:05"), (75, "1:15"), (3599, "59:59"), (3600, "1:00:00"), (3675, "1:01:15"),
+        (90_061, "1d 1:01:01"), (-3, "0:00"), (None, "-:--"), (math.inf, "-:--"),
+    ],
+)  # fmt: skip
+def test_durations_read_as_a_clock(seconds, text):
+    assert human_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"), (4, "4"), (0.0, "0.0"), (0.00025, "2.5e-4"), (-0.0123, "-0.0123"), (1.5, "1.50"),
+        (-98.25, "-98.25"), (487.31, "487.3"), (-12345.6, "-12345.6"), (1_500_000.0, "1.5M"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+    ],
+)  # fmt: skip
+def test_measured_values_keep_about_four_digits(value, text):
+    assert human_number(value) == text
+    assert len(text) <= 8
+
+
+def test_a_sparkline_runs_from_the_lowest_bar_to_the_highest():
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([7, 0, 7], 10) == "█▁█"
+    assert sparkline([0, 7], 2, ASCII.levels) == "_#"
+
+
+def test_a_sparkline_averages_down_to_the_width():
+    assert sparkline([0, 0, 6, 8, 14, 14], 3) == "▁▅█"
+    assert len(sparkline(range(1000), 37)) == 37
+
+
+def test_a_sparkline_of_nothing_flat_or_broken_values_is_still_a_line():
+    assert sparkline([], 10) == ""
+    assert sparkline([3.0, 3.0], 10) == "▄▄"
+    assert sparkline([0.0, math.nan, 1.0], 10) == "▁ █"
+    assert sparkline([math.nan], 10) == " "
+
+
+def test_a_chart_spends_its_rows_on_finer_steps():
+    assert chart([0, 1], 2, 2) == [" █", "▁█"]
+    assert chart([1, 8, 9, 16], 4, 2) == ["  ▁█", "▁███"]
+
+
+def test_a_curve_is_bounded_and_keeps_its_shape():
+    curve = Curve(capacity=64)
+    for i in range(10_000):
+        curve.add(float(i))
+    assert len(curve.values) <= 64
+    assert curve.values == sorted(curve.values)
+    assert curve.values[0] < 300
+    assert curve.values[-1] > 9_700
+
+
+def test_a_short_curve_is_exact():
+    curve = Curve(capacity=4)
+    for value in (1.0, math.nan, 2.0, 3.0):
+        curve.add(value)
+    assert curve.values == [1.0, 2.0, 3.0]
+    curve.add(5.0)
+    assert (curve.values, curve.stride) == ([1.5, 4.0], 2)
+    curve.add(6.0)
+    assert curve.values == [1.5, 4.0, 6.0]
+
+
+def test_paths_are_shown_as_one_would_type_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert short_path(tmp_path / "runs" / "a") == "runs/a"
+    assert short_path("runs/a") == "runs/a"
+    assert short_path("/elsewhere/a") == "/elsewhere/a"
+
+
+# --- the commands to type next
+
+
+def commands(summary: Summary) -> list[str]:
+    return [command for _, command in next_commands(summary)]
+
+
+def test_a_finished_run_can_be_evaluated_watched_extended_and_forked():
+    assert commands(SUMMARY) == [
+        "scramjet eval runs/cartpole-7 --episodes 100",
+        "scramjet eval runs/cartpole-7 --render",
+        "scramjet train --resume runs/cartpole-7 --total-timesteps 2000896",
+        "scramjet train --fork runs/cartpole-7/checkpoints/best --learning-rate 1e-4",
+    ]
+
+
+def test_a_stopped_run_is_resumed_as_it_was():
+    assert "scramjet train --resume runs/cartpole-7" in commands(replace(SUMMARY, stopped_by="ctrl-c"))
+
+
+def test_a_path_with_spaces_is_quoted_for_the_shell():
+    for command in commands(replace(SUMMARY, run_path="my runs/a")):
+        assert any(word.startswith("my runs/a") for word in shlex.split(command))
+
+
+def test_the_fork_starts_from_latest_where_no_best_was_kept(tmp_path):
+    (tmp_path / "checkpoints" / "latest").mkdir(parents=True)
+    assert "checkpoints/latest " in commands(replace(SUMMARY, run_path=tmp_path))[-1]
+
+
+@pytest.mark.parametrize("width", [20, 40, 59, 60, 61, 80])
+def test_a_command_broken_over_lines_is_the_same_command_to_a_shell(width):
+    command = "scramjet train --fork runs/cartpole-20260712-101500/checkpoints/best --learning-rate 1e-4"
+    lines = shell_lines(command, width)
+    script = "\n".join(lines).replace("scramjet", "printf '%s\\n' scramjet", 1)
+    words = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert words == command.split()
+    if width >= 60:
+        assert max(map(len, lines)) <= width
+
+
+# --- the live view
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_a_full_frame_fits_the_terminal(width):
+    screen = Screen(width=width)
+    screen.play(*(a_record(update) for update in range(1, 100)))
+    screen.play(a_record(100, approx_kl=0.2, clip_fraction=0.9, explained_variance=-0.5, **EVALUATION))
+    for i in range(4):
+        screen.display.event(f"event {i} " + "long " * 60)
+    screen.play(a_record(101, approx_kl=0.2, clip_fraction=0.9, explained_variance=-0.5))
+    assert max(map(cell_len, screen.lines)) <= width
+    assert 10 < len(screen.lines) <= 24
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_frame_shows_what_a_person_looks_for(width):
+    screen = Screen(width=width)
+    screen.play(*(a_record(update) for update in range(1, 60)), a_record(60, **EVALUATION))
+    screen.display.event("checkpoint saved at step 983,040")
+    screen.play(a_record(61))
+    text = "\n".join(screen.lines)
+    for wanted in (
+        "cartpole-20260712-101500", "resumed at step 1,024", "1,024 envs × 128 steps", "9.2K parameters",
+        "49%",
+        "999K of 2.0M", "left 10:", "steps/s 142K", "return", "max 305.0", "min 5.00", "305.0", "length",
+        "episodes 2.4K",
+        "win 0.25", "evaluation 475.5 ± 9.50 over 100 episodes", "rollout 30%", "prepare 10%",
+        "learn 50%", "eval",
+        "policy loss", "-0.0123", "value loss", "31.50", "entropy", "0.6100", "approx kl", "0.0101",
+        "clip fraction",
+        "0.1100", "explained var", "0.8100", "grad norm", "0.6500", "learning rate", "2.5e-4",
+        "checkpoint saved at step 983,040",
+    ):  # fmt: skip
+        assert wanted in text
+    assert "▲" not in text
+
+
+def test_a_number_out_of_range_is_marked_and_explained():
+    screen = Screen()
+    screen.play(a_record(20, approx_kl=0.2))
+    text = "\n".join(screen.lines)
+    assert "0.2000▲" in text
+    assert "▲ approx_kl 0.2, updates are large: lower --learning-rate or --num-epochs" in text
+
+
+def test_a_warning_stays_for_a_while_and_then_goes():
+    screen = Screen()
+    screen.play(a_record(20, approx_kl=0.2))
+    screen.clock.now += 3.0
+    screen.display.record(a_record(21))
+    assert "updates are large" in "\n".join(screen.lines)
+    assert "0.2000▲" not in "\n".join(screen.lines)
+    screen.clock.now += 3.0
+    screen.display.record(a_record(22))
+    assert "updates are large" not in "\n".join(screen.lines)
+
+
+def test_a_first_frame_and_missing_numbers_are_shown_as_dashes():
+    screen = Screen()
+    assert "cartpole-20260712-101500" in screen.output
+    screen.play(
+        {"update": 1, "step": 128, "episodes": 0, "return_100": None, "time": {"steps_per_second": None}}
+    )
+    assert re.search(r"entropy +-", "\n".join(screen.lines))
+    screen.play({key: None for key in a_record(1)} | {"update": 2, "step": 256})
+    screen.play(a_record(3, value_loss=math.nan, return_100=math.nan))
+    assert "value_loss nan, training has diverged" in "\n".join(screen.lines)
+
+
+def test_only_the_last_three_events_are_kept():
+    screen = Screen()
+    for i in range(5):
+        screen.clock.now += 60
+        screen.display.event(f"event number {i}")
+    assert [line for line in screen.lines if "event" in line] == [
+        "   3:00  event number 2", "   4:00  event number 3", "   5:00  event number 4",
+    ]  # fmt: skip
+
+
+def test_records_that_come_faster_than_the_screen_draw_nothing():
+    screen = Screen()
+    screen.play(a_record(1))
+    before = screen.output
+    for update in range(2, 500):
+        screen.display.record(a_record(update))
+        screen.display.event("saved")
+    assert screen.output == before
+    screen.clock.now += 3.0
+    screen.display.record(a_record(500))
+    assert screen.output != before
+
+
+def test_two_hundred_thousand_records_leave_nothing_behind():
+    screen = Screen()
+    record = a_record(1)
+    for _ in range(200_000):
+        screen.display.record(record)
+    progress = screen.display._progress
+    assert progress.episodes == 200_000 * 40
+    assert len(progress.curve.values) <= 512
+    assert all(len(value) <= 512 for value in vars(progress).values() if hasattr(value, "__len__"))
+
+
+def test_the_view_follows_the_terminal_when_it_is_resized():
+    screen = Screen(width=120, height=40)
+    screen.play(*(a_record(update) for update in range(1, 100)))
+    screen.console.size = (60, 20)
+    screen.play(a_record(100))
+    assert "\x1b[2J\x1b[H" in screen.output
+    assert max(map(cell_len, screen.lines)) <= 60
+    assert len(screen.lines) <= 20
+    screen.console.size = (7, 3)
+    screen.play(a_record(101))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_unicode_gets_plain_characters(encoding):
+    screen = Screen(encoding=encoding, info=replace(INFO, run_name="läufe-快", note="größer ✓"))
+    screen.play(*(a_record(update, approx_kl=0.2) for update in range(1, 30)), a_record(30, **EVALUATION))
+    screen.display.event("gespeichert ✓")
+    screen.play(a_record(31))
+    text = "\n".join(screen.lines)
+    assert "475.5 +- 9.50" in text
+    assert "1,024 envs x 128 steps" in text
+    assert "#####" in text
+    screen.display.finish(replace(SUMMARY, run_name="快"))
+    assert "scramjet eval runs/cartpole-7 --render" in screen.output
+
+
+def test_close_gives_the_cursor_back_once_and_leaves_the_last_state():
+    screen = Screen()
+    screen.play(a_record(1))
+    screen.display.record(a_record(50))  # too soon to be drawn
+    screen.display.close()
+    assert "250.0" in "\n".join(screen.lines)
+    assert screen.output.endswith("\x1b[?25h")
+    after = screen.output
+    screen.display.close()
+    screen.display.record(a_record(51))
+    screen.display.event("late")
+    assert screen.output == after
+    assert "\x1b[?1049h" not in after  # never the alternate screen: the scrollback keeps it all
+
+
+def test_an_error_while_drawing_still_gives_the_terminal_back(monkeypatch):
+    screen = Screen()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(screen.display, "_return_lines", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            screen.play(a_record(1))
+    screen.display.close()
+    assert screen.output.endswith("\x1b[?25h")
+
+
+@pytest.mark.parametrize("stopped_by", [None, "ctrl-c", "sigterm", "time limit"])
+def test_the_live_summary_has_the_result_and_the_commands_whole(stopped_by):
+    screen = Screen()
+    screen.play(a_record(1))
+    summary = replace(SUMMARY, stopped_by=stopped_by)
+    screen.display.finish(summary)
+    lines = ESCAPE.sub("", screen.output).splitlines()
+    text = "\n".join(lines)
+    for wanted in (
+        "489.2 over the last 100",
+        "500.0",
+        "498.5 ± 3.25 over 100 episodes",
+        "1,000,448 in 1:15",
+        "142K",
+    ):
+        assert wanted in text
+    assert {None: "finished", "ctrl-c": "Ctrl-C", "sigterm": "SIGTERM", "time limit": "time limit"}[
+        stopped_by
+    ] in text
+    for command in commands(summary):
+        assert f"  {command}" in lines
+    assert max(map(cell_len, lines[-20:])) <= 80
+
+
+# --- the plain lines
+
+
+def plain(clock: FakeClock | None = None, encoding: str = "utf-8") -> tuple[PlainDisplay, io.TextIOWrapper]:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    return PlainDisplay(file, clock=clock or FakeClock()), file
+
+
+def written(file: io.TextIOWrapper) -> str:
+    return file.buffer.getvalue().decode(file.encoding)
+
+
+def test_plain_lines_are_aligned_and_have_no_control_codes():
+    clock = FakeClock()
+    display, file = plain(clock)
+    display.start(INFO)
+    for update in (1, 60, 61):
+        clock.now += 2.0
+        display.record(a_record(update))
+    display.event("checkpoint saved")
+    display.finish(SUMMARY)
+    display.close()
+    display.close()
+    text = written(file)
+    lines = text.splitlines()
+    assert (
+        "cartpole-20260712-101500: cartpole, 1,024 envs × 128 steps, 9.2K parameters, 2 threads" in lines[0]
+    )
+    assert lines[1:4] == [
+        "step     16,384/2,000,000    0%  return     5.00  length    5.00   142K steps/s  left 4:02",
+        "step    983,040/2,000,000   49%  return    300.0  length   300.0   142K steps/s  left 0:02",
+        "step    999,424/2,000,000   49%  return    305.0  length   305.0   142K steps/s  left 0:04",
+    ]
+    assert "checkpoint saved" in lines
+    assert all(f"  {command}" in lines for command in commands(SUMMARY))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
+
+
+def test_plain_lines_come_at_first_then_ever_more_slowly():
+    clock = FakeClock()
+    display, file = plain(clock)
+    display.start(INFO)
+    for update in range(1, 3001):
+        clock.now = update * 0.1
+        display.record(a_record(update))
+    steps = re.findall(r"^step +([\d,]+)/", written(file), re.MULTILINE)
+    times = [int(step.replace(",", "")) / 163_840 for step in steps]
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert times[0] == pytest.approx(0.1)
+    assert gaps[0] == pytest.approx(2.0, abs=0.11)
+    assert gaps[-1] == pytest.approx(10.0, abs=0.11)
+    assert all(earlier <= later + 0.21 for earlier, later in pairwise(gaps))
+
+
+def test_a_plain_warning_is_printed_once():
+    clock = FakeClock()
+    display, file = plain(clock)
+    display.start(INFO)
+    for update in range(20, 40):
+        clock.now += 10
+        display.record(a_record(update, approx_kl=0.2))
+    assert written(file).count("warning: approx_kl 0.2, updates are large") == 1
+
+
+def test_plain_lines_survive_an_ascii_file_and_a_reader_that_left():
+    display, file = plain(encoding="ascii")
+    display.start(replace(INFO, run_name="läufe"))
+    display.finish(SUMMARY)
+    assert "1,024 envs x 128 steps" in written(file)
+
+    gone = PlainDisplay(_Gone())
+    gone.start(INFO)
+    gone.record(a_record(1))
+
+
+class _Gone(io.StringIO):
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+# --- choosing
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "expected"),
+    [
+        (_Terminal(), {}, LiveDisplay),
+        (_Terminal(), {"TERM": "dumb"}, PlainDisplay),
+        (_Terminal(), {"CI": "true"}, PlainDisplay),
+        (_Terminal(), {"CI": "false"}, LiveDisplay),
+        (io.StringIO(), {}, PlainDisplay),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, PlainDisplay),
+    ],
+)
+def test_auto_is_live_only_where_a_terminal_can_show_it(file, environment, expected, monkeypatch):
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert type(make_display("auto", Console(file=file))) is expected
+
+
+def test_a_mode_asked_for_is_given():
+    console = Console(file=io.StringIO())
+    assert type(make_display("live", console)) is LiveDisplay
+    assert type(make_display("plain", console)) is PlainDisplay
+    assert type(make_display("quiet", console)) is QuietDisplay
+
+
+def test_quiet_prints_nothing(capsys):
+    display = make_display("quiet")
+    display.start(INFO)
+    display.record(a_record(1))
+    display.event("saved")
+    display.finish(SUMMARY)
+    display.close()
+    assert capsys.readouterr() == ("", "")
