@@ -166,5 +166,7 @@ def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
         try:
             typed[name] = float(text) if not text.lstrip("+-").isdigit() else int(text)
         except ValueError:
-            raise ConfigError(f"--env.{name.replace('_', '-')} {text} is not a number, true or false") from None
+            raise ConfigError(
+                f"--env.{name.replace('_', '-')} {text} is not a number, true or false"
+            ) from None
     return typed

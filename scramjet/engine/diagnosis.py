@@ -12,8 +12,14 @@ from scramjet.errors import ScramjetError, WorldError
 
 _ADVICE = (
     (r"Unknown attribute '(\w+)' of type \w*[Rr]ecord", "declare '{0}' in `state`"),
-    (r"Unknown attribute '(\w+)' of type (?:Named|Tuple)", "self has no number '{0}': helpers are module-level functions"),
-    (r"Untyped global name '(\w+)'", "'{0}' is not something compiled code can use; import functions by name"),
+    (
+        r"Unknown attribute '(\w+)' of type (?:Named|Tuple)",
+        "self has no number '{0}': helpers are module-level functions",
+    ),
+    (
+        r"Untyped global name '(\w+)'",
+        "'{0}' is not something compiled code can use; import functions by name",
+    ),
     (r"NameError: name '(\w+)' is not defined", "'{0}' is not defined"),
     (r"Cannot unify", "a variable or the return value has two types; give it one"),
 )

@@ -91,9 +91,7 @@ def build(
         return reward, terminated, s._steps >= max_episode_steps and not terminated
 
     @entry
-    def reset(
-        start: int, stop: int, seed: int, states: Any, state_bytes: Any, obs: Any, mask: Any
-    ) -> None:
+    def reset(start: int, stop: int, seed: int, states: Any, state_bytes: Any, obs: Any, mask: Any) -> None:
         """Begin episode 0 of each env; env i is keyed by seed + i."""
         for i in range(start, stop):
             s = states[i]
@@ -121,8 +119,7 @@ def build(
             terminated[i] = ended
             truncated[i] = cut
             if ended or cut:
-                if cut:
-                    rules_observe(parameters, s, final_obs[i])
+                rules_observe(parameters, s, final_obs[i])
                 episode = log[log_size[0] % log.shape[0]]  # when nobody reads the log, the newest stay
                 log_size[0] += 1
                 episode._tick = tick

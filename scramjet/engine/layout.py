@@ -47,7 +47,9 @@ def episode_dtype(env: Env) -> np.dtype:
     own = [("_tick", np.int64), ("_env", np.int64), ("_return", np.float64), ("_length", np.int64)]
     for name in env.stat_names:
         if not name.isidentifier() or name.startswith("_"):
-            raise WorldError(f"{type(env).__name__}.stat_names has {name!r}; use a plain name without a leading '_'")
+            raise WorldError(
+                f"{type(env).__name__}.stat_names has {name!r}; use a plain name without a leading '_'"
+            )
     return np.dtype(own + [(name, np.float64) for name in env.stat_names])
 
 
@@ -63,7 +65,7 @@ class Transition:
     reward: np.ndarray  # [N] float32
     terminated: np.ndarray  # [N] bool
     truncated: np.ndarray  # [N] bool, never together with terminated
-    final_obs: np.ndarray  # [N, *obs_shape]; rows of truncated episodes are written, the others are stale
+    final_obs: np.ndarray  # [N, *obs_shape]; the last of each episode that ended; other rows are stale
 
 
 def allocate_transition(env: Env, num_envs: int) -> Transition:

@@ -170,9 +170,13 @@ class NativePool(Pool):
 
     def record(self, index: int) -> Any:
         """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
+        return self.as_record(self._states[index])
+
+    def as_record(self, state: np.void) -> Any:
+        """One of `states()` with its fields as attributes."""
         from scramjet.engine.interpreted import Record
 
-        return Record(self._states[index], type(self.env).__name__)
+        return Record(state, type(self.env).__name__)
 
     def _step_rows(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         self._tick += 1

@@ -36,8 +36,8 @@ class Pool(ABC):
     """N envs behind one interface.
 
     Auto-reset is in the same step: a step with `terminated` or `truncated` carries that episode's last reward, and
-    the observation and mask that come with it belong to the next episode already. The true last observation of a
-    truncated episode is in `final_obs`.
+    the observation and mask that come with it belong to the next episode already. The true last observation of an
+    episode that ended is in `final_obs`.
     """
 
     num_envs: int

@@ -123,10 +123,14 @@ def state_fields(env: Env) -> Mapping[str, StateField]:
     fields = getattr(env, "state", None)
     name = type(env).__name__
     if not isinstance(fields, Mapping):
-        raise WorldError(f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}')
+        raise WorldError(
+            f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}'
+        )
     for field in fields:
         if not isinstance(field, str) or not field.isidentifier() or field.startswith("_"):
-            raise WorldError(f"{name}.state has a field {field!r}; use a plain name that does not start with '_'")
+            raise WorldError(
+                f"{name}.state has a field {field!r}; use a plain name that does not start with '_'"
+            )
     return fields
 
 
@@ -146,4 +150,6 @@ def _convert(world: str, name: str, value: Any, default: Any) -> Any:
         return int(value)
     if wanted is float and is_number and math.isfinite(value):
         return float(value)
-    raise WorldError(f"{world}: {name}={value!r} must be {'a finite float' if wanted is float else wanted.__name__}")
+    raise WorldError(
+        f"{world}: {name}={value!r} must be {'a finite float' if wanted is float else wanted.__name__}"
+    )

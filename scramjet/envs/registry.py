@@ -150,8 +150,12 @@ def _class_in_module(module: ModuleType, class_name: str, label: str) -> type[En
     if len(own) != 1:
         names = ", ".join(value.__name__ for value in own)
         raise WorldError(
-            f"'{label}' defines {len(own)} worlds" + (f" ({names}); name one: {label}:{own[0].__name__}" if own else
-            "; a world is a class that inherits from scramjet.envs.Env")
+            f"'{label}' defines {len(own)} worlds"
+            + (
+                f" ({names}); name one: {label}:{own[0].__name__}"
+                if own
+                else "; a world is a class that inherits from scramjet.envs.Env"
+            )
         )
     return own[0]
 

@@ -20,7 +20,12 @@ class Policy(nn.Module):
     """
 
     def __init__(
-        self, network: nn.Module, observation_space: Any, action_space: Any, *, normalize_observations: bool = False
+        self,
+        network: nn.Module,
+        observation_space: Any,
+        action_space: Any,
+        *,
+        normalize_observations: bool = False,
     ) -> None:
         super().__init__()
         check_network(network, observation_space, action_space)

@@ -108,7 +108,9 @@ def _env_fields(config: RunConfig, value: Any, source: str) -> dict[str, Any]:
     """The world's name and parameters from `env = "name"` or an [env] table."""
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
-        raise ConfigError(f'{source}: env must be a name, or a table with a name and parameters; got {value!r}')
+        raise ConfigError(
+            f"{source}: env must be a name, or a table with a name and parameters; got {value!r}"
+        )
     name = table.get("name", config.env)
     given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
     known = env_class(name).parameter_defaults()
@@ -172,7 +174,11 @@ def field_docs() -> list[tuple[str, str, Any]]:
 
     rows: list[tuple[str, str, Any]] = []
     default = RunConfig()
-    for prefix, part in (("", default), ("", default.ppo), *((f"{table}.", getattr(default, table)) for table in _TABLES)):
+    for prefix, part in (
+        ("", default),
+        ("", default.ppo),
+        *((f"{table}.", getattr(default, table)) for table in _TABLES),
+    ):
         hints = get_type_hints(type(part), include_extras=True)
         for field in fields(part):
             value = getattr(part, field.name)

@@ -578,7 +578,6 @@ class LiveDisplay:
             lines.extend(section)
         for line in lines:
             line.no_wrap, line.overflow = True, "crop"
-            line.truncate(width)
         return Group(*lines)
 
     def _header(self, progress: Progress, width: int) -> list[Text]:

@@ -47,7 +47,9 @@ class Samples:
 class Learner:
     """Owns the optimizer and all that changes with it."""
 
-    def __init__(self, policy: Policy, config: PPOConfig, *, num_envs: int, total_steps: int, seed: int) -> None:
+    def __init__(
+        self, policy: Policy, config: PPOConfig, *, num_envs: int, total_steps: int, seed: int
+    ) -> None:
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
@@ -106,7 +108,9 @@ class Learner:
         metrics["explained_variance"] = explained_variance(batch.value, batch.returns)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(batch.obs)
-        metrics.update(learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs)
+        metrics.update(
+            learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs
+        )
         return metrics
 
     def _gradient_step(self, minibatch: Samples, *, clip: float, entropy_coef: float) -> Tensor:

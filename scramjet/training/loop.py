@@ -73,7 +73,9 @@ def train(
     with contextlib.closing(make_display(display)) as screen:
         if resume is not None:
             if config is not None:
-                raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
+                raise ConfigError(
+                    "a resumed run keeps its own config: give resume alone, or fork to change it"
+                )
             session = start.resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
         elif fork is not None:
             checkpoint, parent_config = start.load_for_fork(str(fork))
@@ -114,7 +116,9 @@ def train_session(session: Session, display: Display) -> TrainResult:
             if stopped_by:
                 break
         display.finish(_summary(session, record, evaluation, clock, stopped_by))
-        return TrainResult(session.run.path, record["step"], record, evaluation, policy, stopped_by, stop.exit_code)
+        return TrainResult(
+            session.run.path, record["step"], record, evaluation, policy, stopped_by, stop.exit_code
+        )
 
 
 def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluation | None:
@@ -159,7 +163,9 @@ def _save_if_due(
         return
     session.metrics_log.sync()  # the log on disk is never behind a checkpoint
     metadata = start.checkpoint_metadata(session, update, clock.elapsed)
-    path = session.store.save(step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best)
+    path = session.store.save(
+        step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best
+    )
     display.event(f"saved {path.name}")
 
 
@@ -187,7 +193,11 @@ def _run_info(session: Session) -> RunInfo:
 
 
 def _summary(
-    session: Session, record: dict[str, Any], evaluation: Evaluation | None, clock: PhaseClock, stopped_by: str | None
+    session: Session,
+    record: dict[str, Any],
+    evaluation: Evaluation | None,
+    clock: PhaseClock,
+    stopped_by: str | None,
 ) -> Summary:
     trained = record["step"] - session.first_step - session.first_update * session.config.batch_size
     seconds = clock.elapsed - session.elapsed_seconds

@@ -87,7 +87,10 @@ class PhaseClock:
     def read(self, steps: int) -> dict[str, float]:
         """Times since the last reading, in which `steps` env steps were trained."""
         now = time.perf_counter()
-        times = {"elapsed_seconds": round(self.elapsed, 3), "steps_per_second": round(steps / (now - self._read_at), 1)}
+        times = {
+            "elapsed_seconds": round(self.elapsed, 3),
+            "steps_per_second": round(steps / (now - self._read_at), 1),
+        }
         times.update({f"{name}_seconds": round(seconds, 6) for name, seconds in self._seconds.items()})
         self._read_at = now
         self._seconds = dict.fromkeys(self.PHASES, 0.0)

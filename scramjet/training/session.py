@@ -54,7 +54,10 @@ def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
     if network is None:
         network = default_network(env.observation_space, env.action_space, config.policy)
     return Policy(
-        network, env.observation_space, env.action_space, normalize_observations=config.ppo.normalize_observations
+        network,
+        env.observation_space,
+        env.action_space,
+        normalize_observations=config.ppo.normalize_observations,
     )
 
 

@@ -42,7 +42,7 @@ def resume_run(
         session.metrics_log.truncate_after(-1)
         session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
         return session
-    _check_fits(checkpoint, config, network)
+    check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint)
     session.metrics_log.truncate_after(checkpoint.step)
     session.first_update = int(checkpoint.metadata["update"])
@@ -64,7 +64,7 @@ def fork_run(
 ) -> Session:
     """Begin a new run from a checkpoint: its weights, optimizer, normalizers and step count; fresh episodes."""
     config = config.resolved()
-    _check_fits(checkpoint, config, network)
+    check_fits(checkpoint, config, network)
     if config.total_timesteps <= checkpoint.step:
         raise ConfigError(
             f"total_timesteps={config.total_timesteps:,} is reached already: the checkpoint is at step "
@@ -121,7 +121,7 @@ def num_updates(session: Session) -> int:
     return -(-remaining // session.config.batch_size)
 
 
-def _check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
+def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
     """Refuse a checkpoint of another world, or of a network we do not have."""
     env = config.make_env()
     for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):

@@ -130,7 +130,7 @@ def kill_at_every_call(
     assert set(found) == allowed, "some kills must come before the save counts, some after"
 
 
-def kill_at_random_moments(folder: Path, seed: int = 17, count: int = 20) -> None:
+def kill_at_random_moments(folder: Path, seed: int = 17, count: int = 12) -> None:
     """Kill a process that does nothing but save, again and again, each time going on from what is there."""
     moments = random.Random(seed)
     directory = folder / "checkpoints"

@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,6 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert sorted(os.listdir(path)) == ["metadata.json", "model.safetensors", "trainer.safetensors"]
     checkpoint = load_checkpoint(path)
     assert (checkpoint.path, checkpoint.step, checkpoint.metadata) == (path, 12345, metadata)
-    assert list(checkpoint.model) == ["bias", "weight"]
     for saved, loaded in ((MODEL, checkpoint.model), (TRAINER, checkpoint.trainer)):
         assert saved.keys() == loaded.keys()
         assert all(torch.equal(saved[name], loaded[name]) for name in saved)
@@ -116,6 +116,12 @@ def test_tensors_that_share_memory_or_have_gaps_are_saved_by_value(tmp_path: Pat
     loaded["same"].zero_()
     assert loaded["base"][2, 3] == 11
     assert base[2, 3] == 11
+
+
+def test_tensors_come_back_in_order_of_their_names(tmp_path: Path) -> None:
+    model = {f"{number:02d}": torch.ones(number) for number in (3, 1, 11, 7, 2, 30)}
+    path = CheckpointStore(tmp_path).save(1, model, {}, {})
+    assert list(load_checkpoint(path).model) == sorted(model)
 
 
 def test_equal_state_gives_equal_bytes_whatever_the_order(tmp_path: Path) -> None:
@@ -471,10 +477,13 @@ def test_a_reader_beside_a_writer_that_prunes_always_gets_a_checkpoint(tmp_path:
 
     writer = threading.Thread(target=write)
     writer.start()
+    seen = [0]
+    deadline = time.monotonic() + 20
     try:
-        seen = [load_checkpoint(tmp_path / name).step for _ in range(200)]
+        while seen[-1] < 60 and time.monotonic() < deadline:
+            seen.append(load_checkpoint(tmp_path / name).step)
     finally:
         is_over.set()
         writer.join()
     assert seen == sorted(seen)
-    assert len(set(seen)) > 5, "the writer hardly wrote: nothing was tested"
+    assert seen[-1] >= 60, "the writer hardly wrote: nothing was tested"

@@ -33,10 +33,13 @@ import os, sys, time
 from pathlib import Path
 from scramjet.runtime.runs import Run
 run = Run.open(Path(sys.argv[1])).lock()
+reader, writer = os.pipe()
 worker = os.fork()
 if worker == 0:
+    os.write(writer, b"up")
     time.sleep(60)
     os._exit(0)
+os.read(reader, 2)
 print("locked", worker, flush=True)
 time.sleep(60)
 """

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -65,11 +66,16 @@ def test_the_second_signal_ends_a_process_that_does_not_stop(second: signal.Sign
     assert process.returncode == -second  # killed by it, as a shell expects
 
 
-def test_a_signal_doubled_by_a_launcher_counts_once() -> None:
+def test_a_signal_doubled_by_a_launcher_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: ended.append(number))
     with StopSignal() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)  # would kill this test
-        assert stop.requested == signal.SIGTERM
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert (stop.requested, ended) == (signal.SIGTERM, [])
+        time.sleep(0.15)
+        signal.raise_signal(signal.SIGTERM)
+        assert ended == [signal.SIGTERM]
 
 
 def test_the_handlers_before_are_put_back() -> None:

@@ -278,6 +278,11 @@ def test_a_full_frame_fits_the_terminal(width):
     screen.play(a_record(101, approx_kl=0.2, clip_fraction=0.9, explained_variance=-0.5))
     assert max(map(cell_len, screen.lines)) <= width
     assert 10 < len(screen.lines) <= 24
+    assert screen.lines[1].startswith("cartpole · 1,024 envs")  # the title above it was cropped, not wrapped
+    if width >= 60:
+        assert "event 3" in screen.lines[-1]
+        warnings = [line for line in screen.lines if line.startswith("▲") or "--" in line]
+        assert len(warnings) == 2
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
@@ -320,6 +325,14 @@ def test_a_warning_stays_for_a_while_and_then_goes():
     assert "0.2000▲" not in "\n".join(screen.lines)
     screen.clock.now += 3.0
     screen.display.record(a_record(22))
+    assert "updates are large" not in "\n".join(screen.lines)
+
+
+def test_the_last_frame_warns_only_of_what_is_true_then():
+    screen = Screen()
+    screen.play(a_record(20, approx_kl=0.2))
+    screen.display.record(a_record(21))
+    screen.display.close()
     assert "updates are large" not in "\n".join(screen.lines)
 
 

@@ -1,0 +1,185 @@
+"""`scramjet bench`: env steps, rollouts and training, in steps a second."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.native import NativePool
+from scramjet.envs.registry import canonical_name, load_env
+from scramjet.errors import ConfigError
+from scramjet.policies.networks import PolicyConfig, default_network
+from scramjet.policies.policy import Policy
+from scramjet.runtime.devices import set_threads
+from scramjet.training.config import available_cores
+from scramjet.training.learner import Learner
+from scramjet.training.rollout import allocate_rollout, collect
+
+DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
+
+Training is separate 64x64 tanh networks, 128-step rollouts, 4 epochs, 4 minibatches, unless told otherwise.
+Each figure is the median of repeats after a warm-up, in env steps per second.
+
+  scramjet bench
+  scramjet bench cartpole --num-envs 1024 --num-threads 1 2
+  scramjet bench my_world.py --json
+"""
+
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to measure."""
+
+    env: Annotated[str, tyro.conf.Positional] = "cartpole"
+    """A world's name or file."""
+    num_envs: tuple[int, ...] = (64, 256, 1024, 4096)
+    """Batch sizes."""
+    num_threads: tuple[int, ...] = ()
+    """Thread counts; by default 1 and all cores."""
+    num_steps: int = 128
+    """Steps of each env in a rollout."""
+    num_epochs: int = 4
+    """Passes over each rollout."""
+    num_minibatches: int = 4
+    """Gradient steps per pass."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Hidden layers of policy and value."""
+    seconds: float = 2.0
+    """Time for each figure."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting and its three speeds."""
+
+    env: str
+    device: str
+    num_envs: int
+    num_threads: int
+    env_steps_per_second: float
+    rollout_steps_per_second: float
+    train_steps_per_second: float
+
+
+def bench_command(words: list[str]) -> int:
+    """Run `scramjet bench ...`; returns the exit code."""
+    arguments = tyro.cli(
+        Arguments,
+        prog="scramjet bench",
+        description=DESCRIPTION,
+        args=words,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
+        raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
+    threads = arguments.num_threads or tuple(sorted({1, available_cores()}))
+    rows: list[Row] = []
+    if not arguments.json:
+        print(f"{arguments.env}, {_machine()}; steps per second")
+        print(f"{'envs':>7} {'threads':>8} {'env steps':>12} {'rollout':>12} {'training':>12}")
+    for num_envs in arguments.num_envs:
+        for num_threads in threads:
+            row = measure(arguments, num_envs, num_threads)
+            rows.append(row)
+            if not arguments.json:
+                speeds = (row.env_steps_per_second, row.rollout_steps_per_second, row.train_steps_per_second)
+                print(
+                    f"{num_envs:>7} {num_threads:>8} " + " ".join(f"{_human(speed):>12}" for speed in speeds)
+                )
+    if arguments.json:
+        print(
+            json.dumps(
+                {"machine": _machine(), "versions": _versions(), "rows": [asdict(row) for row in rows]}
+            )
+        )
+    return 0
+
+
+def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
+    """The three speeds of one setting."""
+    set_threads(num_threads)
+    torch.manual_seed(0)
+    env = load_env(arguments.env)
+    pool = NativePool(env, num_envs, num_threads=num_threads)
+    network = default_network(env.observation_space, env.action_space, PolicyConfig(hidden=arguments.hidden))
+    policy = Policy(network, env.observation_space, env.action_space)
+    settings = PPOConfig(num_epochs=arguments.num_epochs, num_minibatches=arguments.num_minibatches)
+    batch_size = num_envs * arguments.num_steps
+    settings.num_minibatches_for(batch_size)
+    learner = Learner(policy, settings, num_envs=num_envs, total_steps=10**9, seed=0)
+    rollout = allocate_rollout(pool, arguments.num_steps)
+    generator = torch.Generator().manual_seed(0)
+    pool.reset(0, out=rollout.rows[-1])
+    actions = list(np.random.default_rng(0).integers(env.action_space.n, size=(64, num_envs)))
+
+    def env_steps() -> None:
+        for t in range(64):
+            pool.step(actions[t])
+
+    def rollouts() -> None:
+        collect(pool, policy, rollout, generator)
+
+    def training() -> None:
+        learner.update(learner.prepare(collect(pool, policy, rollout, generator)), 0)
+
+    return Row(
+        env=canonical_name(arguments.env),
+        device="cpu",
+        num_envs=num_envs,
+        num_threads=num_threads,
+        env_steps_per_second=_rate(env_steps, 64 * num_envs, arguments.seconds),
+        rollout_steps_per_second=_rate(rollouts, batch_size, arguments.seconds),
+        train_steps_per_second=_rate(training, batch_size, arguments.seconds),
+    )
+
+
+def _rate(work: Callable[[], None], steps: int, seconds: float) -> float:
+    """Median steps per second over repeats of `work`, which does `steps` steps."""
+    work()  # compile and warm up
+    rates: list[float] = []
+    share = seconds / REPEATS
+    for _ in range(REPEATS):
+        count, started = 0, time.perf_counter()
+        while True:
+            work()
+            count += 1
+            elapsed = time.perf_counter() - started
+            if elapsed >= share:
+                break
+        rates.append(count * steps / elapsed)
+    return float(np.median(rates))
+
+
+def _human(rate: float) -> str:
+    return f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.1f} K"
+
+
+def _machine() -> str:
+    return f"{available_cores()} cores ({platform.machine()})"
+
+
+def _versions() -> dict[str, Any]:
+    import numba
+
+    from scramjet import __version__
+
+    return {
+        "scramjet": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numba": numba.__version__,
+        "numpy": np.__version__,
+    }

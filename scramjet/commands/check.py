@@ -1,0 +1,36 @@
+"""`scramjet check`: find the mistakes in a world before training finds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from scramjet.engine.check import check_world
+
+DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
+
+  scramjet check my_world.py
+  scramjet check cartpole
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to check."""
+
+    world: Annotated[str, tyro.conf.Positional]
+    """A file such as my_world.py or my_world.py:MyWorld, or a name from `scramjet list`."""
+    steps: int = 500
+    """Steps to play in each of a few envs."""
+
+
+def check_command(words: list[str]) -> int:
+    """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
+    arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
+    any_wrong = False
+    for finding in check_world(arguments.world, steps=arguments.steps):
+        print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {finding.text}", flush=True)
+        any_wrong |= not finding.is_fine
+    return 2 if any_wrong else 0

@@ -1,0 +1,80 @@
+"""`scramjet eval`: play a trained agent."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from scramjet.training.evaluation import Evaluator
+from scramjet.training.playing import load_trained, play
+
+DESCRIPTION = """Play a trained agent's most likely actions.
+
+  scramjet eval runs/cartpole-1 --episodes 100
+  scramjet eval runs/cartpole-1/checkpoints/best --json
+  scramjet eval runs/cartpole-1 --render
+"""
+
+FRAMES_PER_SECOND = 30
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to play, and how."""
+
+    path: Annotated[str, tyro.conf.Positional]
+    """A run (its newest checkpoint is played) or a checkpoint."""
+    episodes: int | None = None
+    """Episodes to play; by default 100, or 1 with --render."""
+    seed: int | None = None
+    """Decides the episodes; by default the run's own seed."""
+    render: bool = False
+    """Show the game as text while it is played."""
+    json: bool = False
+    """Print one JSON object instead of text."""
+
+
+def eval_command(words: list[str]) -> int:
+    """Run `scramjet eval ...`; returns the exit code."""
+    arguments = tyro.cli(
+        Arguments,
+        prog="scramjet eval",
+        description=DESCRIPTION,
+        args=words,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    policy, config, checkpoint = load_trained(arguments.path)
+    seed = config.seed if arguments.seed is None else arguments.seed
+    if arguments.render:
+        episodes = arguments.episodes or 1
+        for picture, total, step, ended in play(policy, config, seed, episodes):
+            _show(picture, total, step, ended)
+        return 0
+    episodes = 100 if arguments.episodes is None else arguments.episodes
+    evaluation = Evaluator(config.make_env(), episodes=episodes, seed=seed)(policy)
+    if arguments.json:
+        print(
+            json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()})
+        )
+        return 0
+    print(f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:")
+    print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
+    print(f"  mean length  {evaluation.mean_length:.1f}")
+    for name, value in evaluation.stats.items():
+        print(f"  {name:<12} {value:.3f}")
+    return 0
+
+
+def _show(picture: str, total: float, step: int, ended: bool) -> None:
+    """One frame: drawn over the last in a terminal; elsewhere only the last of each episode is printed."""
+    caption = f"step {step}   return {total:.2f}{'   (end)' if ended else ''}"
+    if sys.stdout.isatty():
+        print(f"\x1b[H\x1b[J{picture}\n{caption}", flush=True)
+        time.sleep(1 / FRAMES_PER_SECOND)
+    elif ended:
+        print(f"{picture}\n{caption}\n")

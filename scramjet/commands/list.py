@@ -1,0 +1,68 @@
+"""`scramjet list`: the worlds there are."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import tyro
+
+from scramjet.envs.registry import Registration, registrations
+from scramjet.training.config_files import preset_path
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """How to list."""
+
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+def list_command(words: list[str]) -> int:
+    """Run `scramjet list ...`; returns the exit code."""
+    arguments = tyro.cli(
+        Arguments,
+        prog="scramjet list",
+        description="The worlds scramjet knows by name, with their spaces.",
+        args=words,
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    worlds = [describe(entry) for entry in registrations()]
+    if arguments.json:
+        print(json.dumps({"worlds": worlds}))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("world", "observes", "acts", ""):
+        table.add_column(heading, no_wrap=heading == "world")
+    for world in worlds:
+        table.add_row(world["name"], world["observes"], world["acts"], world["description"])
+    Console().print(table)
+    print("\nTrain one with `scramjet train NAME`; write your own: see docs/writing-environments.md.")
+    return 0
+
+
+def describe(entry: Registration) -> dict[str, Any]:
+    """A world's name, spaces, parameters and first line of description."""
+    cls = entry.env_class()
+    env = cls()
+    obs, action = env.observation_space, env.action_space
+    return {
+        "name": entry.name,
+        "aliases": list(entry.aliases),
+        "observes": f"{obs.dtype} {list(obs.shape)}",
+        "acts": f"{action.n} actions",
+        "observation_space": repr(obs),
+        "action_space": repr(action),
+        "has_mask": hasattr(env, "mask"),
+        "max_episode_steps": env.max_episode_steps,
+        "parameters": cls.parameter_defaults(),
+        "stats": list(env.stat_names),
+        "preset": preset_path(entry.name) is not None,
+        "description": (inspect.getdoc(cls) or "").split("\n")[0],
+    }

@@ -1,0 +1,64 @@
+"""Trained policies, afterwards: load one from a run or a checkpoint, evaluate it, play it step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from scramjet.engine.native import NativePool
+from scramjet.policies.policy import Policy
+from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.training.config import RunConfig
+from scramjet.training.evaluation import SEED_OFFSET, Evaluation, Evaluator
+from scramjet.training.session import make_policy
+from scramjet.training.start import check_fits, checkpoint_config
+from scramjet.training.state import load_weights
+
+
+def load_policy(path: str | Path, network: nn.Module | None = None) -> Policy:
+    """The policy of a run (its newest checkpoint) or of a checkpoint."""
+    return load_trained(path, network)[0]
+
+
+def evaluate(
+    path: str | Path, episodes: int = 100, seed: int | None = None, network: nn.Module | None = None
+) -> Evaluation:
+    """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python."""
+    policy, config, _ = load_trained(path, network)
+    chosen_seed = config.seed if seed is None else seed
+    return Evaluator(config.make_env(), episodes=episodes, seed=chosen_seed)(policy)
+
+
+def load_trained(path: str | Path, network: nn.Module | None = None) -> tuple[Policy, RunConfig, Checkpoint]:
+    """A checkpoint's policy, the config it was trained with, and the checkpoint."""
+    checkpoint = load_checkpoint(Path(path))
+    config = checkpoint_config(checkpoint)
+    check_fits(checkpoint, config, network)
+    policy = make_policy(config, network)
+    load_weights(policy, checkpoint)
+    return policy.eval(), config, checkpoint
+
+
+def play(
+    policy: Policy, config: RunConfig, seed: int, episodes: int
+) -> Iterator[tuple[str, float, int, bool]]:
+    """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
+    pool = NativePool(config.make_env(), 1)
+    out = pool.reset(seed + SEED_OFFSET)
+    for _ in range(episodes):
+        total, step, ended = 0.0, 0, False
+        yield pool.env.ascii(pool.record(0)), total, step, ended
+        while not ended:
+            mask = torch.from_numpy(out.mask) if pool.mask_size else None
+            action = policy.act(torch.from_numpy(out.obs), mask).numpy()
+            after, _ = pool.simulate(
+                pool.states(), action
+            )  # the last picture, before the next episode begins
+            picture = pool.env.ascii(pool.as_record(after[0]))
+            out = pool.step(action)
+            ended = bool(out.terminated[0] or out.truncated[0])
+            total, step = total + float(out.reward[0]), step + 1
+            yield picture, total, step, ended
