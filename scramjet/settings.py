@@ -75,11 +75,7 @@ def _fit_plain(value: Any, hint: Any) -> Any:
         return None if value is None or value in NONE_WORDS else _NO_FIT
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
-        return (
-            int(value)
-            if is_number and value == value and abs(value) < 2**63 and value == int(value)
-            else _NO_FIT
-        )
+        return int(value) if is_number and value == value and abs(value) < 2**63 and value == int(value) else _NO_FIT
     if hint is float:
         return float(value) if is_number and value == value else _NO_FIT
     return value if isinstance(value, hint) else _NO_FIT
@@ -106,9 +102,7 @@ def describe(hint: Any) -> str:
     """A type in words."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return next(
-            (item.words for item in arguments[1:] if isinstance(item, Spelling)), describe(arguments[0])
-        )
+        return next((item.words for item in arguments[1:] if isinstance(item, Spelling)), describe(arguments[0]))
     if origin in (Union, types.UnionType):
         return " or ".join(describe(argument) for argument in arguments)
     if origin is Literal:

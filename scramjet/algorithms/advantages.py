@@ -36,7 +36,7 @@ def gae(
 @compiled
 def _gae(
     reward: np.ndarray, value: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, final_value: np.ndarray,
-    advantage: np.ndarray, gamma: float, gae_lambda: float,
+    advantage: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
     num_steps, num_rows = reward.shape
     for t in range(num_steps - 1, -1, -1):

@@ -68,18 +68,14 @@ class Schedule:
         return float(parse_count(step)), False, cls._value(float(value))
 
     def _checked(self) -> Schedule:
-        for (step, is_share, _), (next_step, next_is_share, _) in zip(
-            self.points, self.points[1:], strict=False
-        ):
+        for (step, is_share, _), (next_step, next_is_share, _) in zip(self.points, self.points[1:], strict=False):
             if is_share == next_is_share and next_step <= step:
                 raise ValueError("the steps must increase")
         return self
 
     def at(self, step: int, total_steps: int) -> float:
         """The value after `step` env steps of a training of `total_steps`."""
-        points = [
-            (place * total_steps if is_share else place, value) for place, is_share, value in self.points
-        ]
+        points = [(place * total_steps if is_share else place, value) for place, is_share, value in self.points]
         if step <= points[0][0]:
             return points[0][1]
         for (start, before), (stop, after) in zip(points, points[1:], strict=False):

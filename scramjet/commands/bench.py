@@ -96,15 +96,9 @@ def bench_command(words: list[str]) -> int:
             rows.append(row)
             if not arguments.json:
                 speeds = (row.env_steps_per_second, row.rollout_steps_per_second, row.train_steps_per_second)
-                print(
-                    f"{num_envs:>7} {num_threads:>8} " + " ".join(f"{_human(speed):>12}" for speed in speeds)
-                )
+                print(f"{num_envs:>7} {num_threads:>8} " + " ".join(f"{_human(speed):>12}" for speed in speeds))
     if arguments.json:
-        print(
-            json.dumps(
-                {"machine": _machine(), "versions": _versions(), "rows": [asdict(row) for row in rows]}
-            )
-        )
+        print(json.dumps({"machine": _machine(), "versions": _versions(), "rows": [asdict(row) for row in rows]}))
     return 0
 
 

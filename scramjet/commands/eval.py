@@ -58,9 +58,7 @@ def eval_command(words: list[str]) -> int:
     episodes = 100 if arguments.episodes is None else arguments.episodes
     evaluation = Evaluator(config.make_env(), episodes=episodes, seed=seed)(policy)
     if arguments.json:
-        print(
-            json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()})
-        )
+        print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0
     print(f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:")
     print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")

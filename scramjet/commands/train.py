@@ -12,7 +12,7 @@ from scramjet.envs.registry import env_class
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
-from scramjet.training.config import Count, RunConfig
+from scramjet.training.config import RunConfig
 from scramjet.training.loop import train
 
 DESCRIPTION = """Train an agent with PPO.
@@ -77,9 +77,7 @@ def train_command(words: list[str]) -> int:
         base = _base_for(env, place, checkpoint is not None, base)
     config = _parse(words, base).settings
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
-    result = train(
-        config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display
-    )
+    result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
 
 
@@ -166,7 +164,5 @@ def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
         try:
             typed[name] = float(text) if not text.lstrip("+-").isdigit() else int(text)
         except ValueError:
-            raise ConfigError(
-                f"--env.{name.replace('_', '-')} {text} is not a number, true or false"
-            ) from None
+            raise ConfigError(f"--env.{name.replace('_', '-')} {text} is not a number, true or false") from None
     return typed

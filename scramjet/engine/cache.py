@@ -32,7 +32,7 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scramjet"
 
 
-class KernelCache(_Cache):  # type: ignore[misc]
+class KernelCache(_Cache):
     """What Numba asks before it compiles one kernel, and tells after."""
 
     def __init__(self, fingerprint: str, kernel: str) -> None:

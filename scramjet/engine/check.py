@@ -82,8 +82,8 @@ def look_at_values(env: Env, actions: np.ndarray) -> str:
         if not np.isfinite(out.reward).all():
             i = int(np.flatnonzero(~np.isfinite(out.reward))[0])
             raise WorldError(f"{_name(env)}.step gave a reward of {out.reward[i]} in env {i} at step {t}")
-        for i in np.flatnonzero(out.terminated | out.truncated):
-            _check_observation(env, out.final_obs[i], f"the last observation of env {i} at step {t}")
+        for over in np.flatnonzero(out.terminated | out.truncated):
+            _check_observation(env, out.final_obs[over], f"the last observation of env {over} at step {t}")
             ended += 1
     if not ended and env.max_episode_steps is None:
         raise WorldError(
@@ -116,9 +116,7 @@ def look_at_observe(env: Env, actions: np.ndarray) -> str:
         exact = np.full(space.shape, np.nan)
         env.observe(pool.as_record(state), exact)
         if state.tobytes() != before:
-            raise WorldError(
-                f"{_name(env)}.observe changes the state; it may only read it (no random draws either)"
-            )
+            raise WorldError(f"{_name(env)}.observe changes the state; it may only read it (no random draws either)")
         if np.isnan(exact).any():
             index = ", ".join(str(int(k)) for k in np.argwhere(np.isnan(exact))[0])
             raise WorldError(f"{_name(env)}.observe does not write obs[{index}]; write every entry each time")
@@ -149,9 +147,7 @@ def look_for_escaped_state(env: Env, actions: np.ndarray) -> str:
     _trace(pool, actions[:5], restart=False)
     pool.restore(snapshot)
     again = _trace(pool, actions[half:], restart=False)
-    _same(
-        env, after, again, "restored from a snapshot", "state lives outside the record: move it into `state`"
-    )
+    _same(env, after, again, "restored from a snapshot", "state lives outside the record: move it into `state`")
     return "deterministic; all state is in the record"
 
 

@@ -73,7 +73,7 @@ def constants_tuple(env: Env) -> Any:
         value = getattr(env, name)
         if _is_constant(value):
             values[name] = value
-    return namedtuple(type(env).__name__, values)(**values)  # type: ignore[misc]
+    return namedtuple(type(env).__name__, values)(**values)
 
 
 def _is_constant(value: Any) -> bool:
@@ -106,9 +106,7 @@ class RulesCompiler:
             return self._compiled[function]
         scope: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
-        rebuilt = FunctionType(
-            function.__code__, scope, function.__name__, function.__defaults__, cells or None
-        )
+        rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
         # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.
         rebuilt.__qualname__ = f"{function.__qualname__}_{self.fingerprint[:16]}"
         self._compiled[function] = self._jit(rebuilt)  # before the helpers: they may call back
@@ -143,9 +141,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -> str:
     """A hash of all that decides the compiled code of a world."""
     digest = hashlib.sha256()
-    digest.update(
-        repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode()
-    )
+    digest.update(repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode())
     digest.update(repr([(name, str(value)) for name, value in env.state.items()]).encode())
     _hash_value(digest, constants, set())
     for name, value in constants._asdict().items():
@@ -200,9 +196,7 @@ def _hash_value(digest: Any, value: Any, seen: set[int]) -> None:
         digest.update(f"{type(value).__name__}:{value!r}".encode())
 
 
-_ENGINE_SOURCES = [
-    Path(__file__).with_name(f"{name}.py") for name in ("kernels", "layout", "compiler", "cpu")
-]
+_ENGINE_SOURCES = [Path(__file__).with_name(f"{name}.py") for name in ("kernels", "layout", "compiler", "cpu")]
 
 
 def _versions() -> str:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-import numba
-from numba import njit
+from numba import config, njit
 
 from scramjet.engine import kernels
 from scramjet.engine.cache import KernelCache
@@ -46,4 +45,4 @@ def compile_kernels(env: Env) -> kernels.Kernels:
 
 def available_threads() -> int:
     """How many threads the compiled kernels may use at most."""
-    return int(numba.config.NUMBA_NUM_THREADS)
+    return int(vars(config)["NUMBA_NUM_THREADS"])

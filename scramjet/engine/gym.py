@@ -26,9 +26,7 @@ class GymEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._pool = NativePool(self.rules, 1)
         self._states: np.ndarray | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         episode_seed = int(self.np_random.integers(2**62)) if seed is None else seed
         out = self._pool.reset(episode_seed)
@@ -74,18 +72,14 @@ class GymVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._pool = NativePool(self.rules, num_envs, num_threads=num_threads)
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         if isinstance(seed, list | tuple | np.ndarray):
             raise gymnasium.error.Error("give one seed: env i uses seed + i")
         super().reset(seed=seed)
         out = self._pool.reset(int(self.np_random.integers(2**62)) if seed is None else seed)
         return out.obs.copy(), self._info(out.mask)
 
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         out = self._pool.step(np.asarray(actions, np.int64))
         info = self._info(out.mask)
         ended = out.terminated | out.truncated
@@ -111,7 +105,7 @@ class GymVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         episode = {"r": np.zeros(self.num_envs), "l": np.zeros(self.num_envs, np.int64)}
         episode["r"][episodes.env_ids] = episodes.returns
         episode["l"][episodes.env_ids] = episodes.lengths
-        final = {"episode": episode, "_episode": ended.copy()}
+        final: dict[str, Any] = {"episode": episode, "_episode": ended.copy()}
         for name, values in episodes.stats.items():
             final[name] = np.zeros(self.num_envs)
             final[name][episodes.env_ids] = values

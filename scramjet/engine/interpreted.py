@@ -51,9 +51,7 @@ class Record:
         try:
             self._row[name] = value
         except (OverflowError, ValueError, TypeError) as error:
-            raise WorldError(
-                f"{self._world}: s.{name} is {dtype} and cannot hold {value!r}: {error}"
-            ) from error
+            raise WorldError(f"{self._world}: s.{name} is {dtype} and cannot hold {value!r}: {error}") from error
 
     def _unknown(self, name: str) -> AttributeError:
         names = [field for field in self._row.dtype.names or () if not field.startswith("_")]

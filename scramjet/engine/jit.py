@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -19,6 +19,6 @@ def compiled(function: _Function) -> _Function:
     assert isinstance(function, FunctionType)
     fingerprint = function_fingerprint(function)
     function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
-    dispatcher = njit(error_model="numpy", nogil=True)(function)
+    dispatcher: Any = njit(error_model="numpy", nogil=True)(function)
     dispatcher._cache = KernelCache(fingerprint, function.__name__)
-    return dispatcher
+    return cast(_Function, dispatcher)

@@ -47,9 +47,7 @@ def episode_dtype(env: Env) -> np.dtype:
     own = [("_tick", np.int64), ("_env", np.int64), ("_return", np.float64), ("_length", np.int64)]
     for name in env.stat_names:
         if not name.isidentifier() or name.startswith("_"):
-            raise WorldError(
-                f"{type(env).__name__}.stat_names has {name!r}; use a plain name without a leading '_'"
-            )
+            raise WorldError(f"{type(env).__name__}.stat_names has {name!r}; use a plain name without a leading '_'")
     return np.dtype(own + [(name, np.float64) for name in env.stat_names])
 
 

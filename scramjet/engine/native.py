@@ -35,9 +35,7 @@ _PARALLEL_REGION = threading.Lock()
 class NativePool(Pool):
     """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
 
-    def __init__(
-        self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu"
-    ) -> None:
+    def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
         if num_envs < 1:
             raise ConfigError(f"num_envs={num_envs} must be at least 1")
         if num_threads is not None and num_threads < 1:
@@ -213,12 +211,9 @@ class NativePool(Pool):
         if not self._was_reset:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
         if actions.shape != (count,) or actions.dtype != np.int64:
-            raise ConfigError(
-                f"actions are {actions.dtype} {list(actions.shape)}; this pool takes int64 [{count}]"
-            )
+            raise ConfigError(f"actions are {actions.dtype} {list(actions.shape)}; this pool takes int64 [{count}]")
         if self.backend == "interpreted" and not ((actions >= 0) & (actions < self.action_space.n)).all():
             worst = int(np.flatnonzero((actions < 0) | (actions >= self.action_space.n))[0])
             raise WorldError(
-                f"action {actions[worst]} of env {worst} is outside {self.action_space!r} "
-                f"of {type(self.env).__name__}"
+                f"action {actions[worst]} of env {worst} is outside {self.action_space!r} of {type(self.env).__name__}"
             )

@@ -81,6 +81,3 @@ class Pool(ABC):
     @abstractmethod
     def episodes(self) -> Episodes:
         """The episodes finished since the last call."""
-
-    def close(self) -> None:
-        """Free what the pool holds beyond memory."""

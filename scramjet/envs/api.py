@@ -8,6 +8,7 @@ a read-only tuple of the parameters.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -41,7 +42,7 @@ class Env:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         defaults = dict(cls._parameter_defaults)
-        for name in cls.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(cls):
             if name in _RESERVED or name.startswith("_") or name not in cls.__dict__:
                 continue
             default = cls.__dict__[name]
@@ -123,14 +124,10 @@ def state_fields(env: Env) -> Mapping[str, StateField]:
     fields = getattr(env, "state", None)
     name = type(env).__name__
     if not isinstance(fields, Mapping):
-        raise WorldError(
-            f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}'
-        )
+        raise WorldError(f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}')
     for field in fields:
         if not isinstance(field, str) or not field.isidentifier() or field.startswith("_"):
-            raise WorldError(
-                f"{name}.state has a field {field!r}; use a plain name that does not start with '_'"
-            )
+            raise WorldError(f"{name}.state has a field {field!r}; use a plain name that does not start with '_'")
     return fields
 
 
@@ -150,6 +147,4 @@ def _convert(world: str, name: str, value: Any, default: Any) -> Any:
         return int(value)
     if wanted is float and is_number and math.isfinite(value):
         return float(value)
-    raise WorldError(
-        f"{world}: {name}={value!r} must be {'a finite float' if wanted is float else wanted.__name__}"
-    )
+    raise WorldError(f"{world}: {name}={value!r} must be {'a finite float' if wanted is float else wanted.__name__}")

@@ -100,6 +100,4 @@ class CartPole(Env):
         for column in range(max(0, cart - 3), min(width, cart + 4)):
             rows[height - 1][column] = "#"
         picture = "\n".join("".join(row) for row in rows)
-        return (
-            f"{picture}\n{'=' * width}\nposition {s.position:+.2f}   angle {math.degrees(s.angle):+.1f} deg"
-        )
+        return f"{picture}\n{'=' * width}\nposition {s.position:+.2f}   angle {math.degrees(s.angle):+.1f} deg"

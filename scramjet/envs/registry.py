@@ -13,10 +13,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scramjet.envs.api import Env
 from scramjet.errors import WorldError, did_you_mean
+
+if TYPE_CHECKING:  # loaded late: Gymnasium asks for the names while it is itself being imported by envs.api
+    from scramjet.envs.api import Env
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,8 @@ def _line_in(error: BaseException, path: Path) -> str:
 
 
 def _class_in_module(module: ModuleType, class_name: str, label: str) -> type[Env]:
+    from scramjet.envs.api import Env
+
     worlds = {
         name: value
         for name, value in vars(module).items()

@@ -30,9 +30,7 @@ class Policy(nn.Module):
         super().__init__()
         check_network(network, observation_space, action_space)
         self.network = network
-        self.normalizer = (
-            ObservationNormalizer(tuple(observation_space.shape)) if normalize_observations else None
-        )
+        self.normalizer = ObservationNormalizer(tuple(observation_space.shape)) if normalize_observations else None
         self.splits = hasattr(network, "logits") and hasattr(network, "value")
 
     def forward(self, obs: Tensor) -> PolicyOutput:

@@ -141,9 +141,7 @@ def _encode_tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
     # Copies: safetensors refuses tensors that share memory or have gaps, and both are common in a policy.
     layout = torch.contiguous_format
-    copies = {
-        name: tensor.detach().to("cpu", copy=True, memory_format=layout) for name, tensor in tensors.items()
-    }
+    copies = {name: tensor.detach().to("cpu", copy=True, memory_format=layout) for name, tensor in tensors.items()}
     return safetensors.torch.save(copies)
 
 
@@ -157,9 +155,7 @@ def _read_bytes(path: Path, name: str) -> bytes:
 
 
 def _damaged(path: Path, name: str, problem: str) -> CheckpointError:
-    return CheckpointError(
-        f"checkpoint {path} is damaged: {name} {problem}; use another checkpoint in {path.parent}/"
-    )
+    return CheckpointError(f"checkpoint {path} is damaged: {name} {problem}; use another checkpoint in {path.parent}/")
 
 
 def _sha256(data: bytes) -> str:

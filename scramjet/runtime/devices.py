@@ -9,4 +9,5 @@ def set_threads(num_threads: int) -> None:
     import torch
 
     torch.set_num_threads(num_threads)
-    numba.set_num_threads(min(num_threads, numba.config.NUMBA_NUM_THREADS))
+    most = int(vars(numba.config)["NUMBA_NUM_THREADS"])  # fixed when numba was loaded
+    numba.set_num_threads(min(num_threads, most))

@@ -70,9 +70,7 @@ class FileLock:
             raise RunError(f"{owner} is in use by {_describe_holder(descriptor)}") from None
         except OSError as error:
             if error.errno not in _NO_LOCKS_HERE:
-                raise RunError(
-                    f"{owner} could not be locked: {error.strerror}; check its filesystem"
-                ) from error
+                raise RunError(f"{owner} could not be locked: {error.strerror}; check its filesystem") from error
 
 
 def _describe_holder(descriptor: int) -> str:

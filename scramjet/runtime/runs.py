@@ -225,8 +225,7 @@ def _remove_abandoned(runs_dir: Path) -> None:
 
 def _name_is_taken(runs_dir: Path, name: str) -> RunError:
     return RunError(
-        f"run '{name}' exists in {runs_dir}/; continue it with --resume {runs_dir / name} "
-        "or choose another --run-name"
+        f"run '{name}' exists in {runs_dir}/; continue it with --resume {runs_dir / name} or choose another --run-name"
     )
 
 

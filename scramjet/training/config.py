@@ -99,9 +99,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         settle(self)
         require(self, ("num_steps", "total_timesteps"), lambda x: x >= 1, "must be at least 1")
-        require(
-            self, ("num_envs", "num_threads"), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)"
-        )
+        require(self, ("num_envs", "num_threads"), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
         require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")
         if self.time_limit is not None:
             parse_duration(self.time_limit)

@@ -108,9 +108,7 @@ def _env_fields(config: RunConfig, value: Any, source: str) -> dict[str, Any]:
     """The world's name and parameters from `env = "name"` or an [env] table."""
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
-        raise ConfigError(
-            f"{source}: env must be a name, or a table with a name and parameters; got {value!r}"
-        )
+        raise ConfigError(f"{source}: env must be a name, or a table with a name and parameters; got {value!r}")
     name = table.get("name", config.env)
     given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
     known = env_class(name).parameter_defaults()

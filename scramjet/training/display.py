@@ -28,6 +28,7 @@ from rich.text import Text
 from scramjet.training.metrics import Record, findings, shortlist
 
 Mode = Literal["auto", "live", "plain", "quiet"]
+StoppedBy = Literal["ctrl-c", "sigterm", "time limit"]
 Clock = Callable[[], float]
 
 
@@ -62,7 +63,7 @@ class Summary:
     best_return: float | None
     evaluation: dict[str, Any] | None
     """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""
-    stopped_by: Literal["ctrl-c", "sigterm", "time limit"] | None
+    stopped_by: StoppedBy | None
     env: str
 
 
@@ -582,9 +583,7 @@ class LiveDisplay:
 
     def _header(self, progress: Progress, width: int) -> list[Text]:
         info = progress.info
-        title = Text.assemble(
-            (self._plain(info.run_name), "bold cyan"), "  ", (self._plain(info.note), "yellow")
-        )
+        title = Text.assemble((self._plain(info.run_name), "bold cyan"), "  ", (self._plain(info.note), "yellow"))
         parts = [self._plain(info.env), *_size_of(info, self._glyphs)]
         separator = f" {self._glyphs.dot} "
         while len(parts) > 1 and len(separator.join(parts)) > width:
@@ -646,9 +645,7 @@ class LiveDisplay:
         bar, legend = Text(), Text()
         separator = "  " if width >= 78 else " "
         before = 0.0
-        for (name, _, style), fill, seconds in zip(
-            PHASES, self._glyphs.phases, progress.phase_seconds, strict=True
-        ):
+        for (name, _, style), fill, seconds in zip(PHASES, self._glyphs.phases, progress.phase_seconds, strict=True):
             cells = round((before + seconds) / total * width) - round(before / total * width)
             before += seconds
             bar.append(fill * cells, style)

@@ -47,9 +47,7 @@ class Samples:
 class Learner:
     """Owns the optimizer and all that changes with it."""
 
-    def __init__(
-        self, policy: Policy, config: PPOConfig, *, num_envs: int, total_steps: int, seed: int
-    ) -> None:
+    def __init__(self, policy: Policy, config: PPOConfig, *, num_envs: int, total_steps: int, seed: int) -> None:
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
@@ -108,15 +106,13 @@ class Learner:
         metrics["explained_variance"] = explained_variance(batch.value, batch.returns)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(batch.obs)
-        metrics.update(
-            learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs
-        )
+        metrics.update(learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs)
         return metrics
 
     def _gradient_step(self, minibatch: Samples, *, clip: float, entropy_coef: float) -> Tensor:
         terms = self.loss(minibatch, clip=clip, entropy_coef=entropy_coef)
         self.optimizer.zero_grad(set_to_none=True)
-        terms.total.backward()  # type: ignore[no-untyped-call]
+        terms.total.backward()
         bound = self.config.max_grad_norm
         parameters = self.policy.parameters()
         grad_norm = nn.utils.clip_grad_norm_(parameters, bound if bound is not None else torch.inf)

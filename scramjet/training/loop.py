@@ -18,7 +18,7 @@ from scramjet.runtime.signals import StopSignal
 from scramjet.training import start
 from scramjet.training.config import RunConfig
 from scramjet.training.config_files import load_config, starting_config
-from scramjet.training.display import Display, Mode, RunInfo, Summary, make_display
+from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.evaluation import Evaluation, Evaluator
 from scramjet.training.progress import PhaseClock
 from scramjet.training.rollout import collect
@@ -37,7 +37,7 @@ class TrainResult:
     evaluation: Evaluation | None
     """The last evaluation."""
     policy: Policy
-    stopped_by: str | None
+    stopped_by: StoppedBy | None
     """None when the run reached its end; else "ctrl-c", "sigterm" or "time limit"."""
     exit_code: int
 
@@ -73,9 +73,7 @@ def train(
     with contextlib.closing(make_display(display)) as screen:
         if resume is not None:
             if config is not None:
-                raise ConfigError(
-                    "a resumed run keeps its own config: give resume alone, or fork to change it"
-                )
+                raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
             session = start.resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
         elif fork is not None:
             checkpoint, parent_config = start.load_for_fork(str(fork))
@@ -90,11 +88,12 @@ def train_session(session: Session, display: Display) -> TrainResult:
     """The loop: collect a rollout, learn from it, tell, save; until the end, a signal or the time limit."""
     config, pool, policy, learner = session.config, session.pool, session.policy, session.learner
     clock, started = PhaseClock(session.elapsed_seconds), time.perf_counter()
-    num_updates, stopped_by = start.num_updates(session), None
+    num_updates = start.num_updates(session)
+    stopped_by: StoppedBy | None = None
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(notify=display.event, before_exit=display.close) as stop:
+    with StopSignal(before_exit=display.close) as stop:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
@@ -116,9 +115,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
             if stopped_by:
                 break
         display.finish(_summary(session, record, evaluation, clock, stopped_by))
-        return TrainResult(
-            session.run.path, record["step"], record, evaluation, policy, stopped_by, stop.exit_code
-        )
+        return TrainResult(session.run.path, record["step"], record, evaluation, policy, stopped_by, stop.exit_code)
 
 
 def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluation | None:
@@ -163,13 +160,11 @@ def _save_if_due(
         return
     session.metrics_log.sync()  # the log on disk is never behind a checkpoint
     metadata = start.checkpoint_metadata(session, update, clock.elapsed)
-    path = session.store.save(
-        step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best
-    )
+    path = session.store.save(step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best)
     display.event(f"saved {path.name}")
 
 
-def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> str | None:
+def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> StoppedBy | None:
     if stop.requested is not None:
         return "ctrl-c" if stop.requested == signal.SIGINT else "sigterm"
     limit = config.time_limit_seconds
@@ -197,7 +192,7 @@ def _summary(
     record: dict[str, Any],
     evaluation: Evaluation | None,
     clock: PhaseClock,
-    stopped_by: str | None,
+    stopped_by: StoppedBy | None,
 ) -> Summary:
     trained = record["step"] - session.first_step - session.first_update * session.config.batch_size
     seconds = clock.elapsed - session.elapsed_seconds

@@ -56,9 +56,7 @@ _TABLE = (
     Metric("update", "The number of this update, from 1."),
     Metric("step", "Environment steps taken so far, over all envs."),
     Metric("episodes", "Episodes that finished in this update."),
-    Metric(
-        "return_mean", "Mean return (sum of rewards, undiscounted) of the episodes finished in this update."
-    ),
+    Metric("return_mean", "Mean return (sum of rewards, undiscounted) of the episodes finished in this update."),
     Metric("return_min", "Lowest return among them."),
     Metric("return_max", "Highest return among them."),
     Metric("length_mean", "Mean length, in steps, of the episodes finished in this update."),
@@ -90,9 +88,7 @@ _TABLE = (
         advice_high="updates are large: lower --learning-rate or --num-epochs",
         must_be_finite=True,
     ),
-    Metric(
-        "approx_kl_k1", "The same distance by the plain estimator mean(-log r): noisier, may be negative."
-    ),
+    Metric("approx_kl_k1", "The same distance by the plain estimator mean(-log r): noisier, may be negative."),
     Metric(
         "clip_fraction",
         "Share of samples whose ratio left the clip range, so that their gradient was cut.",

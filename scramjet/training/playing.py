@@ -42,9 +42,7 @@ def load_trained(path: str | Path, network: nn.Module | None = None) -> tuple[Po
     return policy.eval(), config, checkpoint
 
 
-def play(
-    policy: Policy, config: RunConfig, seed: int, episodes: int
-) -> Iterator[tuple[str, float, int, bool]]:
+def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
     pool = NativePool(config.make_env(), 1)
     out = pool.reset(seed + SEED_OFFSET)
@@ -54,9 +52,7 @@ def play(
         while not ended:
             mask = torch.from_numpy(out.mask) if pool.mask_size else None
             action = policy.act(torch.from_numpy(out.obs), mask).numpy()
-            after, _ = pool.simulate(
-                pool.states(), action
-            )  # the last picture, before the next episode begins
+            after, _ = pool.simulate(pool.states(), action)  # the last picture, before the next episode begins
             picture = pool.env.ascii(pool.as_record(after[0]))
             out = pool.step(action)
             ended = bool(out.terminated[0] or out.truncated[0])

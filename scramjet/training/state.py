@@ -37,9 +37,7 @@ def restore_everything(session: Session, checkpoint: Checkpoint) -> None:
     restore_learning(session.policy, session.learner, checkpoint)
     session.generator.set_state(tensors["rng/action"])
     session.learner.shuffle_generator.set_state(tensors["rng/shuffle"])
-    snapshot = {
-        name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")
-    }
+    snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
     session.pool.restore(snapshot, out=session.rollout.rows[-1])
     session.progress.restore(tensors)
     scaler = session.learner.reward_scaler

@@ -24,9 +24,7 @@ def test_a_file_is_replaced_as_a_whole_and_nothing_else_is_left(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["config.toml"]
 
 
-def test_a_write_the_system_takes_in_parts_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_the_system_takes_in_parts_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
     files.write_atomic(tmp_path / "file", b"0123456789")
@@ -41,9 +39,7 @@ def test_a_write_that_makes_no_progress_is_an_error_and_not_a_loop(
         files.write_atomic(tmp_path / "file", b"0123456789")
 
 
-def test_content_reaches_the_disk_before_its_name_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_reaches_the_disk_before_its_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for name in ("write", "fsync", "replace"):
         original = getattr(os, name)
@@ -70,9 +66,7 @@ def test_a_full_disk_leaves_the_old_file_and_says_how_to_continue(
     assert os.listdir(tmp_path) == ["config.toml"]
 
 
-def test_a_full_disk_outside_a_run_does_not_speak_of_resuming(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_outside_a_run_does_not_speak_of_resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "write", disk_is_full)
     with pytest.raises(RunError, match=r"free some space and try again$"):
         files.write_atomic(tmp_path / "file", b"new")
@@ -102,9 +96,7 @@ def test_a_link_is_replaced_and_read_back(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["latest"]
 
 
-def test_a_link_is_a_text_file_where_symlinks_cannot_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_is_a_text_file_where_symlinks_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(target: str, link: Path) -> None:
         raise OSError(errno.EPERM, "no symlinks here")
 

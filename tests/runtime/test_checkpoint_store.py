@@ -40,9 +40,7 @@ except RunError as error:
 """
 
 
-def fill(
-    directory: Path, steps: list[int], keep_last_n: int | None = None, best: int = -1
-) -> CheckpointStore:
+def fill(directory: Path, steps: list[int], keep_last_n: int | None = None, best: int = -1) -> CheckpointStore:
     store = CheckpointStore(directory, keep_last_n)
     for step in steps:
         store.save(step, MODEL, TRAINER, {"step_again": step}, is_best=step == best)
@@ -149,9 +147,7 @@ def test_the_digest_changes_with_any_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
-def test_metadata_that_json_cannot_hold_is_refused_before_anything_is_written(
-    tmp_path: Path, value: object
-) -> None:
+def test_metadata_that_json_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path, value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         CheckpointStore(tmp_path).save(1, MODEL, TRAINER, {"x": value})
     assert os.listdir(tmp_path) == []
@@ -201,8 +197,7 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
     assert str(caught.value) == (
-        f"checkpoint {path} was written by a newer scramjet "
-        "(format 2; this one reads up to 1); upgrade scramjet"
+        f"checkpoint {path} was written by a newer scramjet (format 2; this one reads up to 1); upgrade scramjet"
     )
 
 
@@ -261,9 +256,7 @@ def test_links_lead_to_the_latest_and_the_best(tmp_path: Path) -> None:
     assert (best.step, best.path, best.is_best) == (200, tmp_path / "step_00000200", True)
 
 
-def test_links_work_as_text_where_there_are_no_symlinks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_work_as_text_where_there_are_no_symlinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(target: str, link: Path) -> None:
         raise NotImplementedError
 
@@ -398,9 +391,7 @@ def test_a_damaged_later_checkpoint_does_not_count_among_those_kept(tmp_path: Pa
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_saving_a_step_again_replaces_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool
-) -> None:
+def test_saving_a_step_again_replaces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool) -> None:
     if not can_exchange:
         monkeypatch.setattr("scramjet.runtime.checkpoints.exchange_paths", lambda first, second: False)
     store = fill(tmp_path, [5])

@@ -128,9 +128,7 @@ def test_a_disk_that_is_really_full_is_told(tmp_path: Path) -> None:
         log.append({"step": 1})
 
 
-def test_half_a_line_that_a_full_disk_left_is_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     bytes_free = 4
 

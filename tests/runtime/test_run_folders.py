@@ -156,9 +156,7 @@ def test_a_name_that_exists_is_refused_and_left_alone(tmp_path: Path, kind: str)
     assert os.listdir(tmp_path) == ["mine"]
 
 
-def test_a_name_taken_at_the_last_moment_is_not_overwritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_taken_at_the_last_moment_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Run.create(tmp_path, "mine", "seed = 99")
     with monkeypatch.context() as patch:
         answers = iter([False, True])  # not there when we look first, there when we rename
@@ -232,9 +230,7 @@ def test_a_full_disk_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(
-        RunError, match=r"the disk is full while writing .*mine; .* free some space and try again"
-    ):
+    with pytest.raises(RunError, match=r"the disk is full while writing .*mine; .* free some space and try again"):
         Run.create(tmp_path, "mine", CONFIG)
     assert os.listdir(tmp_path) == []
 
@@ -319,9 +315,7 @@ def test_a_run_in_use_names_the_process_and_is_free_after_its_kill(tmp_path: Pat
     assert holder.stdout is not None
     assert holder.stdout.readline() == "locked\n"
     run = Run.open(tmp_path / "mine")
-    with pytest.raises(
-        RunError, match=f"run 'mine' .* is in use by process {holder.pid}; .* `kill {holder.pid}`"
-    ):
+    with pytest.raises(RunError, match=f"run 'mine' .* is in use by process {holder.pid}; .* `kill {holder.pid}`"):
         run.lock()
     assert not run.is_locked
     holder.kill()

@@ -27,9 +27,7 @@ sys.exit(stop.exit_code)
 
 
 def start_loop(stops: bool) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", LOOP.format(stops=stops)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", LOOP.format(stops=stops)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

@@ -99,9 +99,7 @@ class FakeClock:
 class Screen:
     """A live display on a terminal of a given size that writes to memory."""
 
-    def __init__(
-        self, width: int = 80, height: int = 24, encoding: str = "utf-8", info: RunInfo = INFO
-    ) -> None:
+    def __init__(self, width: int = 80, height: int = 24, encoding: str = "utf-8", info: RunInfo = INFO) -> None:
         self.bytes = io.BytesIO()
         self.file = io.TextIOWrapper(self.bytes, encoding=encoding, write_through=True)
         self.console = Console(
@@ -257,9 +255,7 @@ def test_a_command_broken_over_lines_is_the_same_command_to_a_shell(width):
     command = "scramjet train --fork runs/cartpole-20260712-101500/checkpoints/best --learning-rate 1e-4"
     lines = shell_lines(command, width)
     script = "\n".join(lines).replace("scramjet", "printf '%s\\n' scramjet", 1)
-    words = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    words = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert words == command.split()
     if width >= 60:
         assert max(map(len, lines)) <= width
@@ -339,9 +335,7 @@ def test_the_last_frame_warns_only_of_what_is_true_then():
 def test_a_first_frame_and_missing_numbers_are_shown_as_dashes():
     screen = Screen()
     assert "cartpole-20260712-101500" in screen.output
-    screen.play(
-        {"update": 1, "step": 128, "episodes": 0, "return_100": None, "time": {"steps_per_second": None}}
-    )
+    screen.play({"update": 1, "step": 128, "episodes": 0, "return_100": None, "time": {"steps_per_second": None}})
     assert re.search(r"entropy +-", "\n".join(screen.lines))
     screen.play({key: None for key in a_record(1)} | {"update": 2, "step": 256})
     screen.play(a_record(3, value_loss=math.nan, return_100=math.nan))
@@ -453,9 +447,7 @@ def test_the_live_summary_has_the_result_and_the_commands_whole(stopped_by):
         "142K",
     ):
         assert wanted in text
-    assert {None: "finished", "ctrl-c": "Ctrl-C", "sigterm": "SIGTERM", "time limit": "time limit"}[
-        stopped_by
-    ] in text
+    assert {None: "finished", "ctrl-c": "Ctrl-C", "sigterm": "SIGTERM", "time limit": "time limit"}[stopped_by] in text
     for command in commands(summary):
         assert f"  {command}" in lines
     assert max(map(cell_len, lines[-20:])) <= 80
@@ -486,9 +478,7 @@ def test_plain_lines_are_aligned_and_have_no_control_codes():
     display.close()
     text = written(file)
     lines = text.splitlines()
-    assert (
-        "cartpole-20260712-101500: cartpole, 1,024 envs × 128 steps, 9.2K parameters, 2 threads" in lines[0]
-    )
+    assert "cartpole-20260712-101500: cartpole, 1,024 envs × 128 steps, 9.2K parameters, 2 threads" in lines[0]
     assert lines[1:4] == [
         "step     16,384/2,000,000    0%  return     5.00  length    5.00   142K steps/s  left 4:02",
         "step    983,040/2,000,000   49%  return    300.0  length   300.0   142K steps/s  left 0:02",

@@ -1,0 +1,38 @@
+# `make train` and `make test` do all set-up on a fresh machine: a virtual environment in .venv, the package, its tools.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: train test lint types docs-check bench clean
+
+train: $(VENV)/installed  ## train the default agent: CartPole
+	$(BIN)/scramjet train
+
+test: $(VENV)/installed-dev  ## run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-dev  ## formatting and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/installed-dev  ## the type checker
+	$(BIN)/mypy
+
+bench: $(VENV)/installed  ## speed on this machine
+	$(BIN)/scramjet bench
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "scramjet needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:  ## forget the virtual environment
+	rm -rf $(VENV)
