@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ class Schedule:
         points = [(place * total_steps if is_share else place, value) for place, is_share, value in self.points]
         if step <= points[0][0]:
             return points[0][1]
-        for (start, before), (stop, after) in zip(points, points[1:], strict=False):
+        for (start, before), (stop, after) in itertools.pairwise(points):
             if step < stop:
                 return before + (after - before) * (step - start) / (stop - start)
         return points[-1][1]
