@@ -19,7 +19,7 @@ from scramjet.envs.registry import canonical_name, load_env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig, default_network
 from scramjet.policies.policy import Policy
-from scramjet.runtime.devices import set_threads
+from scramjet.runtime.devices import keep_freed_memory, set_threads
 from scramjet.training.config import available_cores
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
@@ -85,6 +85,7 @@ def bench_command(words: list[str]) -> int:
     )
     if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
         raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
+    keep_freed_memory()
     threads = arguments.num_threads or tuple(sorted({1, available_cores()}))
     rows: list[Row] = []
     if not arguments.json:

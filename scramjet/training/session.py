@@ -12,7 +12,7 @@ from scramjet.engine.native import NativePool
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.devices import set_threads
+from scramjet.runtime.devices import keep_freed_memory, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.training.config import RunConfig
@@ -66,6 +66,7 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     assert isinstance(config.num_envs, int)
     assert isinstance(config.num_threads, int)
     set_threads(config.num_threads)
+    keep_freed_memory()
     policy = make_policy(config, network)
     pool = NativePool(config.make_env(), config.num_envs, num_threads=None)
     rollout = allocate_rollout(pool, config.num_steps)
