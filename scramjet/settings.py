@@ -58,7 +58,8 @@ def _fit(value: Any, hint: Any) -> Any:
         parse = next((item.parse for item in arguments[1:] if isinstance(item, Spelling)), None)
         return _fit_parsed(value, arguments[0], parse)
     if origin in (Union, types.UnionType):
-        fits = (_fit(value, argument) for argument in arguments)
+        none_first = sorted(arguments, key=lambda argument: argument is not type(None))  # "none" is also a str
+        fits = (_fit(value, argument) for argument in none_first)
         return next((fit for fit in fits if fit is not _NO_FIT), _NO_FIT)
     if origin is Literal:
         return value if value in arguments and type(value) is type(arguments[0]) else _NO_FIT

@@ -85,12 +85,14 @@ def _is_constant(value: Any) -> bool:
 class RulesCompiler:
     """Rebuilds functions so that the helpers they call are compiled too."""
 
-    def __init__(self, env: Env, jit: Callable[[FunctionType], Any]) -> None:
+    def __init__(
+        self, env: Env, jit_rule: Callable[[FunctionType], Any], jit_helper: Callable[[FunctionType], Any]
+    ) -> None:
         self.env = env
         self.functions = rule_functions(env)
         self.constants = constants_tuple(env)
         self.fingerprint = _fingerprint(env, self.functions, self.constants)
-        self._jit = jit
+        self._jit_rule, self._jit_helper = jit_rule, jit_helper
         self._compiled: dict[FunctionType, Any] = {}
 
     def rules(self) -> Rules:
@@ -109,7 +111,8 @@ class RulesCompiler:
         rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
         # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.
         rebuilt.__qualname__ = f"{function.__qualname__}_{self.fingerprint[:16]}"
-        self._compiled[function] = self._jit(rebuilt)  # before the helpers: they may call back
+        jit = self._jit_rule if function in self.functions.values() else self._jit_helper
+        self._compiled[function] = jit(rebuilt)  # before its helpers: they may call back
         for name, value in _globals_used(function):
             scope[name] = self.compile(value) if isinstance(value, FunctionType) else value
         for cell, original in zip(cells, function.__closure__ or (), strict=True):

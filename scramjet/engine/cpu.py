@@ -19,7 +19,8 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": 
 
 def compile_kernels(env: Env) -> kernels.Kernels:
     """The kernels of `env`, each compiled (or read from the cache) when first called."""
-    rules_compiler = RulesCompiler(env, njit(**_OPTIONS))
+    # Rules are inlined into the loop over envs, where their parameters become constants; helpers as LLVM sees fit.
+    rules_compiler = RulesCompiler(env, njit(forceinline=True, **_OPTIONS), njit(**_OPTIONS))
     fingerprint = rules_compiler.fingerprint
 
     def named(function: Callable[..., Any]) -> FunctionType:
@@ -28,10 +29,10 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         return function
 
     def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-        return njit(**_OPTIONS)(named(function))
+        return njit(forceinline=True, **_OPTIONS)(named(function))
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-        dispatcher = inner(function)
+        dispatcher = njit(**_OPTIONS)(named(function))
         dispatcher._cache = KernelCache(fingerprint, function.__name__)  # type: ignore[attr-defined]
         return dispatcher
 

@@ -15,7 +15,7 @@ from numba import prange
 from scramjet.engine.layout import HEADER
 
 HEADER_BYTES = HEADER.itemsize
-NO_LIMIT = 1 << 62
+NO_LIMIT = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
