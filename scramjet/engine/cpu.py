@@ -33,7 +33,7 @@ def compile_kernels(env: Env) -> kernels.Kernels:
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(**_OPTIONS)(named(function))
-        dispatcher._cache = KernelCache(fingerprint, function.__name__)  # type: ignore[attr-defined]
+        dispatcher._cache = KernelCache(fingerprint, function.__name__)
         return dispatcher
 
     def threaded_entry(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ def keep_freed_memory() -> None:
     """Have malloc keep what is freed instead of giving it back to the system.
 
     An update frees and takes the same activations again and again; as fresh pages from the system they cost a fault
-    for every 4 KiB, which at 4096 envs halves the speed of the whole training. Does nothing where malloc is not glibc's.
+    for every 4 KiB, which at 4096 envs halves the speed of the whole training. Only glibc's malloc is told.
     """
     if sys.platform != "linux":
         return

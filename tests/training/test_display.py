@@ -12,19 +12,14 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from scramjet.training.display import (
+from scramjet.training.display import LiveDisplay, PlainDisplay, QuietDisplay, RunInfo, Summary, make_display
+from scramjet.training.display.history import Curve
+from scramjet.training.display.text import (
     ASCII,
-    Curve,
-    LiveDisplay,
-    PlainDisplay,
-    QuietDisplay,
-    RunInfo,
-    Summary,
     chart,
     human_count,
     human_duration,
     human_number,
-    make_display,
     next_commands,
     shell_lines,
     short_path,

@@ -1,0 +1,39 @@
+"""What a person sees while training: a live view in a terminal, plain lines elsewhere, or nothing.
+
+A display only reads records and writes to the screen. It never slows training (drawing is throttled and
+there is no thread) and never ends it: when the terminal goes away the display falls silent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+
+from scramjet.training.display.interface import Display, Mode, RunInfo, StoppedBy, Summary
+from scramjet.training.display.live import LiveDisplay
+from scramjet.training.display.plain import PlainDisplay, QuietDisplay
+
+__all__ = ["Display", "LiveDisplay", "Mode", "PlainDisplay", "QuietDisplay", "RunInfo", "StoppedBy", "Summary"]
+__all__ += ["make_display"]
+
+
+def make_display(mode: Mode = "auto", console: Console | None = None) -> Display:
+    """The display for `mode`; "auto" is live in a terminal that can show it, plain elsewhere."""
+    if mode == "auto":
+        mode = "live" if _can_show_live(console.file if console else sys.stdout) else "plain"
+    if mode == "live":
+        return LiveDisplay(console or Console(force_terminal=True))
+    if mode == "plain":
+        return PlainDisplay(console.file if console else sys.stdout)
+    return QuietDisplay()
+
+
+def _can_show_live(file: Any) -> bool:
+    # The file is asked, not rich: FORCE_COLOR makes rich call a pipe a terminal.
+    isatty = getattr(file, "isatty", None)
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    return bool(isatty and isatty()) and not in_ci and not dumb

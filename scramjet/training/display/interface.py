@@ -1,0 +1,68 @@
+"""What every display is told, and the interface they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from scramjet.training.metrics import Record
+
+Mode = Literal["auto", "live", "plain", "quiet"]
+StoppedBy = Literal["ctrl-c", "sigterm", "time limit"]
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What is known of a run before its first update."""
+
+    run_name: str
+    run_path: str | Path
+    env: str
+    num_envs: int
+    num_steps: int
+    num_threads: int
+    first_step: int
+    """Steps already taken when this process began: not 0 after a resume or a fork."""
+    total_steps: int
+    num_parameters: int
+    note: str = ""
+    """Anything worth a remark, such as "resumed at step 1,024"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a run ended."""
+
+    run_path: str | Path
+    run_name: str
+    step: int
+    seconds: float
+    steps_per_second: float
+    return_100: float | None
+    best_return: float | None
+    evaluation: dict[str, Any] | None
+    """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""
+    stopped_by: StoppedBy | None
+    env: str
+
+
+class Display(Protocol):
+    """Where a run shows itself. Not to be called from a signal handler."""
+
+    def start(self, info: RunInfo) -> None:
+        """Training is about to begin."""
+
+    def record(self, record: Record) -> None:
+        """An update is done. Cheap: may be called hundreds of times a second."""
+
+    def event(self, text: str) -> None:
+        """Something worth a line happened: a checkpoint, a new best, an evaluation, a stop."""
+
+    def finish(self, summary: Summary) -> None:
+        """Training ended as it should: show the result and what to type next."""
+
+    def close(self) -> None:
+        """Give the terminal back as it was; safe to call twice, and after an error."""

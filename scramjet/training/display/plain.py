@@ -1,0 +1,105 @@
+"""Displays without a terminal: plain lines, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from typing import IO
+
+from scramjet.training.display.history import History
+from scramjet.training.display.interface import Clock, RunInfo, Summary
+from scramjet.training.display.text import (
+    ASCII,
+    UNICODE,
+    human_count,
+    human_duration,
+    human_number,
+    next_commands,
+    short_path,
+    size_of,
+    summary_rows,
+    summary_title,
+)
+from scramjet.training.metrics import Record, findings
+
+
+class QuietDisplay:
+    """Shows nothing."""
+
+    def start(self, info: RunInfo) -> None: ...
+    def record(self, record: Record) -> None: ...
+    def event(self, text: str) -> None: ...
+    def finish(self, summary: Summary) -> None: ...
+    def close(self) -> None: ...
+
+
+class PlainDisplay:
+    """Aligned lines without control codes, for logs and pipes: often at first, every ten seconds later."""
+
+    def __init__(self, file: IO[str] | None = None, clock: Clock = time.monotonic) -> None:
+        self._file = file or sys.stdout
+        self._clock = clock
+        self._progress: History | None = None
+        self._next_line_at = 0.0
+        self._warned: set[str] = set()
+        encoding = getattr(self._file, "encoding", None) or "utf-8"
+        self._encoding = encoding
+        self._glyphs = UNICODE if encoding.lower().startswith("utf") else ASCII
+
+    def start(self, info: RunInfo) -> None:
+        now = self._clock()
+        self._progress = History(info, now)
+        self._next_line_at = now
+        parts = [
+            f"{info.run_name}: {info.env}",
+            *size_of(info, self._glyphs),
+            short_path(info.run_path),
+            info.note,
+        ]
+        self._write(", ".join(part for part in parts if part))
+
+    def record(self, record: Record) -> None:
+        if self._progress is None:
+            return
+        now = self._clock()
+        self._progress.add(record, now)
+        if now < self._next_line_at:
+            return
+        self._next_line_at = now + min(10.0, max(2.0, (now - self._progress.started_at) / 10))
+        self._write(self._line(self._progress, now))
+        for name, text in findings(record).items():
+            if name not in self._warned:
+                self._warned.add(name)
+                self._write(f"warning: {text}")
+
+    def event(self, text: str) -> None:
+        self._write(text)
+
+    def finish(self, summary: Summary) -> None:
+        self._write("")
+        self._write(summary_title(summary))
+        for label, value in summary_rows(summary, self._glyphs):
+            self._write(f"  {label:<11}  {value}")
+        for purpose, command in next_commands(summary):
+            self._write(purpose)
+            self._write(f"  {command}")
+
+    def close(self) -> None: ...
+
+    def _line(self, progress: History, now: float) -> str:
+        total = f"{progress.info.total_steps:,}"
+        pace = progress.steps_per_second
+        return (
+            f"step  {progress.step:>{len(total)},}/{total}  {progress.percent:>3}%"
+            f"  return {human_number(progress.latest.get('return_100')):>8}"
+            f"  length {human_number(progress.latest.get('length_100')):>7}"
+            f"  {human_count(pace) if pace is not None else '-':>5} steps/s"
+            f"  left {human_duration(progress.seconds_left(now))}"
+        )
+
+    def _write(self, line: str) -> None:
+        # Training goes on when the reader of a pipe has left.
+        with suppress(OSError):
+            self._file.write(line.encode(self._encoding, "replace").decode(self._encoding) + "\n")
+            self._file.flush()

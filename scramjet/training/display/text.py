@@ -1,0 +1,215 @@
+"""Words and pictures: numbers as people read them, curves of block characters, commands to copy."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scramjet.training.display.interface import RunInfo, Summary
+from scramjet.training.metrics import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The characters of the view, in a richer and a plainer set."""
+
+    levels: str  # a bar's height within a cell, lowest first; the last fills the cell
+    done: str
+    todo: str
+    phases: str  # one fill for each phase of PHASES
+    dot: str
+    times: str
+    plus_minus: str
+    warning: str
+
+
+UNICODE = Glyphs("▁▂▃▄▅▆▇█", "━", "─", "█▓▒░·", "·", "×", "±", "▲")
+ASCII = Glyphs("_.-:=+*#", "#", "-", "#=+-.", "|", "x", "+-", "!")
+
+PHASES = (
+    ("rollout", "rollout_seconds", "cyan"),
+    ("prepare", "prepare_seconds", "yellow"),
+    ("learn", "learn_seconds", "magenta"),
+    ("evaluate", "evaluate_seconds", "green"),
+    ("checkpoint", "checkpoint_seconds", "blue"),
+)  # name, key in a record's "time", colour
+
+DIAGNOSTICS = (
+    ("policy loss", "policy_loss"),
+    ("approx kl", "approx_kl"),
+    ("explained var", "explained_variance"),
+    ("value loss", "value_loss"),
+    ("clip fraction", "clip_fraction"),
+    ("grad norm", "grad_norm"),
+    ("entropy", "entropy"),
+    ("epochs", "epochs"),
+    ("learning rate", "learning_rate"),
+)  # label, key; row by row in three columns
+
+
+def human_count(count: float) -> str:
+    """A count in at most five characters: 999, 1.2K, 142K, 1.2M."""
+    if not math.isfinite(count):
+        return str(count)
+    if abs(count) < 999.5:
+        return f"{count:.0f}"
+    for unit in "KMBT":
+        count /= 1000
+        if abs(count) < 99.95:
+            return f"{count:.1f}{unit}"
+        if abs(count) < 999.5:
+            return f"{count:.0f}{unit}"
+    return f"{count:,.0f}T"
+
+
+def human_duration(seconds: float | None) -> str:
+    """Whole seconds as 1:15, 1:01:15 or 2d 1:01:15; -:-- when unknown."""
+    if seconds is None or not math.isfinite(seconds):
+        return "-:--"
+    minutes, second = divmod(int(max(0.0, seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if not hours:
+        return f"{minute}:{second:02d}"
+    return f"{f'{days}d ' if days else ''}{hour}:{minute:02d}:{second:02d}"
+
+
+def human_number(value: float | None) -> str:
+    """A measured value in at most eight characters, about four digits of it; "-" when there is none."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if size >= 1e5:
+        return human_count(value)
+    if isinstance(value, int) or math.isnan(value):
+        return str(value)
+    if 0 < size < 0.001:
+        return f"{value:.1e}".replace("e-0", "e-")
+    decimals = 1 if size >= 100 or size == 0 else 2 if size >= 1 else 4
+    return f"{value:.{decimals}f}"
+
+
+def sparkline(values: Sequence[float], width: int, levels: str = UNICODE.levels) -> str:
+    """Values as one row of bars, lowest to highest, averaged down to at most `width` characters."""
+    return chart(values, width, 1, levels)[0]
+
+
+def chart(values: Sequence[float], width: int, height: int, levels: str = UNICODE.levels) -> list[str]:
+    """Values as bars over `height` rows, top row first; a column without a finite value is blank."""
+    columns = downsample(values, width)
+    finite = [value for value in columns if value is not None]
+    lowest, highest = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    full = len(levels)
+    top = full * height
+    heights = []
+    for value in columns:
+        if value is None:
+            heights.append(0)
+        elif highest > lowest:
+            heights.append(1 + round((value - lowest) / (highest - lowest) * (top - 1)))
+        else:
+            heights.append((top + 1) // 2)
+    blank_or_level = " " + levels
+    return [
+        "".join(blank_or_level[min(full, max(0, bar - row * full))] for bar in heights)
+        for row in reversed(range(height))
+    ]
+
+
+def downsample(values: Sequence[float], width: int) -> list[float | None]:
+    """Means of at most `width` even slices; None for a slice without a finite value."""
+    if len(values) <= width:
+        return [value if math.isfinite(value) else None for value in values]
+    slices = (values[i * len(values) // width : (i + 1) * len(values) // width] for i in range(width))
+    return [_mean([value for value in part if math.isfinite(value)]) for part in slices]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def short_path(path: str | Path) -> str:
+    """The path as one would type it here: relative when it lies inside the working directory."""
+    path = Path(path)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return str(path)
+
+
+def next_commands(summary: Summary) -> list[tuple[str, str]]:
+    """What to type after a run: (purpose, command)."""
+    run = short_path(summary.run_path)
+    checkpoints = Path(summary.run_path) / "checkpoints"
+    has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
+    checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
+    run = shlex.quote(run)
+    go_on = f"scramjet train --resume {run}"
+    if summary.stopped_by is None:
+        go_on += f" --total-timesteps {2 * summary.step}"
+    return [
+        ("evaluate it", f"scramjet eval {run} --episodes 100"),
+        ("watch it", f"scramjet eval {run} --render"),
+        ("finish it" if summary.stopped_by else "train it further", go_on),
+        ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4"),
+    ]
+
+
+def shell_lines(command: str, width: int) -> list[str]:
+    """A command over as few lines as fit, broken before a flag with a backslash as a shell reads it."""
+    lines = [f"  {command}"]
+    while len(lines[-1]) > width:
+        last, first_cut = lines[-1], 5  # past the indent, whose end looks like a cut too
+        cut = max(last.rfind(" --", first_cut, width + 1), 0) or last.find(" --", first_cut)
+        if cut < 0:
+            break
+        lines[-1:] = [last[:cut] + " \\", "   " + last[cut:]]
+    return lines
+
+
+def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
+    """The result of a run: (label, value)."""
+    rows = [("return", f"{human_number(summary.return_100)} over the last 100 episodes")]
+    if summary.return_100 is None:
+        rows = [("return", "no episode finished")]
+    if summary.best_return is not None:
+        rows.append(("best return", human_number(summary.best_return)))
+    if summary.evaluation:
+        rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
+    pace = f"{human_count(summary.steps_per_second)} steps/s"
+    rows.append(("steps", f"{summary.step:,} in {human_duration(summary.seconds)} ({pace})"))
+    rows.append(("run", short_path(summary.run_path)))
+    return rows
+
+
+def summary_title(summary: Summary) -> str:
+    """Such as "cartpole-7: finished", "cartpole-7: stopped by Ctrl-C"."""
+    reasons = {
+        "ctrl-c": "stopped by Ctrl-C",
+        "sigterm": "stopped by SIGTERM",
+        "time limit": "time limit reached",
+    }
+    return f"{summary.run_name}: {reasons[summary.stopped_by] if summary.stopped_by else 'finished'}"
+
+
+def evaluation_line(evaluation: Record, glyphs: Glyphs) -> str:
+    """An evaluation in one line, from a result or from a record's "eval/" keys."""
+    mean, std, length, episodes = (
+        evaluation.get(f"eval/{key}", evaluation.get(key))
+        for key in ("mean_return", "std_return", "mean_length", "episodes")
+    )
+    text = f"{human_number(mean)} {glyphs.plus_minus} {human_number(std)}"
+    if episodes is not None:
+        text += f" over {episodes:.0f} episodes"
+    if length is not None:
+        text += f", length {human_number(length)}"
+    return text
+
+
+def size_of(info: RunInfo, glyphs: Glyphs) -> list[str]:
+    """The run's size in words: envs and steps, parameters, threads."""
+    threads = f"{info.num_threads} thread{'s' if info.num_threads != 1 else ''}"
+    sizes = f"{info.num_envs:,} envs {glyphs.times} {info.num_steps:,} steps"
+    return [sizes, f"{human_count(info.num_parameters)} parameters", threads]
