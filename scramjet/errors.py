@@ -15,7 +15,7 @@ class ScramjetError(Exception):
     exit_code = 2
 
 
-class ConfigError(ScramjetError, ValueError):
+class ConfigError(ScramjetError):
     """A setting that cannot be: an unknown key, a value out of range, two values that do not fit."""
 
 

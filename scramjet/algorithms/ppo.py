@@ -39,7 +39,7 @@ class PPOConfig:
     """Weight of the value loss."""
     max_grad_norm: float | None = 0.5
     """Bound on the norm of all gradients together; none: no bound."""
-    normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
+    normalize_advantages: Literal["minibatch", "batch", "off"] = "minibatch"
     """Where advantages are brought to mean 0 and deviation 1."""
     target_kl: float | None = None
     """Stop an update's epochs once the mean KL divergence of an epoch exceeds this; none: never."""

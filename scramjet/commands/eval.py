@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -35,6 +36,8 @@ class Arguments:
     """Decides the episodes; by default the run's own seed."""
     render: bool = False
     """Show the game as text while it is played."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs, for a run given by its name."""
     json: bool = False
     """Print one JSON object instead of text."""
 
@@ -48,7 +51,7 @@ def eval_command(words: list[str]) -> int:
         args=words,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    policy, config, checkpoint = load_trained(arguments.path)
+    policy, config, checkpoint = load_trained(arguments.path, runs_dir=arguments.runs_dir)
     seed = config.seed if arguments.seed is None else arguments.seed
     if arguments.render:
         episodes = arguments.episodes or 1

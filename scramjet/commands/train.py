@@ -52,7 +52,7 @@ class Place:
 class Arguments:
     """All of the command line."""
 
-    place: Annotated[Place, tyro.conf.arg(name="")] = field(default_factory=Place)
+    place: Annotated[Place, tyro.conf.OmitArgPrefixes] = field(default_factory=Place)
     settings: Annotated[RunConfig, tyro.conf.arg(name="")] = field(default_factory=RunConfig)
 
 
@@ -60,22 +60,24 @@ def train_command(words: list[str]) -> int:
     """Run `scramjet train ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
     words = ["None" if word in NONE_WORDS else word for word in words]
-    place = _parse(words, RunConfig()).place  # once for the source, once more over what the source says
+    asked = [word for word in words if word not in ("-h", "--help")]  # help shows the values of the chosen world
+    place = _parse(asked, RunConfig()).place
     if place.resume is not None:
         return _resume(words, env_values, place)
     checkpoint = None
     if place.fork is not None:
-        checkpoint, base = start.load_for_fork(place.fork)
+        checkpoint = start.find_checkpoint(place.fork, place.runs_dir)
+        base = start.checkpoint_config(checkpoint)
         if place.config is not None:
             base = config_files.apply(base, config_files.read_file(place.config), str(place.config))
     elif place.config is not None:
         base = config_files.load_config(place.config)
     else:
         base = RunConfig()
-    env = _parse(words, base).settings.env
+    env = _parse(asked, base).settings.env
     if env != base.env or (place.config is None and checkpoint is None):
         base = _base_for(env, place, checkpoint is not None, base)
-    config = _parse(words, base).settings
+    config = _parse(words, base, env).settings
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
@@ -115,16 +117,24 @@ def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
     return result.exit_code
 
 
-def _parse(words: list[str], base: RunConfig) -> Arguments:
-    """The command line laid over `base`."""
+def _parse(words: list[str], base: RunConfig, env: str | None = None) -> Arguments:
+    """The command line laid over `base`; the help lists the parameters of `env`."""
+    parameters = "" if env is None else _parameter_help(env, base)
     return tyro.cli(
         Arguments,
         prog="scramjet train",
-        description=DESCRIPTION,
+        description=DESCRIPTION + parameters,
         args=words,
         default=Arguments(settings=base),
         config=(tyro.conf.ConsolidateSubcommandArgs,),
     )
+
+
+def _parameter_help(env: str, base: RunConfig) -> str:
+    """The world's own flags, with the values they have now."""
+    values = {**env_class(env).parameter_defaults(), **base.env_parameters}
+    flags = "".join(f"\n  --env.{name.replace('_', '-')} {value}" for name, value in values.items())
+    return f"\nParameters of {env}:\n{flags}\n"
 
 
 def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:

@@ -13,7 +13,7 @@ import numpy as np
 from scramjet.engine import kernels
 from scramjet.engine.compiler import interpreted_rules
 from scramjet.envs.api import Env
-from scramjet.errors import WorldError, did_you_mean
+from scramjet.errors import did_you_mean
 
 
 def interpreted_kernels(env: Env) -> kernels.Kernels:
@@ -51,7 +51,7 @@ class Record:
         try:
             self._row[name] = value
         except (OverflowError, ValueError, TypeError) as error:
-            raise WorldError(f"{self._world}: s.{name} is {dtype} and cannot hold {value!r}: {error}") from error
+            raise ValueError(f"s.{name} is {dtype} and cannot hold {value!r}") from error
 
     def _unknown(self, name: str) -> AttributeError:
         names = [field for field in self._row.dtype.names or () if not field.startswith("_")]

@@ -71,6 +71,15 @@ class NativePool(Pool):
     def allocate(self) -> Transition:
         return allocate_transition(self.env, self.num_envs)
 
+    def prepare(self) -> None:
+        """Compile now what steps need, so that a mistake in the rules shows before anything else begins."""
+        states, raw = self._records()
+        own, actions = self._own, np.zeros(self.num_envs, np.int64)
+        self._run(
+            "step", 0, 0, 0, states, raw, actions, own.obs, own.mask, own.reward, own.terminated, own.truncated,
+            own.final_obs, self._wrap(self._log[0]), self._log_size[0],
+        )  # fmt: skip
+
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         out = out or self._own
         states, raw = self._records()
@@ -190,7 +199,15 @@ class NativePool(Pool):
         try:
             getattr(self._kernels, kernel)(*arguments)
         except Exception as error:
-            raise diagnosis.explain(self.env, error, self.backend) from error
+            probe = self._play_interpreted if self.backend == "cpu" else None
+            raise diagnosis.explain(self.env, error, probe) from error
+
+    def _play_interpreted(self) -> None:
+        """A few interpreted steps of this world, to find in plain Python what the compiler stumbled over."""
+        pool = NativePool(self.env, 2, backend="interpreted")
+        pool.reset(0)
+        for step in range(20):
+            pool.step(np.full(2, step % self.action_space.n, np.int64))
 
     def _raw(self) -> np.ndarray:
         """The records as bytes, [N, record size]."""

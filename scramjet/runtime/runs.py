@@ -94,6 +94,12 @@ class Run:
         """Let other processes write to this run."""
         self._lock.release()
 
+    def discard(self) -> None:
+        """Remove a run that could not begin, so that its name is free again; one with a checkpoint stays."""
+        if not any(self.checkpoints_path.glob("step_*")):
+            shutil.rmtree(self.path, ignore_errors=True)
+        self.release()
+
     def __enter__(self) -> Run:
         return self.lock()
 

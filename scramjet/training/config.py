@@ -71,7 +71,7 @@ class CheckpointConfig:
 class RunConfig:
     """Everything that decides a run."""
 
-    env: Annotated[str, tyro.conf.Positional] = "cartpole"
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "cartpole"
     """The world: a name from `scramjet list`, or a file such as my_world.py or my_world.py:MyWorld."""
     env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
@@ -87,8 +87,8 @@ class RunConfig:
     """Steps of each env in one rollout."""
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core."""
-    ppo: Annotated[PPOConfig, tyro.conf.arg(name="")] = field(default_factory=PPOConfig)
-    """The algorithm's numbers."""
+    ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
+    """Proximal policy optimization."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """The network."""
     eval: EvaluationConfig = field(default_factory=EvaluationConfig)

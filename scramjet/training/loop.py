@@ -76,8 +76,9 @@ def train(
                 raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
             session = start.resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
         elif fork is not None:
-            checkpoint, parent_config = start.load_for_fork(str(fork))
-            session = start.fork_run(checkpoint, config or parent_config, runs_dir, run_name, network)
+            checkpoint = start.find_checkpoint(fork, runs_dir)
+            fork_config = config or start.checkpoint_config(checkpoint)
+            session = start.fork_run(checkpoint, fork_config, runs_dir, run_name, network)
         else:
             session = start.new_run(config or starting_config("cartpole"), runs_dir, run_name, network)
         with session.run, session.metrics_log:

@@ -10,11 +10,11 @@ from torch import nn
 
 from scramjet.engine.native import NativePool
 from scramjet.policies.policy import Policy
-from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import SEED_OFFSET, Evaluation, Evaluator
 from scramjet.training.session import make_policy
-from scramjet.training.start import check_fits, checkpoint_config
+from scramjet.training.start import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.state import load_weights
 
 
@@ -32,9 +32,11 @@ def evaluate(
     return Evaluator(config.make_env(), episodes=episodes, seed=chosen_seed)(policy)
 
 
-def load_trained(path: str | Path, network: nn.Module | None = None) -> tuple[Policy, RunConfig, Checkpoint]:
+def load_trained(
+    path: str | Path, network: nn.Module | None = None, runs_dir: str | Path = "runs"
+) -> tuple[Policy, RunConfig, Checkpoint]:
     """A checkpoint's policy, the config it was trained with, and the checkpoint."""
-    checkpoint = load_checkpoint(Path(path))
+    checkpoint = find_checkpoint(path, Path(runs_dir))
     config = checkpoint_config(checkpoint)
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)

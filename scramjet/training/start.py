@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
     """Begin at step 0."""
     config = config.resolved()
     run = Run.create(runs_dir, run_name, config_files.to_toml(config), default_name=_default_name(config))
-    return build_session(config, run, network)
+    with _discarded_on_error(run):
+        return build_session(config, run, network)
 
 
 def resume_run(
@@ -79,18 +82,21 @@ def fork_run(
     }
     text = config_files.to_toml(config)
     run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
-    session = build_session(config, run, network)
-    restore_learning(session.policy, session.learner, checkpoint)
+    with _discarded_on_error(run):
+        session = build_session(config, run, network)
+        restore_learning(session.policy, session.learner, checkpoint)
     session.first_step = checkpoint.step
     session.lineage = lineage
     session.note = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     return session
 
 
-def load_for_fork(path: str) -> tuple[Checkpoint, RunConfig]:
-    """A checkpoint and the config it was trained with."""
-    checkpoint = load_checkpoint(Path(path))
-    return checkpoint, checkpoint_config(checkpoint)
+def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
+    """The checkpoint a user named: its folder, a run's folder, or a run's name in `runs_dir`."""
+    path = Path(text)
+    if not path.exists() and len(path.parts) == 1:
+        path = find_run(str(text), runs_dir)
+    return load_checkpoint(path)
 
 
 def checkpoint_config(checkpoint: Checkpoint) -> RunConfig:
@@ -137,6 +143,16 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
             f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
             f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
         )
+
+
+@contextmanager
+def _discarded_on_error(run: Run) -> Iterator[None]:
+    """A run that cannot even begin leaves no folder behind."""
+    try:
+        yield
+    except BaseException:
+        run.discard()
+        raise
 
 
 def _default_name(config: RunConfig) -> str:

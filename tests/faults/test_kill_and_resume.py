@@ -146,7 +146,8 @@ def test_a_run_killed_before_its_first_checkpoint_is_resumed_from_the_beginning(
     script = [sys.executable, "-c", KILLER, "1", "train", *SETTINGS, "--runs-dir", str(tmp_path), "--run-name", "e"]
     assert subprocess.run(script, capture_output=True, timeout=300, check=False).returncode == -signal.SIGKILL
     assert not list((run / "checkpoints").glob("step_*"))
-    again = subprocess.run(command(*SETTINGS, "--runs-dir", tmp_path, "--run-name", "e"), capture_output=True, text=True)
+    words = [*SETTINGS, "--runs-dir", str(tmp_path), "--run-name", "e"]
+    again = subprocess.run(command(*words), capture_output=True, text=True, check=False)
     assert again.returncode == 2
     assert "--resume" in again.stderr
     finish("--resume", run)

@@ -1,0 +1,105 @@
+"""One source, several back-ends: the interpreted rules and the compiled ones give the same transitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scramjet.engine import NativePool
+from scramjet.envs import Env, load_env, registrations
+
+ROOT = Path(__file__).parents[2]
+WORLDS = Path(__file__).parent / "worlds"
+FIELDS = ("obs", "mask", "reward", "terminated", "truncated")
+BUILT_IN = [entry.name for entry in registrations() if entry.env_class().__module__.startswith("scramjet.envs")]
+CASES = [
+    *[(name, {}) for name in BUILT_IN],
+    ("cartpole", {"gravity": 3.5, "max_episode_steps": 30}),
+    ("bandit", {"arms": 7, "lucky_arm": 6, "noise": 0.5, "scale": 3.0}),
+    (f"{ROOT}/examples/corridor.py", {}),
+    (f"{ROOT}/examples/corridor.py:Corridor", {"length": 3, "max_episode_steps": 7}),
+    (f"{WORLDS}/garden.py", {}),
+    (f"{WORLDS}/garden.py", {"size": 4, "is_windy": False, "fruit_value": 2.0}),
+]
+
+
+def ids(case: tuple[str, dict]) -> str:
+    name, parameters = case
+    return "-".join([Path(name).name, *[f"{k}={v}" for k, v in parameters.items()]])
+
+
+def random_legal_actions(random: np.random.Generator, pool: NativePool, mask: np.ndarray) -> np.ndarray:
+    if not pool.mask_size:
+        return random.integers(pool.action_space.n, size=pool.num_envs)
+    assert mask.any(axis=1).all()
+    return np.array([random.choice(np.flatnonzero(row)) for row in mask])
+
+
+def assert_back_ends_agree(env: Env, *, num_envs: int = 5, steps: int = 250, seed: int = 42) -> int:
+    """Play both back-ends with the same legal actions and compare all they give; returns the episodes ended."""
+    interpreted = NativePool(env, num_envs, backend="interpreted")
+    compiled = NativePool(env, num_envs, num_threads=1)
+    expected, got = interpreted.reset(seed), compiled.reset(seed)
+    np.testing.assert_array_equal(got.obs, expected.obs)
+    np.testing.assert_array_equal(got.mask, expected.mask)
+    random = np.random.default_rng(seed)
+    ended = 0
+    for t in range(steps):
+        actions = random_legal_actions(random, interpreted, expected.mask)
+        expected, got = interpreted.step(actions), compiled.step(actions)
+        for field in FIELDS:
+            np.testing.assert_array_equal(getattr(got, field), getattr(expected, field), err_msg=f"{field} at step {t}")
+        over = expected.terminated | expected.truncated
+        ended += int(over.sum())
+        np.testing.assert_array_equal(got.final_obs[over], expected.final_obs[over], err_msg=f"final_obs at step {t}")
+    first, second = interpreted.episodes(), compiled.episodes()
+    assert len(first) == len(second) == ended
+    for field in ("returns", "lengths", "env_ids"):
+        np.testing.assert_array_equal(getattr(second, field), getattr(first, field), err_msg=field)
+    assert list(first.stats) == list(second.stats) == list(env.stat_names)
+    for name in env.stat_names:
+        np.testing.assert_array_equal(second.stats[name], first.stats[name], err_msg=name)
+    np.testing.assert_array_equal(compiled.snapshot()["states"], interpreted.snapshot()["states"])
+    return ended
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_compiled_worlds_play_every_transition_of_the_interpreted_source(case) -> None:
+    name, parameters = case
+    assert assert_back_ends_agree(load_env(name, **parameters)) > 0
+
+
+def test_every_built_in_world_is_among_the_cases() -> None:
+    assert set(BUILT_IN) >= {"cartpole", "bandit", "probe_constant", "probe_observation", "probe_delay"}
+    assert len(BUILT_IN) >= 7
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_simulate_agrees_between_the_back_ends(case) -> None:
+    name, parameters = case
+    env = load_env(name, **parameters)
+    interpreted, compiled = NativePool(env, 3, backend="interpreted"), NativePool(env, 3, num_threads=1)
+    mask = interpreted.reset(1).mask
+    actions = random_legal_actions(np.random.default_rng(1), interpreted, mask)
+    compiled.reset(1)
+    states_1, out_1 = interpreted.simulate(interpreted.states(), actions)
+    states_2, out_2 = compiled.simulate(compiled.states(), actions)
+    assert states_1.tobytes() == states_2.tobytes()
+    for field in FIELDS:
+        np.testing.assert_array_equal(getattr(out_2, field), getattr(out_1, field), err_msg=field)
+
+
+@pytest.mark.parametrize("seed", [0, -3, 2**62, 2**63 - 5])
+def test_both_back_ends_draw_alike_from_unusual_seeds(seed: int) -> None:
+    env = load_env("cartpole")
+    first = NativePool(env, 2, backend="interpreted").reset(seed)
+    second = NativePool(env, 2, num_threads=1).reset(seed)
+    np.testing.assert_array_equal(second.obs, first.obs)
+    assert not np.array_equal(first.obs[0], first.obs[1])
+
+
+def test_float32_fields_round_alike_in_both_back_ends() -> None:
+    """Products of float32 fields, whose threshold decides an episode's end."""
+    assert assert_back_ends_agree(load_env(f"{WORLDS}/spring.py"), steps=200) > 0
