@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test lint types docs-check bench clean
+.PHONY: train test lint types bench clean
 
 train: $(VENV)/installed  ## train the default agent: CartPole
 	$(BIN)/scramjet train

@@ -32,6 +32,7 @@ _HOMES = {
     "TrainResult": "scramjet.training.loop",
     "train": "scramjet.training.loop",
     "load_config": "scramjet.training.config_files",
+    "starting_config": "scramjet.training.config_files",
     "load_policy": "scramjet.training.playing",
     "evaluate": "scramjet.training.playing",
     "ScramjetError": "scramjet.errors",
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from scramjet.errors import ScramjetError as ScramjetError
     from scramjet.training.config import RunConfig as RunConfig
     from scramjet.training.config_files import load_config as load_config
+    from scramjet.training.config_files import starting_config as starting_config
     from scramjet.training.loop import TrainResult as TrainResult
     from scramjet.training.loop import train as train
     from scramjet.training.playing import evaluate as evaluate

@@ -147,6 +147,6 @@ def ppo_loss(
 def explained_variance(value: Tensor, returns: Tensor) -> float | None:
     """1 - Var[returns - value] / Var[returns]; None where returns do not vary."""
     variance = returns.var(unbiased=False)
-    if variance < 1e-12:
+    if variance <= 1e-6 * returns.mean().square() + 1e-12:  # nothing to explain but rounding
         return None
     return float(1 - (returns - value).var(unbiased=False) / variance)

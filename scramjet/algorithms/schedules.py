@@ -74,9 +74,18 @@ class Schedule:
                 raise ValueError("the steps must increase")
         return self
 
+    def check(self, name: str, total_steps: int) -> None:
+        """Refuse points that are out of order once shares of the training have become steps."""
+        steps = [step for step, _ in self._placed(total_steps)]
+        if any(after <= before for before, after in itertools.pairwise(steps)):
+            raise ConfigError(f"the steps of {name} do not increase in a training of {total_steps:,} steps: {steps}")
+
+    def _placed(self, total_steps: int) -> list[tuple[float, float]]:
+        return [(place * total_steps if is_share else place, value) for place, is_share, value in self.points]
+
     def at(self, step: int, total_steps: int) -> float:
         """The value after `step` env steps of a training of `total_steps`."""
-        points = [(place * total_steps if is_share else place, value) for place, is_share, value in self.points]
+        points = self._placed(total_steps)
         if step <= points[0][0]:
             return points[0][1]
         for (start, before), (stop, after) in itertools.pairwise(points):

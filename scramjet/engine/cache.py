@@ -58,7 +58,10 @@ class KernelCache(_Cache):
             return None
         with contextlib.suppress(OSError):
             os.utime(self.directory)  # recently used: kept longest
-        return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
+        try:
+            return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
+        except Exception:  # written by an environment that differs in what the fingerprint does not see
+            return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""

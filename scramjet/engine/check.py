@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.layout import HEADER, check_spaces, mask_size, state_dtype
+from scramjet.engine.layout import HEADER, check_spaces, state_dtype
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
+from scramjet.engine.random_play import random_actions
 from scramjet.envs.api import Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import ScramjetError, WorldError
@@ -56,16 +57,7 @@ def legal_actions(env: Env, steps: int) -> np.ndarray:
     actions = np.zeros((steps, NUM_ENVS), np.int64)
     out = pool.reset(SEED)
     for t in range(steps):
-        if mask_size(env):
-            for i in range(NUM_ENVS):
-                legal = np.flatnonzero(out.mask[i])
-                if not len(legal):
-                    raise WorldError(
-                        f"{_name(env)}.mask leaves no legal action in env {i} at step {t}; end the episode instead"
-                    )
-                actions[t, i] = random.choice(legal)
-        else:
-            actions[t] = random.integers(env.action_space.n, size=NUM_ENVS)
+        actions[t] = random_actions(out, env.action_space.n, random)
         out = pool.step(actions[t])
     return actions
 
@@ -143,8 +135,9 @@ def look_for_escaped_state(env: Env, actions: np.ndarray) -> str:
     _trace(pool, actions[:half])
     snapshot = pool.snapshot()
     after = _trace(pool, actions[half:], restart=False)
-    pool.reset(SEED + 1)
-    _trace(pool, actions[:5], restart=False)
+    out, random = pool.reset(SEED + 1), np.random.default_rng(SEED)
+    for _ in range(5):  # something else in between
+        out = pool.step(random_actions(out, env.action_space.n, random))
     pool.restore(snapshot)
     again = _trace(pool, actions[half:], restart=False)
     _same(env, after, again, "restored from a snapshot", "state lives outside the record: move it into `state`")
@@ -170,14 +163,16 @@ def look_at_compiled(env: Env, actions: np.ndarray) -> str:
 def _speed(env: Env, num_envs: int = 1024) -> float:
     """Million steps a second on one thread."""
     pool = NativePool(env, num_envs, num_threads=1)
-    pool.reset(SEED)
-    actions = np.random.default_rng(SEED).integers(env.action_space.n, size=num_envs)
-    pool.step(actions)
-    steps, started = 0, time.perf_counter()
-    while time.perf_counter() - started < 0.2:
-        pool.step(actions)
+    out, random = pool.reset(SEED), np.random.default_rng(SEED)
+    pool.prepare()
+    seconds, steps = 0.0, 0
+    while seconds < 0.1:
+        actions = random_actions(out, env.action_space.n, random)
+        started = time.perf_counter()
+        out = pool.step(actions)
+        seconds += time.perf_counter() - started
         steps += num_envs
-    return steps / (time.perf_counter() - started) / 1e6
+    return steps / seconds / 1e6
 
 
 def _trace(pool: Pool, actions: np.ndarray, *, restart: bool = True) -> list[dict[str, np.ndarray]]:

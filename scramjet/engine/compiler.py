@@ -106,7 +106,8 @@ class RulesCompiler:
         """`function` with every plain function it names compiled as well."""
         if function in self._compiled:
             return self._compiled[function]
-        scope: dict[str, Any] = {"__builtins__": builtins, "__name__": function.__module__}
+        # The name of a module that is always there: the cache looks it up, and a world's file may have moved.
+        scope: dict[str, Any] = {"__builtins__": builtins, "__name__": __name__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
         rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
         # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.

@@ -19,6 +19,7 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.engine.random_play import random_actions
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
 
@@ -137,7 +138,8 @@ class NativePool(Pool):
         if raw.shape != self._raw().shape:
             raise ConfigError(
                 f"a snapshot of {raw.shape[0]} envs of {raw.shape[1]} bytes does not fit a pool of "
-                f"{self.num_envs} envs of {self._states.itemsize} bytes; use the same world and num_envs"
+                f"{self.num_envs} envs of {self._states.itemsize} bytes; use the same world and num_envs, or where the "
+                f"world's state has changed, begin a new run with --fork"
             )
         self._raw()[:] = raw
         self._tick = int(snapshot["tick"][0])
@@ -205,9 +207,9 @@ class NativePool(Pool):
     def _play_interpreted(self) -> None:
         """A few interpreted steps of this world, to find in plain Python what the compiler stumbled over."""
         pool = NativePool(self.env, 2, backend="interpreted")
-        pool.reset(0)
-        for step in range(20):
-            pool.step(np.full(2, step % self.action_space.n, np.int64))
+        out, random = pool.reset(0), np.random.default_rng(0)
+        for _ in range(20):
+            out = pool.step(random_actions(out, self.action_space.n, random))
 
     def _raw(self) -> np.ndarray:
         """The records as bytes, [N, record size]."""

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from scramjet.errors import WorldError, did_you_mean
+from scramjet.plugin import register_worlds
 
 if TYPE_CHECKING:  # loaded late: Gymnasium asks for the names while it is itself being imported by envs.api
     from scramjet.envs.api import Env
@@ -44,6 +45,8 @@ def register(name: str, target: str | type[Env], aliases: tuple[str, ...] = ()) 
         if label in taken:
             raise WorldError(f"a world named '{label}' is registered already; choose another name")
     _REGISTRY[name] = Registration(name, target, aliases)
+    if "gymnasium.envs" in sys.modules:  # else it is told when it is loaded
+        register_worlds()
 
 
 def registrations() -> list[Registration]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.algorithms.schedules import parse_count
+from scramjet.algorithms.schedules import Schedule, parse_count
 from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env
 from scramjet.errors import ConfigError
@@ -33,6 +33,8 @@ Count = Annotated[
 """A number of env steps; text may say 500K or 1M."""
 
 AUTO_ENVS_PER_CORE = 128
+MIN_THREADED_WORK = 4096 * 128
+"""Samples in a minibatch times hidden units, below which threads cost more in waiting than they save."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class RunConfig:
     num_steps: int = 128
     """Steps of each env in one rollout."""
     num_threads: int | Literal["auto"] = "auto"
-    """CPU threads for envs and networks; auto: one for each core."""
+    """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
@@ -103,19 +105,25 @@ class RunConfig:
         require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")
         if self.time_limit is not None:
             parse_duration(self.time_limit)
+        for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
+            Schedule.parse(name, getattr(self.ppo, name)).check(name, self.total_timesteps)
         if self.num_envs != "auto":
             self.ppo.num_minibatches_for(self.batch_size)
 
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
         cores = available_cores()
-        return replace(
+        decided = replace(
             self,
             env=canonical_name(self.env),
             env_parameters=self.make_env().parameters,
             num_envs=AUTO_ENVS_PER_CORE * cores if self.num_envs == "auto" else self.num_envs,
-            num_threads=cores if self.num_threads == "auto" else self.num_threads,
         )
+        if self.num_threads != "auto":
+            return decided
+        minibatch_size = decided.batch_size // decided.ppo.num_minibatches_for(decided.batch_size)
+        pays = minibatch_size * sum(decided.policy.hidden) >= MIN_THREADED_WORK
+        return replace(decided, num_threads=cores if pays else 1)
 
     def make_env(self) -> Env:
         """The world this config trains on."""

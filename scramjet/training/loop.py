@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from scramjet.errors import ConfigError
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
 from scramjet.runtime.signals import StopSignal
 from scramjet.training import start
 from scramjet.training.config import RunConfig
-from scramjet.training.config_files import load_config, starting_config
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.evaluation import Evaluation, Evaluator
 from scramjet.training.progress import PhaseClock
@@ -60,27 +58,17 @@ def train(
     goes on with a run exactly where it stopped; `total_timesteps` and `time_limit` may change then, nothing else.
     `fork` starts a new run from a checkpoint. `network` replaces the default network.
     """
-    runs_dir = Path(runs_dir)
-    if isinstance(config, str | Path):
-        is_file = str(config).endswith((".toml", ".yaml", ".yml"))
-        config = load_config(config) if is_file else starting_config(str(config))
-    if config is not None:
-        config = replace(
-            config,
-            total_timesteps=total_timesteps or config.total_timesteps,
-            time_limit=time_limit or config.time_limit,
-        )
     with contextlib.closing(make_display(display)) as screen:
-        if resume is not None:
-            if config is not None:
-                raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
-            session = start.resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
-        elif fork is not None:
-            checkpoint = start.find_checkpoint(fork, runs_dir)
-            fork_config = config or start.checkpoint_config(checkpoint)
-            session = start.fork_run(checkpoint, fork_config, runs_dir, run_name, network)
-        else:
-            session = start.new_run(config or starting_config("cartpole"), runs_dir, run_name, network)
+        session = start.begin(
+            config,
+            resume=resume,
+            fork=fork,
+            runs_dir=Path(runs_dir),
+            run_name=run_name,
+            network=network,
+            total_timesteps=total_timesteps,
+            time_limit=time_limit,
+        )
         with session.run, session.metrics_log:
             return train_session(session, screen)
 

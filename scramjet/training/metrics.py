@@ -62,6 +62,7 @@ _TABLE = (
     Metric("length_mean", "Mean length, in steps, of the episodes finished in this update."),
     Metric("return_100", "Mean return of the last 100 finished episodes: the number to watch."),
     Metric("length_100", "Mean length of the last 100 finished episodes."),
+    Metric("eval/stat/*", "A named statistic of the world, mean over the evaluation's episodes."),
     Metric("stat/*", "A named statistic of the world, mean over the episodes finished in this update."),
     Metric(
         "policy_loss",
@@ -130,7 +131,10 @@ _DIVERGED = "training has diverged: fork with a lower --learning-rate"
 
 def metric_for(key: str) -> Metric | None:
     """The table's entry for a record's key ("stat/win" is a "stat/*"), None if there is none."""
-    return METRICS.get("stat/*" if key.startswith("stat/") else key)
+    for prefix in ("stat/", "eval/stat/"):
+        if key.startswith(prefix):
+            return METRICS[prefix + "*"]
+    return METRICS.get(key)
 
 
 def findings(record: Record) -> dict[str, str]:

@@ -13,6 +13,7 @@ from torch import nn
 from scramjet.envs.registry import canonical_name
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.runtime.files import write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training import config_files
 from scramjet.training.config import RunConfig, changes
@@ -20,6 +21,38 @@ from scramjet.training.session import Session, build_session
 from scramjet.training.state import restore_everything, restore_learning
 
 DEFAULT_NETWORK = "default"
+
+
+def begin(
+    config: RunConfig | str | Path | None,
+    *,
+    resume: str | Path | None,
+    fork: str | Path | None,
+    runs_dir: Path,
+    run_name: str | None,
+    network: nn.Module | None,
+    total_timesteps: int | None,
+    time_limit: str | None,
+) -> Session:
+    """The session that `scramjet.train` asks for; its run is locked."""
+    if resume is not None:
+        if config is not None or fork is not None:
+            raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
+        return resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
+    if isinstance(config, str | Path):
+        is_file = str(config).endswith((".toml", ".yaml", ".yml"))
+        config = config_files.load_config(config) if is_file else config_files.starting_config(str(config))
+    parent = None if fork is None else find_checkpoint(fork, runs_dir)
+    if config is None:
+        config = checkpoint_config(parent) if parent else config_files.starting_config(RunConfig.env)
+    config = replace(
+        config,
+        total_timesteps=total_timesteps or config.total_timesteps,
+        time_limit=time_limit or config.time_limit,
+    )
+    if parent is not None:
+        return fork_run(parent, config, runs_dir, run_name, network)
+    return new_run(config, runs_dir, run_name, network)
 
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
@@ -37,7 +70,9 @@ def resume_run(
     run = Run.open(find_run(text, runs_dir))
     run.lock()
     config = config_files.load_frozen(run.config_path)
-    config = replace(config, total_timesteps=total_timesteps or config.total_timesteps, time_limit=time_limit)
+    config = replace(config, total_timesteps=total_timesteps or config.total_timesteps)
+    write_atomic(run.config_path, config_files.to_toml(config).encode())  # the next resume knows the new total
+    config = replace(config, time_limit=time_limit)
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)

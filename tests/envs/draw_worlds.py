@@ -54,3 +54,28 @@ class Draws(Env):
         obs[4] = s.chosen
         for i in range(len(s.cards)):
             obs[5 + i] = s.cards[i]
+
+
+class Coins(Env):
+    """Draws from constant ranges, where a compiler can use all it believes to know about single bits."""
+
+    observation_space = Box(-np.inf, np.inf, (5,), np.float64)
+    action_space = Discrete(2)
+    state = {"coin": np.int8, "die": np.int8, "is_low": np.bool_, "half": np.int64, "is_negative": np.bool_}
+
+    def reset(self, s: Any) -> None:
+        s.coin = randint(s, 2)
+        s.die = randint(s, 8)
+        s.is_low = uniform(s) < 0.5
+        s.half = randint(s, 1 << 31) & 1
+        s.is_negative = normal(s) < 0.0
+
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        return 0.0, True
+
+    def observe(self, s: Any, obs: Any) -> None:
+        obs[0] = s.coin
+        obs[1] = s.die
+        obs[2] = s.is_low
+        obs[3] = s.half
+        obs[4] = s.is_negative

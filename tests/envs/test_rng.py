@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from draw_worlds import EPISODE_STEPS, NUM_CARDS, OPTIONS, RANGES, Draws
+from draw_worlds import EPISODE_STEPS, NUM_CARDS, OPTIONS, RANGES, Coins, Draws
 from numba import njit
 
 from scramjet.engine import NativePool
@@ -239,3 +239,15 @@ def test_a_record_draws_what_its_seed_episode_and_draw_say_and_nothing_else_matt
         assert first == [expected_uniform(20 + i, episode, 1) for i in range(6)]
         for _ in range(EPISODE_STEPS - 1):
             obs = pool.step(np.full(6, episode)).obs
+
+
+@pytest.mark.parametrize("backend", ["interpreted", "cpu"])
+def test_single_bits_of_draws_from_constant_ranges_are_right(backend) -> None:
+    """The products in Philox fill 64 bits: a compiler that takes them for positive gets their top bit wrong."""
+    obs = NativePool(Coins(), 500, num_threads=1, backend=backend).reset(42).obs
+    words = [[expected_words(42 + i, 0, draw) for draw in range(5)] for i in range(500)]
+    np.testing.assert_array_equal(obs[:, 0], [block[0][0] >> 31 for block in words])
+    np.testing.assert_array_equal(obs[:, 1], [block[1][0] >> 29 for block in words])
+    np.testing.assert_array_equal(obs[:, 2], [block[2][0] >> 31 == 0 for block in words])
+    np.testing.assert_array_equal(obs[:, 3], [block[3][0] >> 1 & 1 for block in words])
+    np.testing.assert_array_equal(obs[:, 4], [block[4][2] >> 30 in (1, 2) for block in words])

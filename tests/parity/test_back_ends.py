@@ -86,7 +86,7 @@ def test_simulate_agrees_between_the_back_ends(case) -> None:
     compiled.reset(1)
     states_1, out_1 = interpreted.simulate(interpreted.states(), actions)
     states_2, out_2 = compiled.simulate(compiled.states(), actions)
-    assert states_1.tobytes() == states_2.tobytes()
+    np.testing.assert_array_equal(states_2, states_1)
     for field in FIELDS:
         np.testing.assert_array_equal(getattr(out_2, field), getattr(out_1, field), err_msg=field)
 
@@ -103,3 +103,7 @@ def test_both_back_ends_draw_alike_from_unusual_seeds(seed: int) -> None:
 def test_float32_fields_round_alike_in_both_back_ends() -> None:
     """Products of float32 fields, whose threshold decides an episode's end."""
     assert assert_back_ends_agree(load_env(f"{WORLDS}/spring.py"), steps=200) > 0
+
+
+def test_array_fields_may_be_boolean() -> None:
+    assert assert_back_ends_agree(load_env(f"{WORLDS}/switches.py"), steps=50) > 0

@@ -22,6 +22,15 @@ OBS = Box(-1, 1, (3, 2), np.float32)
 ACTIONS = Discrete(5)
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small tensors gain nothing from threads, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def assert_orthogonal(layer, gain):
     weight = layer.weight.detach().double()
     product = weight @ weight.T if weight.shape[0] <= weight.shape[1] else weight.T @ weight
@@ -181,6 +190,7 @@ class Returns(nn.Module):
         (lambda obs: {"logits": torch.zeros(2, 2), "value": torch.zeros(2)}, "Returns"),
         (lambda obs: (torch.zeros(2, 2), None), "Returns"),
     ],
+    ids=["wide logits", "value with a column", "a scalar", "no value", "a crash inside", "a dict", "value is None"],
 )
 def test_a_network_that_does_not_fit_is_refused_by_name_with_the_shapes_needed(make, message):
     env = load_env("cartpole")

@@ -48,7 +48,7 @@ class Garden(Env):
         return {
             "row": np.int8,
             "column": np.uint8,
-            "walls": (np.bool_, (self.size, self.size)),
+            "walls": (np.int8, (self.size, self.size)),
             "fruits": (np.int16, (self.size, self.size)),
             "order": (np.int8, 6),
             "wind": np.float64,

@@ -1,0 +1,266 @@
+"""The run's config: values brought to their types from wherever they come, checks that name field, value and fix."""
+
+import math
+import os
+import re
+from dataclasses import FrozenInstanceError, dataclass, replace
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.envs.registry import load_env
+from scramjet.errors import ConfigError, WorldError
+from scramjet.policies import PolicyConfig
+from scramjet.settings import Spelling, describe, flag, require, settle
+from scramjet.training.config import (
+    CheckpointConfig,
+    EvaluationConfig,
+    RunConfig,
+    changes,
+    parse_duration,
+)
+
+
+@dataclass(frozen=True)
+class Everything:
+    """One field of each kind a config may have."""
+
+    count: int = 1
+    share: float = 0.5
+    switch: bool = False
+    word: str = "a"
+    maybe: int | None = None
+    maybe_word: str | None = None
+    kind: Literal["red", "blue"] = "red"
+    auto: int | Literal["auto"] = "auto"
+    sizes: tuple[int, ...] = (1,)
+    table: dict = None  # type: ignore[assignment]
+    rate: float | str = 0.1
+    spelled: Annotated[int, Spelling(lambda text: int(text.rstrip("!")), "a loud number")] = 0
+
+    def __post_init__(self):
+        object.__setattr__(self, "table", self.table or {})
+        settle(self, "part.")
+
+
+@pytest.mark.parametrize(
+    ("field", "given_", "settled"),
+    [
+        ("count", 5, 5),
+        ("count", 5.0, 5),
+        ("count", 2**62, 2**62),
+        ("share", 1, 1.0),
+        ("share", math.inf, math.inf),
+        ("switch", True, True),
+        ("maybe", None, None),
+        ("maybe", "none", None),
+        ("maybe", "None", None),
+        ("maybe", 3.0, 3),
+        ("maybe_word", "none", None),
+        ("maybe_word", "word", "word"),
+        ("kind", "blue", "blue"),
+        ("auto", "auto", "auto"),
+        ("auto", 4, 4),
+        ("sizes", [64, 32.0], (64, 32)),
+        ("sizes", (), ()),
+        ("rate", 1, 1.0),
+        ("rate", "0.1@0,0@end", "0.1@0,0@end"),
+        ("spelled", "7!!", 7),
+        ("spelled", 7, 7),
+    ],
+)
+def test_a_fitting_value_is_brought_to_its_declared_type(field, given_, settled):
+    value = getattr(Everything(**{field: given_}), field)
+    assert value == settled
+    assert type(value) is type(settled)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("count", 5.5, "a whole number"),
+        ("count", "5", "a whole number"),
+        ("count", True, "a whole number"),
+        ("count", None, "a whole number"),
+        ("count", math.inf, "a whole number"),
+        ("count", math.nan, "a whole number"),
+        ("count", 2**70, "a whole number"),
+        ("share", "0.5", "a number"),
+        ("share", False, "a number"),
+        ("share", math.nan, "a number"),
+        ("switch", 1, "true or false"),
+        ("switch", "true", "true or false"),
+        ("word", 5, "text"),
+        ("maybe", "some", "a whole number or none"),
+        ("kind", "green", "'red' or 'blue'"),
+        ("kind", None, "'red' or 'blue'"),
+        ("auto", "automatic", "a whole number or 'auto'"),
+        ("sizes", 64, "a list (a whole number each)"),
+        ("sizes", "64", "a list (a whole number each)"),
+        ("sizes", [64, "32"], "a list (a whole number each)"),
+        ("spelled", "many", "a loud number"),
+        ("rate", [1], "a number or text"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_with_its_name_its_value_and_what_fits(field, value, words):
+    with pytest.raises(ConfigError, match=re.escape(f"part.{field}={value!r} must be {words}")):
+        Everything(**{field: value})
+
+
+def test_a_flag_is_the_kebab_case_of_its_field():
+    assert flag("num_minibatches") == "--num-minibatches"
+
+
+def test_a_rule_names_the_field_its_value_and_the_default():
+    with pytest.raises(ConfigError, match=re.escape("count=-1 must be at least 0; the default is 1")):
+        require(Everything(count=-1), ("count",), lambda x: x >= 0, "must be at least 0")
+
+
+def test_types_are_described_in_words():
+    assert describe(int | None) == "a whole number or none"
+    assert describe(tuple[float, ...]) == "a list (a number each)"
+
+
+# --- RunConfig ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("1M", 1_000_000), ("500K", 500_000), ("1e6", 1_000_000), (1e6, 1_000_000), (7, 7)]
+)
+def test_total_timesteps_may_be_written_as_people_write_it(text, count):
+    assert RunConfig(total_timesteps=text).total_timesteps == count
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**62}, f"seed={2**62}"),
+        ({"seed": "one"}, "seed='one' must be a whole number"),
+        ({"num_envs": 0}, "num_envs=0 must be at least 1 (or auto)"),
+        ({"num_envs": "all"}, "num_envs='all' must be a whole number or 'auto'"),
+        ({"num_steps": 0}, "num_steps=0 must be at least 1"),
+        ({"num_threads": 0}, "num_threads=0 must be at least 1"),
+        ({"total_timesteps": 0}, "total_timesteps=0 must be at least 1"),
+        ({"total_timesteps": "lots"}, "total_timesteps='lots' must be a number of steps such as 500000, 500K or 1M"),
+        ({"total_timesteps": 1.5}, "total_timesteps=1.5"),
+        ({"time_limit": "soon"}, "time_limit='soon' is no duration; write 30s, 5m, 2h or 1h30m"),
+        ({"time_limit": "0s"}, "time_limit='0s'"),
+        ({"env": 5}, "env=5 must be text"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_by_name(change, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        RunConfig(**change)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: EvaluationConfig(every=-1), "eval.every=-1"),
+        (lambda: EvaluationConfig(episodes=0), "eval.episodes=0"),
+        (lambda: EvaluationConfig(final_episodes="all"), "eval.final_episodes='all'"),
+        (lambda: CheckpointConfig(every=-1), "checkpoint.every=-1"),
+        (lambda: CheckpointConfig(keep_last_n=0), "checkpoint.keep_last_n=0"),
+        (lambda: CheckpointConfig(keep_last_n="some"), "checkpoint.keep_last_n='some'"),
+    ],
+)
+def test_a_message_about_a_table_says_which_since_two_tables_have_a_field_called_every(make, field):
+    with pytest.raises(ConfigError, match=re.escape(field)):
+        make()
+
+
+def test_uneven_minibatches_are_refused_when_the_config_is_built_and_the_suggestion_works():
+    with pytest.raises(ConfigError) as caught:
+        RunConfig(num_envs=6, num_steps=10, ppo=PPOConfig(num_minibatches=7))
+    suggestion = int(re.search(r"try --num-minibatches (\d+)", str(caught.value)).group(1))
+    config = RunConfig(num_envs=6, num_steps=10, ppo=PPOConfig(num_minibatches=suggestion))
+    assert config.batch_size % suggestion == 0
+    assert "60 samples" in str(caught.value)
+
+
+def test_a_minibatch_larger_than_the_batch_is_refused_and_the_suggestion_works():
+    with pytest.raises(ConfigError, match="minibatch_size=100 is larger than the batch of 60 samples") as caught:
+        RunConfig(num_envs=6, num_steps=10, ppo=PPOConfig(minibatch_size=100))
+    suggestion = int(re.search(r"try --minibatch-size (\d+)", str(caught.value)).group(1))
+    RunConfig(num_envs=6, num_steps=10, ppo=PPOConfig(minibatch_size=suggestion))
+
+
+def test_uneven_minibatches_of_an_automatic_number_of_envs_are_refused_when_it_is_decided():
+    config = RunConfig(num_steps=5, ppo=PPOConfig(num_minibatches=7))
+    with pytest.raises(ConfigError, match="num_minibatches=7"):
+        config.resolved()
+
+
+@given(total=st.integers(1, 10_000), num_envs=st.integers(1, 9), num_steps=st.integers(1, 9))
+def test_the_updates_are_the_fewest_that_reach_the_total(total, num_envs, num_steps):
+    ppo = PPOConfig(num_minibatches=1)
+    config = RunConfig(total_timesteps=total, num_envs=num_envs, num_steps=num_steps, ppo=ppo)
+    assert config.num_updates * config.batch_size >= total
+    assert (config.num_updates - 1) * config.batch_size < total
+
+
+def test_a_resolved_config_has_no_auto_left_and_the_worlds_one_name_and_every_parameter():
+    config = RunConfig(env="CartPole-v1").resolved()
+    assert config.env == "cartpole"
+    assert config.num_envs == 128 * len(os.sched_getaffinity(0))
+    assert config.num_threads == len(os.sched_getaffinity(0))
+    assert config.env_parameters == load_env("cartpole").parameters
+    assert config.resolved() == config
+
+
+def test_a_resolved_config_keeps_numbers_that_were_given():
+    config = RunConfig(env="bandit", env_parameters={"arms": 7}, num_envs=8, num_threads=1).resolved()
+    assert (config.num_envs, config.num_threads, config.env_parameters["arms"]) == (8, 1, 7)
+    assert config.make_env().action_space.n == 7
+
+
+def test_an_unknown_world_is_named_with_the_nearest_name():
+    with pytest.raises(WorldError, match=r"unknown world 'cartpol'.*Did you mean 'cartpole'"):
+        RunConfig(env="cartpol").make_env()
+
+
+def test_configs_cannot_be_changed_once_built():
+    with pytest.raises(FrozenInstanceError):
+        RunConfig().seed = 2
+    with pytest.raises(FrozenInstanceError):
+        PolicyConfig().hidden = (1,)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("5m", 300), ("2h", 7200), ("1d", 86400), ("1h30m", 5400), ("1.5h", 5400)]
+)
+def test_durations_are_read(text, seconds):
+    assert parse_duration(text) == seconds
+    assert RunConfig(time_limit=text).time_limit_seconds == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5 m", "5m!", "1h-30m", "5min", "0s", "0h0m"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ConfigError, match=r"time_limit=.* is no duration"):
+        parse_duration(text)
+
+
+def test_no_time_limit_is_none():
+    assert RunConfig().time_limit_seconds is None
+    assert RunConfig(time_limit="none").time_limit is None
+
+
+def test_changes_between_two_configs_are_listed_by_dotted_name():
+    before = {"seed": 1, "policy": {"hidden": [64], "activation": "tanh"}, "gone": 1}
+    after = {"seed": 2, "policy": {"hidden": [32], "activation": "tanh"}, "new": 5}
+    assert changes(before, after) == {
+        "seed": [1, 2],
+        "policy.hidden": [[64], [32]],
+        "gone": [1, None],
+        "new": [None, 5],
+    }
+    assert changes(before, before) == {}
+
+
+def test_replacing_a_value_checks_it_again():
+    with pytest.raises(ConfigError, match="num_steps=0"):
+        replace(RunConfig(), num_steps=0)

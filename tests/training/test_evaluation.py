@@ -1,0 +1,182 @@
+"""Evaluation: a fixed quota for each env, deterministic, apart from training."""
+
+import numpy as np
+import pytest
+import torch
+
+from scramjet.engine.native import NativePool
+from scramjet.envs import Box, Discrete, Env
+from scramjet.envs.registry import load_env
+from scramjet.envs.rng import randint
+from scramjet.errors import ConfigError, TrainingError
+from scramjet.policies import Policy, PolicyConfig
+from scramjet.policies.networks import default_network
+from scramjet.training import evaluation
+from scramjet.training.evaluation import Evaluator
+from scramjet.training.rollout import allocate_rollout, collect
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small tensors gain nothing from threads, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class ShortOrLong(Env):
+    """Envs of even seed play one step for nothing; envs of odd seed play `long` steps for 1 each."""
+
+    long: int = 40
+    endless: bool = False
+
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"count": np.int32}
+    stat_names = ("odd",)
+
+    def reset(self, s):
+        s.count = 0
+
+    def step(self, s, action):
+        s.count += 1
+        if s._seed % 2 == 0:
+            return 0.0, not self.endless
+        return 1.0, s.count == self.long and not self.endless
+
+    def observe(self, s, obs):
+        obs[0] = 0.0
+
+    def stats(self, s, stats):
+        stats.odd = s._seed % 2
+
+
+class RandomLength(ShortOrLong):
+    """Every episode lasts a random number of steps and pays that number."""
+
+    def reset(self, s):
+        s.count = 1 + randint(s, 20)
+
+    def step(self, s, action):
+        s.count -= 1
+        return 1.0, s.count == 0
+
+
+def make_policy(env):
+    torch.manual_seed(0)
+    network = default_network(env.observation_space, env.action_space, PolicyConfig(hidden=(8,)))
+    return Policy(network, env.observation_space, env.action_space)
+
+
+def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_counted():
+    env = ShortOrLong()
+    result = Evaluator(env, episodes=64, seed=1, backend="interpreted")(make_policy(env))
+    assert result.episodes == 64
+    assert result.mean_return == 20.0  # the first 64 episodes to end would all be short: a mean of 0
+    assert result.std_return == 20.0
+    assert result.mean_length == 20.5
+    assert result.stats == {"odd": 0.5}
+
+
+def one_env_alone(env, policy, seed, episodes, backend):
+    """Returns of the first episodes of a single env, played apart from all others."""
+    pool = NativePool(env, 1, num_threads=1, backend=backend)
+    out, returns, total = pool.reset(seed), [], 0.0
+    while len(returns) < episodes:
+        with torch.no_grad():
+            action = policy(torch.from_numpy(out.obs)).logits.argmax(1)
+        out = pool.step(action.numpy())
+        total += float(out.reward[0])
+        if out.terminated[0] or out.truncated[0]:
+            returns.append(total)
+            total = 0.0
+    return returns
+
+
+@pytest.mark.parametrize("episodes", [1, 5, 43])
+@pytest.mark.parametrize(("env", "backend"), [(load_env("cartpole"), "cpu"), (RandomLength(), "interpreted")])
+def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action_at_seed_plus_999(
+    env, backend, episodes
+):
+    policy = make_policy(env)
+    result = Evaluator(env, episodes=episodes, seed=11, backend=backend)(policy)
+    num_envs = min(episodes, 32)
+    returns = []
+    for i in range(num_envs):
+        quota = episodes // num_envs + (1 if i < episodes % num_envs else 0)
+        returns += one_env_alone(env, policy, 11 + 999 + i, quota, backend)
+    assert result.episodes == episodes == len(returns)
+    assert result.mean_return == pytest.approx(np.mean(returns))
+    assert result.std_return == pytest.approx(np.std(returns))
+    assert result.mean_length == pytest.approx(np.mean(returns))  # both worlds pay 1 a step
+
+
+def test_the_same_policy_gets_the_same_result_twice_also_from_the_same_evaluator():
+    env = load_env("cartpole")
+    policy = make_policy(env)
+    evaluator = Evaluator(env, episodes=40, seed=3)
+    first = evaluator(policy)
+    assert evaluator(policy) == first
+    assert Evaluator(env, episodes=40, seed=3)(policy) == first
+    assert Evaluator(env, episodes=40, seed=4)(policy) != first
+
+
+def test_evaluation_does_not_disturb_training():
+    env = load_env("cartpole")
+
+    def train(evaluate):
+        policy = make_policy(env)
+        evaluator = Evaluator(env, episodes=8, seed=0)
+        pool = NativePool(env, 4, num_threads=1)
+        rollout = allocate_rollout(pool, 20)
+        pool.reset(0, out=rollout.rows[-1])
+        generator = torch.Generator().manual_seed(0)
+        torch.manual_seed(9)
+        for _ in range(3):
+            if evaluate:
+                evaluator(policy)
+            collect(pool, policy, rollout, generator)
+        returns = pool.episodes().returns.tolist()
+        tensors = [rollout.obs.clone(), rollout.action.clone(), generator.get_state(), torch.get_rng_state()]
+        weights = [parameter.detach().clone() for parameter in policy.parameters()]
+        return returns, tensors + weights
+
+    plain_returns, plain = train(False)
+    returns, evaluated = train(True)
+    assert returns == plain_returns
+    for a, b in zip(plain, evaluated, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_evaluation_obeys_masks():
+    class OnlyOne(ShortOrLong):
+        def step(self, s, action):
+            return (1.0 if action == 1 else -100.0), True
+
+        def mask(self, s, mask):
+            mask[0] = False
+
+    env = OnlyOne()
+    policy = make_policy(env)
+    with torch.no_grad():
+        policy.network.actor_head.bias.copy_(torch.tensor([50.0, 0.0]))
+    assert Evaluator(env, episodes=4, seed=0, backend="interpreted")(policy).mean_return == 1.0
+
+
+def test_a_world_whose_episodes_never_end_is_given_up_with_advice(monkeypatch):
+    monkeypatch.setattr(evaluation, "STEP_LIMIT", 50)
+    env = ShortOrLong(endless=True)
+    with pytest.raises(TrainingError, match=r"ShortOrLong.*max_episode_steps"):
+        Evaluator(env, episodes=2, seed=0, backend="interpreted")(make_policy(env))
+
+
+def test_no_episodes_is_refused():
+    with pytest.raises(ConfigError, match="episodes=0 must be at least 1"):
+        Evaluator(ShortOrLong(), episodes=0, seed=0, backend="interpreted")
+
+
+def test_the_result_as_a_dict_has_the_names_the_command_line_prints():
+    env = ShortOrLong()
+    result = Evaluator(env, episodes=2, seed=0, backend="interpreted")(make_policy(env)).as_dict()
+    assert sorted(result) == ["episodes", "mean_length", "mean_return", "stats", "std_return"]

@@ -1,0 +1,398 @@
+"""A whole PPO update against a second implementation, written here from the papers' equations in float64.
+
+The oracle shares nothing with scramjet but its inputs: weights, rollout, and the order of minibatches.
+"""
+
+import math
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.errors import TrainingError
+from scramjet.policies import Policy, PolicyConfig
+from scramjet.policies.networks import default_network
+from scramjet.training.learner import Learner
+from scramjet.training.rollout import Rollout
+
+NUM_STEPS, NUM_ENVS, NUM_INPUTS, NUM_ACTIONS = 16, 6, 3, 4
+BATCH = NUM_STEPS * NUM_ENVS
+SEED, TOTAL_STEPS = 7, 10 * BATCH
+SPACES = Box(-5, 5, (NUM_INPUTS,), np.float32), Discrete(NUM_ACTIONS)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small tensors gain nothing from threads, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_policy(config=None, **options):
+    torch.manual_seed(3)
+    policy = Policy(default_network(*SPACES, config or PolicyConfig(hidden=(8, 8))), *SPACES, **options)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            if "actor_head.weight" in name:
+                parameter.mul_(50)  # away from uniform, so that ratios and entropies have something to say
+    return policy
+
+
+def make_rollout(policy, seed=0, masked=False):
+    """Random data in which ratios, values and flags take every turn; old log-probs and values are off the policy's."""
+    g = torch.Generator().manual_seed(seed)
+    obs = torch.randn(NUM_STEPS + 1, NUM_ENVS, NUM_INPUTS, generator=g)
+    mask = torch.rand(NUM_STEPS + 1, NUM_ENVS, NUM_ACTIONS, generator=g) < 0.6
+    mask[..., 1] = True
+    with torch.no_grad():
+        logits, value = policy(obs.flatten(0, 1))
+        logits = logits.reshape(NUM_STEPS + 1, NUM_ENVS, NUM_ACTIONS)
+        if masked:
+            logits = torch.where(mask, logits, -torch.inf)
+        log_probs = torch.log_softmax(logits, -1)[:-1]
+        action = torch.multinomial(log_probs.exp().flatten(0, 1), 1, generator=g).reshape(NUM_STEPS, NUM_ENVS)
+        log_prob = log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    terminated = torch.rand(NUM_STEPS, NUM_ENVS, generator=g) < 0.1
+    truncated = ~terminated & (torch.rand(NUM_STEPS, NUM_ENVS, generator=g) < 0.1)
+    terminated[-1, 0], truncated[-1, 0], terminated[-1, 1], truncated[-1, 1] = True, False, False, True
+    return Rollout(
+        obs=obs,
+        mask=mask if masked else None,
+        action=action,
+        log_prob=log_prob + 0.15 * torch.randn(NUM_STEPS, NUM_ENVS, generator=g),
+        value=value.reshape(NUM_STEPS + 1, NUM_ENVS) + 0.3 * torch.randn(NUM_STEPS + 1, NUM_ENVS, generator=g),
+        reward=torch.randn(NUM_STEPS, NUM_ENVS, generator=g) * 2,
+        terminated=terminated,
+        truncated=truncated,
+        final_value=torch.where(truncated, torch.randn(NUM_STEPS, NUM_ENVS, generator=g), 0.0),
+        rows=[],
+        actions=[],
+    )
+
+
+class Oracle:
+    """PPO for a separate tanh actor and critic, from Schulman et al. 2017 and Kingma & Ba 2015, in float64."""
+
+    def __init__(self, policy, **numbers):
+        self.weights = {
+            name.removeprefix("network."): parameter.detach().double().clone()
+            for name, parameter in policy.named_parameters()
+        }
+        self.first = {name: torch.zeros_like(weight) for name, weight in self.weights.items()}
+        self.second = {name: torch.zeros_like(weight) for name, weight in self.weights.items()}
+        self.steps_taken = 0
+        self.order = torch.Generator().manual_seed(SEED ^ 0xA11CE)
+        self.seen_obs = []
+        self.seen_returns, self.running_return = [], np.zeros(NUM_ENVS)
+        defaults = {
+            "gamma": 0.9, "lambda_": 0.8, "epochs": 3, "minibatches": 4, "value_clip": None, "value_coef": 0.5,
+            "max_norm": 0.5, "normalize": "minibatch", "target_kl": None, "eps": 1e-5, "rate": 0.01, "clip": 0.2,
+            "entropy": 0.01, "scale_rewards": False, "normalize_obs": False,
+        }  # fmt: skip
+        for name, value in (defaults | numbers).items():
+            setattr(self, name, value)
+
+    def forward(self, weights, obs):
+        if self.normalize_obs and self.seen_obs:
+            seen = torch.cat(self.seen_obs)
+            obs = ((obs - seen.mean(0)) / (seen.var(0, unbiased=False) + 1e-8).sqrt()).clamp(-10, 10)
+
+        def through(trunk, head):
+            x = obs
+            for layer in (0, 2):
+                x = torch.tanh(x @ weights[f"{trunk}.{layer}.weight"].T + weights[f"{trunk}.{layer}.bias"])
+            return x @ weights[f"{head}.weight"].T + weights[f"{head}.bias"]
+
+        return through("actor", "actor_head"), through("critic", "critic_head")[:, 0]
+
+    def scaled(self, rollout):
+        reward = rollout.reward.double().numpy().copy()
+        if not self.scale_rewards:
+            return reward
+        for t in range(NUM_STEPS):
+            self.running_return = self.gamma * self.running_return + reward[t]
+            self.seen_returns += list(self.running_return)
+            self.running_return *= ~(rollout.terminated[t] | rollout.truncated[t]).numpy()
+        return np.clip(reward / np.sqrt(np.var(self.seen_returns) + 1e-8), -10, 10)
+
+    def advantages(self, rollout):
+        """GAE, env by env, backwards."""
+        reward, value = self.scaled(rollout), rollout.value.double().numpy()
+        advantage = np.zeros((NUM_STEPS, NUM_ENVS))
+        for n in range(NUM_ENVS):
+            running = 0.0
+            for t in reversed(range(NUM_STEPS)):
+                if rollout.terminated[t, n]:
+                    future, running = 0.0, 0.0
+                elif rollout.truncated[t, n]:
+                    future, running = float(rollout.final_value[t, n]), 0.0
+                else:
+                    future = value[t + 1, n]
+                running = reward[t, n] + self.gamma * future - value[t, n] + self.gamma * self.lambda_ * running
+                advantage[t, n] = running
+        return torch.tensor(advantage), torch.tensor(advantage + value[:-1])
+
+    def update(self, rollout):
+        advantage, returns = (x.reshape(BATCH) for x in self.advantages(rollout))
+        if self.normalize == "batch":
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        data = {
+            "obs": rollout.obs[:-1].reshape(BATCH, -1).double(),
+            "mask": None if rollout.mask is None else rollout.mask[:-1].reshape(BATCH, -1),
+            "action": rollout.action.reshape(BATCH),
+            "old_log_prob": rollout.log_prob.reshape(BATCH).double(),
+            "old_value": rollout.value[:-1].reshape(BATCH).double(),
+            "advantage": advantage,
+            "returns": returns,
+        }
+        history, epochs = [], 0
+        for _ in range(self.epochs):
+            order = torch.randperm(BATCH, generator=self.order)
+            size = BATCH // self.minibatches
+            parts = [order[i * size : (i + 1) * size] for i in range(self.minibatches)]
+            rows = [self.step({k: None if v is None else v[part] for k, v in data.items()}) for part in parts]
+            history += rows
+            epochs += 1
+            if self.target_kl is not None and np.mean([row["approx_kl"] for row in rows]) > self.target_kl:
+                break
+        self.seen_obs.append(data["obs"])
+        metrics = {name: float(np.mean([row[name] for row in history])) for name in history[0]}
+        residual = (returns - data["old_value"]).var(unbiased=False) / returns.var(unbiased=False)
+        return metrics | {"epochs": epochs, "explained_variance": 1 - residual.item()}
+
+    def step(self, b):
+        weights = {name: weight.clone().requires_grad_() for name, weight in self.weights.items()}
+        logits, value = self.forward(weights, b["obs"])
+        legal = torch.ones_like(logits).bool() if b["mask"] is None else b["mask"]
+        unnormalized = torch.exp(logits) * legal
+        probabilities = unnormalized / unnormalized.sum(1, keepdim=True)
+        chosen = probabilities[torch.arange(len(logits)), b["action"]]
+        entropy = -torch.special.xlogy(probabilities, torch.where(legal, probabilities, 1.0)).sum(1).mean()
+        advantage = b["advantage"]
+        if self.normalize == "minibatch":
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        ratio = chosen / b["old_log_prob"].exp()
+        clipped_ratio = torch.clip(ratio, 1 - self.clip, 1 + self.clip)
+        policy_loss = -torch.minimum(ratio * advantage, clipped_ratio * advantage).mean()
+        squared_error = (value - b["returns"]) ** 2
+        if self.value_clip is not None:
+            low, high = b["old_value"] - self.value_clip, b["old_value"] + self.value_clip
+            near = torch.minimum(torch.maximum(value, low), high)
+            squared_error = torch.maximum(squared_error, (near - b["returns"]) ** 2)
+        value_loss = squared_error.mean() / 2
+        total = policy_loss + self.value_coef * value_loss - self.entropy * entropy
+        gradients = dict(zip(weights, torch.autograd.grad(total, list(weights.values())), strict=True))
+        norm = math.sqrt(sum(float((g**2).sum()) for g in gradients.values()))
+        shrink = 1.0 if self.max_norm is None else min(1.0, self.max_norm / norm)
+        self.adam({name: g * shrink for name, g in gradients.items()})
+        log_ratio = ratio.detach().log()
+        return {
+            "policy_loss": policy_loss.item(),
+            "value_loss": value_loss.item(),
+            "entropy": entropy.item(),
+            "approx_kl": ((ratio.detach() - 1) - log_ratio).mean().item(),
+            "approx_kl_k1": -log_ratio.mean().item(),
+            "clip_fraction": ((ratio < 1 - self.clip) | (ratio > 1 + self.clip)).double().mean().item(),
+            "grad_norm": norm,
+        }
+
+    def adam(self, gradients):
+        """Kingma & Ba 2015, algorithm 1."""
+        self.steps_taken += 1
+        for name, g in gradients.items():
+            self.first[name] = 0.9 * self.first[name] + 0.1 * g
+            self.second[name] = 0.999 * self.second[name] + 0.001 * g**2
+            unbiased_first = self.first[name] / (1 - 0.9**self.steps_taken)
+            unbiased_second = self.second[name] / (1 - 0.999**self.steps_taken)
+            self.weights[name] = self.weights[name] - self.rate * unbiased_first / (unbiased_second.sqrt() + self.eps)
+
+
+BASE = {
+    "learning_rate": 0.01, "gamma": 0.9, "gae_lambda": 0.8, "num_epochs": 3, "num_minibatches": 4,
+    "clip_epsilon": 0.2, "entropy_coef": 0.01, "value_coef": 0.5, "max_grad_norm": 0.5,
+}  # fmt: skip
+
+CASES = {
+    "defaults": ({}, {}),
+    "value clipping": ({"value_clip": 0.2}, {"value_clip": 0.2}),
+    "batch normalization of advantages": ({"normalize_advantages": "batch"}, {"normalize": "batch"}),
+    "no normalization of advantages": ({"normalize_advantages": "off"}, {"normalize": "none"}),
+    "no gradient bound": ({"max_grad_norm": None}, {"max_norm": None}),
+    "large entropy and value weights": (
+        {"entropy_coef": 0.3, "value_coef": 2.0, "clip_epsilon": 0.05},
+        {"entropy": 0.3, "value_coef": 2.0, "clip": 0.05},
+    ),
+    "extremes of discount and lambda": ({"gamma": 1.0, "gae_lambda": 0.0}, {"gamma": 1.0, "lambda_": 0.0}),
+    "minibatch size": ({"minibatch_size": 12}, {"minibatches": 8}),
+    "one minibatch": ({"num_minibatches": 1, "num_epochs": 1}, {"minibatches": 1, "epochs": 1}),
+    "adam epsilon": ({"adam_eps": 1e-2}, {"eps": 1e-2}),
+    "early stop on kl": ({"target_kl": 0.02, "num_epochs": 8}, {"target_kl": 0.02, "epochs": 8}),
+    "reward scaling": ({"normalize_rewards": True}, {"scale_rewards": True}),
+    "observation normalization": ({"normalize_observations": True}, {"normalize_obs": True}),
+}
+
+
+def assert_same_update(policy, learner, oracle, rollouts, step=0):
+    for rollout in rollouts:
+        metrics = learner.update(learner.prepare(rollout), step)
+        expected = oracle.update(rollout)
+        for name, value in expected.items():
+            assert metrics[name] == pytest.approx(value, rel=2e-4, abs=2e-5), name
+        for name, weight in oracle.weights.items():
+            ours = policy.get_parameter(f"network.{name}").detach().double()
+            np.testing.assert_allclose(ours, weight, rtol=0, atol=2e-5, err_msg=name)
+    return metrics
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
+@pytest.mark.parametrize("case", CASES)
+def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(case, masked):
+    ours, theirs = CASES[case]
+    config = PPOConfig(**BASE | ours)
+    policy = make_policy(normalize_observations=config.normalize_observations)
+    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    rollouts = [make_rollout(policy, seed, masked) for seed in (1, 2)]
+    before = [parameter.detach().clone() for parameter in policy.parameters()]
+    metrics = assert_same_update(policy, learner, Oracle(policy, **theirs), rollouts)
+    moved = max((a - b).abs().max().item() for a, b in zip(before, policy.parameters(), strict=True))
+    assert moved > 0.01  # else equal weights would prove nothing
+    if config.num_minibatches > 1:
+        assert 0.02 < metrics["clip_fraction"] < 0.98
+
+
+def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_target():
+    policy = make_policy()
+    config = PPOConfig(**BASE | {"target_kl": 1e-4, "num_epochs": 8})
+    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 1
+    config = PPOConfig(**BASE | {"target_kl": 1e4, "num_epochs": 8})
+    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 8
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_scheduled_numbers_are_those_of_the_env_steps_taken(share):
+    schedules = {"learning_rate": "0.02@0,0.01@end", "clip_epsilon": "0.3@0,0.1@end", "entropy_coef": "0.1@0%,0@100%"}
+    policy = make_policy()
+    learner = Learner(policy, PPOConfig(**BASE | schedules), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    rate, clip, entropy = 0.02 - 0.01 * share, 0.3 - 0.2 * share, 0.1 - 0.1 * share
+    oracle = Oracle(policy, rate=rate, clip=clip, entropy=entropy)
+    step = int(share * TOTAL_STEPS)
+    metrics = assert_same_update(policy, learner, oracle, [make_rollout(policy)], step)
+    assert metrics["learning_rate"] == pytest.approx(rate)
+    assert metrics["clip_epsilon"] == pytest.approx(clip)
+    assert metrics["entropy_coef"] == pytest.approx(entropy, abs=1e-12)
+
+
+def test_with_learning_rate_0_nothing_moves():
+    policy = make_policy()
+    before = [parameter.detach().clone() for parameter in policy.parameters()]
+    config = PPOConfig(**BASE | {"learning_rate": 0})
+    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner.update(learner.prepare(make_rollout(policy)), 0)
+    for old, new in zip(before, policy.parameters(), strict=True):
+        assert torch.equal(old, new)
+
+
+class Watching(Learner):
+    """Remembers which samples each gradient step saw, by the number in their observation."""
+
+    seen: list
+
+    def loss(self, minibatch, **numbers):
+        self.seen.append(minibatch.obs[:, 0].tolist())
+        for name in ("action", "log_prob", "value", "advantage", "returns"):
+            assert len(getattr(minibatch, name)) == len(minibatch.obs)
+        return super().loss(minibatch, **numbers)
+
+
+@pytest.mark.parametrize("split", [{"num_minibatches": 4}, {"num_minibatches": 96}, {"minibatch_size": 32}])
+def test_every_epoch_sees_each_sample_exactly_once_in_an_order_of_its_own(split):
+    policy = make_policy()
+    rollout = make_rollout(policy)
+    rollout.obs[:-1, :, 0] = torch.arange(BATCH).reshape(NUM_STEPS, NUM_ENVS)
+    learner = Watching(policy, PPOConfig(**BASE | split), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner.seen = []
+    learner.update(learner.prepare(rollout), 0)
+    per_epoch = len(learner.seen) // 3
+    sizes = {len(part) for part in learner.seen}
+    assert sizes == {BATCH // per_epoch}
+    epochs = [list(chain(*learner.seen[i * per_epoch : (i + 1) * per_epoch])) for i in range(3)]
+    for epoch in epochs:
+        assert sorted(epoch) == list(range(BATCH))
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert epochs[0] != sorted(epochs[0])
+
+
+def test_samples_keep_their_own_action_and_numbers_when_laid_flat_and_shuffled():
+    policy = make_policy()
+    rollout = make_rollout(policy, masked=True)
+    number = torch.arange(BATCH, dtype=torch.float32).reshape(NUM_STEPS, NUM_ENVS)
+    rollout.obs[:-1, :, 0] = number
+    rollout.log_prob, rollout.action = number.clone(), number.long()
+    rollout.value[:-1] = number
+    learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    batch = learner.prepare(rollout).select(torch.tensor([5, 90, 17]))
+    assert batch.obs[:, 0].tolist() == batch.log_prob.tolist() == batch.action.tolist() == [5, 90, 17]
+    assert batch.value.tolist() == [5, 90, 17]
+    for place, index in enumerate((5, 90, 17)):
+        t, n = divmod(index, NUM_ENVS)
+        assert torch.equal(batch.mask[place], rollout.mask[t, n])
+
+
+def test_the_first_gradient_step_on_fresh_data_has_ratio_1_so_no_kl_and_no_clipping_with_masks_too():
+    policy = make_policy()
+    for masked in (False, True):
+        rollout = make_rollout(policy, masked=masked)
+        with torch.no_grad():
+            logits = policy(rollout.obs[:-1].flatten(0, 1)).logits.reshape(NUM_STEPS, NUM_ENVS, -1)
+            legal = rollout.mask[:-1] if masked else torch.ones_like(logits).bool()
+            log_probs = torch.log_softmax(torch.where(legal, logits, -torch.inf), -1)
+        rollout.log_prob = log_probs.gather(-1, rollout.action.unsqueeze(-1)).squeeze(-1)
+        learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+        terms = learner.loss(learner.prepare(rollout), clip=0.2, entropy_coef=0.0)
+        assert abs(terms.approx_kl.item()) < 1e-6
+        assert terms.clip_fraction.item() == 0.0
+
+
+def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the_rollout_after_it():
+    policy = make_policy(normalize_observations=True)
+    rollout = make_rollout(policy)
+    counts = []
+
+    class Counting(Learner):
+        def loss(self, minibatch, **numbers):
+            counts.append(policy.normalizer.moments.count.item())
+            return super().loss(minibatch, **numbers)
+
+    learner = Counting(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner.update(learner.prepare(rollout), 0)
+    assert set(counts) == {0.0}
+    assert policy.normalizer.moments.count.item() == BATCH
+    seen = rollout.obs[:-1].flatten(0, 1).double()
+    torch.testing.assert_close(policy.normalizer.moments.mean, seen.mean(0))
+
+
+def test_the_same_seed_gives_the_same_weights_bit_for_bit_and_another_seed_others():
+    def weights_after(seed):
+        policy = make_policy()
+        learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=seed)
+        learner.update(learner.prepare(make_rollout(policy)), 0)
+        return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
+
+    assert torch.equal(weights_after(1), weights_after(1))
+    assert not torch.equal(weights_after(1), weights_after(2))
+
+
+def test_numbers_that_are_none_stop_training_with_advice():
+    policy = make_policy()
+    rollout = make_rollout(policy)
+    rollout.reward[3, 2] = torch.inf
+    learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    with pytest.raises(TrainingError, match=r"diverged.*--learning-rate"):
+        learner.update(learner.prepare(rollout), 0)
