@@ -20,7 +20,7 @@ DESCRIPTION = """Run a world through its back-ends and say, in its author's term
 class Arguments:
     """What to check."""
 
-    world: Annotated[str, tyro.conf.Positional]
+    world: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
     """A file such as my_world.py or my_world.py:MyWorld, or a name from `scramjet list`."""
     steps: int = 500
     """Steps to play in each of a few envs."""

@@ -28,7 +28,7 @@ FRAMES_PER_SECOND = 30
 class Arguments:
     """What to play, and how."""
 
-    path: Annotated[str, tyro.conf.Positional]
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run (its newest checkpoint is played) or a checkpoint."""
     episodes: int | None = None
     """Episodes to play; by default 100, or 1 with --render."""

@@ -43,6 +43,7 @@ class NativePool(Pool):
             raise ConfigError(f"num_threads={num_threads} must be at least 1")
         check_spaces(env)
         self.env = env
+        self.name = type(env).__name__
         self.num_envs = num_envs
         self.observation_space = env.observation_space
         self.action_space = env.action_space
@@ -68,6 +69,10 @@ class NativePool(Pool):
 
         wanted = num_threads or max(1, self.num_envs // ENVS_PER_THREAD)
         return compile_kernels(self.env), min(wanted, available_threads(), self.num_envs)
+
+    @property
+    def steps_taken(self) -> int:
+        return self._tick
 
     def allocate(self) -> Transition:
         return allocate_transition(self.env, self.num_envs)

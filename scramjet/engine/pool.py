@@ -40,11 +40,18 @@ class Pool(ABC):
     episode that ended is in `final_obs`.
     """
 
+    name: str
+    """What messages call the world."""
     num_envs: int
     observation_space: Any
     action_space: Any
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
+
+    @property
+    @abstractmethod
+    def steps_taken(self) -> int:
+        """Steps of each env since the last reset."""
 
     @abstractmethod
     def allocate(self) -> Transition:

@@ -87,7 +87,7 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
         pool.step(rollout.actions[t], out=rollout.rows[t])
         final_obs.keep(t)
     final_obs.value_all()
-    _check_finite(rollout)
+    _check_finite(pool, rollout)
     _value_rows(policy, rollout)
     return rollout
 
@@ -140,16 +140,17 @@ class FinalObservations:
         self._observations, self._places, self._held = [], [], 0
 
 
-def _check_finite(rollout: Rollout) -> None:
+def _check_finite(pool: Pool, rollout: Rollout) -> None:
     """Stop before numbers that are none reach the weights; name the env and the step they come from."""
     # One sum is the cheapest look: it is finite unless an element is not (or the sum overflows, checked next).
-    for name, data in (("reward", rollout.reward), ("observation", rollout.obs)):
+    steps_before = pool.steps_taken - rollout.num_steps
+    for name, data, first in (("a reward", rollout.reward, 1), ("an observation", rollout.obs, 0)):
         if not data.is_floating_point() or bool(torch.isfinite(data.sum())):
             continue
         bad = ~torch.isfinite(data)
         if bool(bad.any()):
             t, env = (int(i) for i in bad.nonzero()[0][:2])
             raise TrainingError(
-                f"the world gave a {name} of {float(data[bad][0])} in env {env} at step {t} of the rollout; "
-                f"find it with `scramjet check`. The weights have not seen it"
+                f"{pool.name} gave {name} of {float(data[bad][0])} in env {env} at step {steps_before + first + t}; "
+                f"look for it with `scramjet check`. The weights have not seen it, and the checkpoints are kept"
             )

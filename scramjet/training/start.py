@@ -67,19 +67,33 @@ def resume_run(
     text: str, runs_dir: Path, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None
 ) -> Session:
     """Go on with a run from its newest whole checkpoint, exactly as if it had never stopped."""
-    run = Run.open(find_run(text, runs_dir))
-    run.lock()
-    config = config_files.load_frozen(run.config_path)
-    config = replace(config, total_timesteps=total_timesteps or config.total_timesteps)
-    write_atomic(run.config_path, config_files.to_toml(config).encode())  # the next resume knows the new total
-    config = replace(config, time_limit=time_limit)
+    run = Run.open(find_run(text, runs_dir)).lock()
+    try:
+        return _go_on(run, network, total_timesteps, time_limit)
+    except BaseException:
+        run.release()
+        raise
+
+
+def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None) -> Session:
+    frozen = config_files.load_frozen(run.config_path)
+    config = replace(frozen, total_timesteps=total_timesteps or frozen.total_timesteps, time_limit=time_limit)
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
     if checkpoint is None:
         session.metrics_log.truncate_after(-1)
         session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
-        return session
+    else:
+        _go_back_to(session, checkpoint, network)
+    if config.total_timesteps != frozen.total_timesteps:  # the next resume must know
+        write_atomic(run.config_path, config_files.to_toml(replace(config, time_limit=frozen.time_limit)).encode())
+    return session
+
+
+def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None) -> None:
+    """Put a fresh session exactly where a checkpoint of its own run was."""
+    config, run = session.config, session.run
     check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint)
     session.metrics_log.truncate_after(checkpoint.step)
@@ -94,7 +108,6 @@ def resume_run(
             f"run '{run.name}' has finished its {config.total_timesteps:,} steps; "
             f"to go on, add --total-timesteps {2 * config.total_timesteps}"
         )
-    return session
 
 
 def fork_run(

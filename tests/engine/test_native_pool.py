@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -155,8 +156,6 @@ def test_one_two_and_three_threads_give_the_same_episodes_when_envs_do_not_divid
 
 
 def run_python(program: str, **environment: str) -> str:
-    import os
-
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment}, check=False
     )

@@ -1,0 +1,362 @@
+"""Compiled kernels on disk: read by the second start, never stale, never mixed up, safe with several processes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scramjet.engine import NativePool, cache
+from scramjet.engine.cpu import compile_kernels
+from scramjet.engine.jit import compiled
+from scramjet.envs import load_env
+
+HERE = Path(__file__).parent
+
+WORLD = """
+import numpy as np
+from enum import IntEnum
+
+import cached_helper
+import cached_settings
+from cached_helper import gain, twice
+from scramjet.envs import Box, Discrete, Env
+
+OFFSET = 100
+TABLE = np.array([1.0, 2.0])
+PAIRS = ((1, 2), (3, 4))
+
+
+class Kind(IntEnum):
+    GOOD = 5
+
+
+def up(x):
+    return x + 1000
+
+
+def down(x):
+    return x - 1000
+
+
+move = up
+
+
+class Ledger(Env):
+    price: int = 3
+    rate = 0.5
+    observation_space = Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = Discrete(2)
+    state = {"x": np.int32}
+
+    @property
+    def doubled(self):
+        return 2 * self.price
+
+    def reset(self, s):
+        s.x = int(up(0) + down(0))
+
+    def step(self, s, action):
+        value = OFFSET + TABLE[1] + PAIRS[1][0] + self.price + self.rate + self.doubled + gain(1.0)
+        return value + (1.0 if s.x + 5 == Kind.GOOD else 0.0) + cached_settings.LIMIT + move(0), True
+
+    def observe(self, s, obs):
+        obs[0] = s.x
+"""
+HELPER = "from cached_deeper import deepest\n\ndef twice(x):\n    return 2 * x\n\ndef gain(x, factor=7):\n    return factor * deepest(x)\n"
+DEEPER = "SCALE = 10\n\ndef deepest(x):\n    return SCALE * x\n"
+SETTINGS = "from cached_limits import LIMIT\n"
+LIMITS = "LIMIT = 20000\n"
+FILES = {
+    "ledger.py": WORLD,
+    "cached_helper.py": HELPER,
+    "cached_deeper.py": DEEPER,
+    "cached_settings.py": SETTINGS,
+    "cached_limits.py": LIMITS,
+}
+REWARD = 100 + 2.0 + 3 + 3 + 0.5 + 6 + 70.0 + 1 + 20000 + 1000
+
+PLAY = """
+import sys, warnings
+import numpy as np
+from scramjet.engine import make
+pool = make(sys.argv[1], 2, num_threads=1)
+pool.reset(0)
+out = pool.step(np.zeros(2, np.int64))
+misses = [sum(kernel.stats.cache_misses.values()) for kernel in (pool._kernels.reset, pool._kernels.step)]
+print(out.reward[0], *misses)
+"""
+
+
+def write_world(folder: Path, **changes: tuple[str, str]) -> str:
+    """Write the world's files, with `file=(old, new)` texts changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in FILES.items():
+        old, new = changes.get(name.removesuffix(".py"), ("", ""))
+        assert old in text
+        (folder / name).write_text(text.replace(old, new) if old else text)
+    return str(folder / "ledger.py")
+
+
+def forget_modules() -> None:
+    for name in FILES:
+        sys.modules.pop(name.removesuffix(".py"), None)
+
+
+@pytest.fixture
+def fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Where the cache keeps the world with some change; each version is written in a folder of its own."""
+    folders = iter(range(100))
+
+    def of(parameters: dict | None = None, **changes: tuple[str, str]) -> str:
+        with monkeypatch.context() as context:
+            context.setattr(sys, "path", list(sys.path))
+            context.setattr(sys, "dont_write_bytecode", True)
+            forget_modules()
+            path = write_world(tmp_path / str(next(folders)), **changes)
+            result = compile_kernels(load_env(path, **(parameters or {}))).step.stats.cache_path
+            forget_modules()
+            return result
+
+    return of
+
+
+def test_the_same_source_has_the_same_fingerprint_wherever_it_lies(fingerprint) -> None:
+    assert fingerprint() == fingerprint()
+
+
+def test_a_comment_changes_nothing(fingerprint) -> None:
+    assert fingerprint() == fingerprint(ledger=("OFFSET = 100", "# a note\nOFFSET = 100"))
+
+
+CHANGES = {
+    "the rules": {"ledger": ("value + (", "value - (")},
+    "a literal": {"ledger": ("s.x = int(", "s.x = 1 + int(")},
+    "a constant of the module": {"ledger": ("OFFSET = 100", "OFFSET = 101")},
+    "its type": {"ledger": ("OFFSET = 100", "OFFSET = 100.0")},
+    "an array": {"ledger": ("[1.0, 2.0]", "[1.0, 2.5]")},
+    "the type of an array": {"ledger": ("np.array([1.0, 2.0])", "np.array([1.0, 2.0], np.float32)")},
+    "a nested tuple": {"ledger": ("(3, 4)", "(4, 4)")},
+    "a class constant": {"ledger": ("rate = 0.5", "rate = 0.75")},
+    "a parameter's default": {"ledger": ("price: int = 3", "price: int = 4")},
+    "what a property derives": {"ledger": ("2 * self.price", "5 * self.price")},
+    "a helper in another module": {"cached_helper": ("factor * deepest", "-factor * deepest")},
+    "a helper's default argument": {"cached_helper": ("factor=7", "factor=8")},
+    "a helper's helper": {"cached_deeper": ("SCALE * x", "SCALE + x")},
+    "a constant of a helper's helper": {"cached_deeper": ("SCALE = 10", "SCALE = 11")},
+    "the value of an enum": {"ledger": ("GOOD = 5", "GOOD = 6")},
+    "which helper a name stands for": {"ledger": ("move = up", "move = down")},
+    "a constant read through a module that has it from another": {"cached_limits": ("20000", "30000")},
+    "the dtype of a field": {"ledger": ('{"x": np.int32}', '{"x": np.int64}')},
+    "the observation space": {"ledger": ("(1,), np.float64", "(1,), np.float32")},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_changing_anything_compiled_code_depends_on_changes_the_fingerprint(fingerprint, what: str) -> None:
+    assert fingerprint() != fingerprint(**CHANGES[what])
+
+
+def test_parameters_change_the_fingerprint(fingerprint) -> None:
+    prints = [fingerprint(), fingerprint({"price": 4}), fingerprint({"max_episode_steps": 9})]
+    assert len(set(prints)) == 3
+    assert fingerprint({"price": 3}) == prints[0]
+
+
+# --- processes ------------------------------------------------------------------------------------------------
+
+
+def start(path: str, cache_folder: Path, program: str = PLAY) -> subprocess.Popen[str]:
+    environment = {**os.environ, "SCRAMJET_CACHE_DIR": str(cache_folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> list[float]:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return [float(word) for word in output.split()]
+
+
+def files_in(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_second_process_compiles_nothing_and_a_changed_helper_is_compiled_anew(tmp_path: Path) -> None:
+    path, folder = write_world(tmp_path / "world"), tmp_path / "cache"
+    assert answer(start(path, folder)) == [REWARD, 1, 1]
+    written = files_in(folder)
+    assert len(written) == 2
+    assert answer(start(path, folder)) == [REWARD, 0, 0]
+    assert files_in(folder) == written
+
+    moved = write_world(tmp_path / "elsewhere" / "world")  # the same source at another place
+    assert answer(start(moved, folder)) == [REWARD, 0, 0]
+
+    write_world(tmp_path / "world", cached_deeper=("SCALE = 10", "SCALE = 11"))
+    reward, *misses = answer(start(path, folder))
+    assert reward == REWARD + 7
+    assert sum(misses) > 0
+
+
+def test_four_processes_at_once_on_an_empty_cache_all_succeed(tmp_path: Path) -> None:
+    path, folder = write_world(tmp_path / "world"), tmp_path / "cache"
+    processes = [start(path, folder) for _ in range(4)]
+    assert [answer(process)[0] for process in processes] == [REWARD] * 4
+    assert len(files_in(folder)) == 2  # nothing half-written is left
+
+
+TWO_WORLDS = """
+import sys
+import numpy as np
+from scramjet.engine import make
+for num_threads in (1, 2):
+    pools = [make(sys.argv[1], 4, num_threads=num_threads, length=length) for length in (2, 3)]
+    for pool in pools:
+        assert pool.num_threads == num_threads
+        pool.reset(0)
+    for pool, length in zip(pools, (2, 3)):
+        for _ in range(6):
+            pool.step(np.ones(4, np.int64))
+        kernels = [pool._kernels.reset, pool._kernels.step_threaded if num_threads > 1 else pool._kernels.step]
+        misses = sum(sum(kernel.stats.cache_misses.values()) for kernel in kernels)
+        print(*pool.episodes().lengths, -misses)
+"""
+
+
+def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix(tmp_path: Path, monkeypatch) -> None:
+    """Numba names symbols by function, not by what it closes over: two parameter sets could call each other's code."""
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    path = str(HERE.parents[1] / "examples" / "corridor.py")
+    folder = cache.cache_directory()  # the usual one: warm after the first time
+    answers = []
+    for _ in range(2):
+        process = start(path, folder, TWO_WORLDS)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        answers.append([[int(word) for word in line.split()] for line in output.splitlines()])
+    second = answers[1]
+    assert [line[-1] for line in second] == [0, 0, 0, 0]  # the second process compiled nothing
+    assert [line[:-1] for line in answers[0]] == [line[:-1] for line in second]
+    assert [set(line[:-1]) for line in second] == [{2}, {3}, {2}, {3}]  # all start at 0 and walk to the end
+
+
+# --- one process, small functions ------------------------------------------------------------------------------
+
+
+def make_square(power: int):
+    """A fresh dispatcher over the same source each time, as in another start."""
+
+    def square(x):
+        return x**2 + power
+
+    return compiled(square)
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(folder))
+    return folder
+
+
+def count(counter) -> int:
+    return sum(counter.values())
+
+
+def test_the_cache_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "a"))
+    assert cache.cache_directory() == tmp_path / "a"
+    monkeypatch.delenv("SCRAMJET_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
+    assert cache.cache_directory() == tmp_path / "b" / "scramjet"
+
+
+def test_a_function_is_compiled_once_for_each_type_and_closure(cache_folder: Path) -> None:
+    first = make_square(1)
+    assert (first(3), first(0.5)) == (10, 1.25)
+    assert count(first.stats.cache_misses) == 2
+    second = make_square(1)
+    assert (second(3), second(0.5)) == (10, 1.25)
+    assert (count(second.stats.cache_hits), count(second.stats.cache_misses)) == (2, 0)
+    other = make_square(5)
+    assert other(3) == 14
+    assert count(other.stats.cache_misses) == 1
+
+
+DAMAGES = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "one bit flipped": lambda content: content[:-100] + bytes([content[-100] ^ 1]) + content[-99:],
+    "other bytes": lambda content: b"not a kernel" * 100,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_entry_is_compiled_anew_and_replaced(cache_folder: Path, damage: str) -> None:
+    assert make_square(2)(3) == 11
+    (file,) = [path for path in cache_folder.rglob("*") if path.is_file()]
+    file.write_bytes(DAMAGES[damage](file.read_bytes()))
+    again = make_square(2)
+    assert again(3) == 11
+    assert count(again.stats.cache_misses) == 1
+    mended = make_square(2)
+    assert mended(3) == 11
+    assert count(mended.stats.cache_hits) == 1
+
+
+def test_an_entry_that_is_whole_but_cannot_be_loaded_is_compiled_anew(cache_folder: Path) -> None:
+    """As when it names a module that is not there: the hash is right, the content is of no use."""
+    assert make_square(3)(3) == 12
+    (file,) = [path for path in cache_folder.rglob("*") if path.is_file()]
+    payload = b"cno_such_module_at_all\nnothing\n."  # a pickle that imports it
+    file.write_bytes(hashlib.sha256(payload).digest() + payload)
+    again = make_square(3)
+    assert again(3) == 12
+    assert count(again.stats.cache_misses) == 1
+
+
+def test_a_cache_that_cannot_be_written_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.warns(UserWarning, match="compiled kernels are not kept in"):
+        assert make_square(4)(3) == 13
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_cache_folder_only_warns(cache_folder: Path) -> None:
+    cache_folder.mkdir(mode=0o500)
+    with pytest.warns(UserWarning, match="compiled kernels are not kept in"):
+        assert make_square(4)(3) == 13
+
+
+def test_a_world_works_where_the_cache_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    pool = NativePool(load_env("probe_constant"), 2, num_threads=1)
+    with pytest.warns(UserWarning, match="compiled kernels are not kept in"):
+        pool.reset(0)
+        out = pool.step(np.zeros(2, np.int64))
+    assert out.reward.tolist() == [1.0, 1.0]
+
+
+def test_the_entries_unused_for_longest_are_forgotten(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MAX_ENTRIES", 3)
+    for age, name in ((400, "oldest"), (300, "older"), (200, "old")):
+        (cache_folder / name).mkdir(parents=True)
+        os.utime(cache_folder / name, (1e9 - age, 1e9 - age))
+    assert make_square(6)(3) == 15
+    names = {path.name for path in cache_folder.iterdir()}
+    assert {"older", "old"} < names
+    assert "oldest" not in names
+    assert len(names) == 3
