@@ -142,6 +142,8 @@ def test_a_fork_counts_on_and_records_where_it_comes_from(trained: Path, tmp_pat
     lineage = json.loads((tmp_path / "child" / "lineage.json").read_text())
     assert lineage["parent_step"] == 512
     assert lineage["changed"]["learning_rate"][1] == 1e-4
+    checkpoints = sorted(path.name for path in (tmp_path / "child" / "checkpoints").glob("step_*"))
+    assert checkpoints[0] == "step_00000512", "killed before its own first checkpoint, a fork resumes from its parent's"
     grandchild = ["--fork", tmp_path / "child", "--total-timesteps", "1152", "--run-name", "grandchild"]
     assert call("train", *grandchild, "--runs-dir", tmp_path, "--display", "quiet") == 0
     again = json.loads((tmp_path / "grandchild" / "lineage.json").read_text())

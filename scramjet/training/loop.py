@@ -21,7 +21,7 @@ from scramjet.training.evaluation import Evaluation, Evaluator
 from scramjet.training.progress import PhaseClock
 from scramjet.training.rollout import collect
 from scramjet.training.session import Session
-from scramjet.training.state import trainer_tensors
+from scramjet.training.state import save_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,7 @@ def _save_if_due(
         display.event(f"new best: mean return {score:.2f} at step {step:,}")
     if not (is_due or is_best):
         return
-    session.metrics_log.sync()  # the log on disk is never behind a checkpoint
-    metadata = start.checkpoint_metadata(session, update, clock.elapsed)
-    path = session.store.save(step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best)
+    path = save_checkpoint(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)
     display.event(f"saved {path.name}")
 
 

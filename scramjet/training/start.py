@@ -6,21 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from scramjet.envs.registry import canonical_name
-from scramjet.errors import CheckpointError, ConfigError
+from scramjet.errors import CheckpointError, ConfigError, RunError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
 from scramjet.runtime.files import write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training import config_files
 from scramjet.training.config import RunConfig, changes
 from scramjet.training.session import Session, build_session
-from scramjet.training.state import restore_everything, restore_learning
-
-DEFAULT_NETWORK = "default"
+from scramjet.training.state import DEFAULT_NETWORK, restore_everything, restore_learning, save_checkpoint
 
 
 def begin(
@@ -81,6 +78,8 @@ def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, tim
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
+    if checkpoint is None and run.lineage_path.exists():
+        raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
     if checkpoint is None:
         session.metrics_log.truncate_after(-1)
         session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
@@ -135,6 +134,7 @@ def fork_run(
         restore_learning(session.policy, session.learner, checkpoint)
     session.first_step = checkpoint.step
     session.lineage = lineage
+    save_checkpoint(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)  # so that a resume starts from it
     session.note = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     return session
 
@@ -150,23 +150,6 @@ def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
 def checkpoint_config(checkpoint: Checkpoint) -> RunConfig:
     """The config recorded in a checkpoint."""
     return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}")
-
-
-def checkpoint_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
-    """What a checkpoint says of itself, beside its tensors."""
-    env = session.pool.env
-    network = session.policy.network
-    own = type(network).__module__.startswith("scramjet.")
-    return {
-        "update": update,
-        "elapsed_seconds": elapsed_seconds,
-        "best_return": session.best_return,
-        "lineage": session.lineage,
-        "network": DEFAULT_NETWORK if own else f"{type(network).__module__}.{type(network).__qualname__}",
-        "observation_space": repr(env.observation_space),
-        "action_space": repr(env.action_space),
-        "config": config_files.to_dict(session.config),
-    }
 
 
 def num_updates(session: Session) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +12,36 @@ from torch import Tensor
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.training import config_files
 from scramjet.training.learner import Learner
 from scramjet.training.session import Session
+
+DEFAULT_NETWORK = "default"
+"""What a checkpoint calls a network that scramjet can build by itself."""
+
+
+def save_checkpoint(session: Session, *, update: int, step: int, elapsed_seconds: float, is_best: bool = False) -> Path:
+    """Save the whole session; the metrics log on disk is never behind a checkpoint."""
+    session.metrics_log.sync()
+    metadata = _metadata(session, update, elapsed_seconds)
+    return session.store.save(step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best)
+
+
+def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
+    """What a checkpoint says of itself, beside its tensors."""
+    env = session.pool.env
+    network = session.policy.network
+    own = type(network).__module__.startswith("scramjet.")
+    return {
+        "update": update,
+        "elapsed_seconds": elapsed_seconds,
+        "best_return": session.best_return,
+        "lineage": session.lineage,
+        "network": DEFAULT_NETWORK if own else f"{type(network).__module__}.{type(network).__qualname__}",
+        "observation_space": repr(env.observation_space),
+        "action_space": repr(env.action_space),
+        "config": config_files.to_dict(session.config),
+    }
 
 
 def trainer_tensors(session: Session) -> dict[str, Tensor]:
