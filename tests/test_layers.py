@@ -16,7 +16,7 @@ TOP = {"cli", "__main__", "__init__"}
 
 def part_of(module: str) -> str:
     """`scramjet.engine.pool` is part of `engine`; `scramjet` itself of `__init__`."""
-    return (module.split(".") + ["__init__"])[1]
+    return ([*module.split("."), "__init__"])[1]
 
 
 def height(part: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from numba import config, njit
+from numba import get_num_threads, njit
 
 from scramjet.engine import kernels
 from scramjet.engine.cache import KernelCache
@@ -46,4 +46,4 @@ def compile_kernels(env: Env) -> kernels.Kernels:
 
 def available_threads() -> int:
     """How many threads the compiled kernels may use at most."""
-    return int(vars(config)["NUMBA_NUM_THREADS"])
+    return int(get_num_threads())

@@ -50,13 +50,17 @@ class NativePool(Pool):
         self.mask_size = mask_size(env)
         self.backend = backend
         self._states = np.zeros(num_envs, state_dtype(env))
+        self._state_bytes = self._states.view(np.uint8).reshape(num_envs, -1)  # [N, record size]
+        self._records = self._wrap(self._states)
         self._kernels, self.num_threads = self._start(backend, num_threads)
         capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs // self.num_threads)
         self._log = np.zeros((self.num_threads, capacity), episode_dtype(env))
         self._log_size = np.zeros((self.num_threads, 1), np.int64)
+        self._first_log = self._wrap(self._log[0]), self._log_size[0]
         self._tick = 0
         self._own = self.allocate()
         self._sent: deque[slice] = deque()
+        self._sent_actions = np.zeros(num_envs, np.int64)
         self._was_reset = False
 
     def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
@@ -79,17 +83,12 @@ class NativePool(Pool):
 
     def prepare(self) -> None:
         """Compile now what steps need, so that a mistake in the rules shows before anything else begins."""
-        states, raw = self._records()
-        own, actions = self._own, np.zeros(self.num_envs, np.int64)
-        self._run(
-            "step", 0, 0, 0, states, raw, actions, own.obs, own.mask, own.reward, own.terminated, own.truncated,
-            own.final_obs, self._wrap(self._log[0]), self._log_size[0],
-        )  # fmt: skip
+        self._step_rows(0, 0, self._sent_actions, self._own)
+        self._tick = 0
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         out = out or self._own
-        states, raw = self._records()
-        self._run("reset", 0, self.num_envs, int(seed), states, raw, out.obs, out.mask)
+        self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, out.obs, out.mask)
         self._tick = 0
         self._log_size[:] = 0
         self._sent.clear()
@@ -105,7 +104,7 @@ class NativePool(Pool):
         self._tick += 1
         with _PARALLEL_REGION:
             self._run(
-                "step_threaded", self.num_threads, self._tick, self._states, self._raw(), actions,
+                "step_threaded", self.num_threads, self._tick, self._states, self._state_bytes, actions,
                 out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs,
                 self._log, self._log_size,
             )  # fmt: skip
@@ -117,9 +116,8 @@ class NativePool(Pool):
         for sent in self._sent:
             if start < sent.stop and sent.start < stop:
                 raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
-        full = np.zeros(self.num_envs, np.int64)
-        full[start:stop] = actions
-        self._step_rows(start, stop, full, self._own)
+        self._sent_actions[start:stop] = actions
+        self._step_rows(start, stop, self._sent_actions, self._own)
         self._sent.append(slice(start, stop))
 
     def recv(self) -> Batch:
@@ -136,23 +134,23 @@ class NativePool(Pool):
         )  # fmt: skip
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        return {"states": self._raw().copy(), "tick": np.array([self._tick])}
+        return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
         raw = snapshot["states"]
-        if raw.shape != self._raw().shape:
+        if raw.shape != self._state_bytes.shape:
             raise ConfigError(
                 f"a snapshot of {raw.shape[0]} envs of {raw.shape[1]} bytes does not fit a pool of "
                 f"{self.num_envs} envs of {self._states.itemsize} bytes; use the same world and num_envs, or where the "
                 f"world's state has changed, begin a new run with --fork"
             )
-        self._raw()[:] = raw
+        self._state_bytes[:] = raw
         self._tick = int(snapshot["tick"][0])
         self._log_size[:] = 0
         self._sent.clear()
         self._was_reset = True
         out = out or self._own
-        self._run("observe", 0, self.num_envs, self._records()[0], out.obs, out.mask)
+        self._run("observe", 0, self.num_envs, self._records, out.obs, out.mask)
         return out
 
     def states(self) -> np.ndarray:
@@ -194,11 +192,9 @@ class NativePool(Pool):
 
     def _step_rows(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         self._tick += 1
-        states, raw = self._records()
         self._run(
-            "step", start, stop, self._tick, states, raw, actions,
-            out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs,
-            self._wrap(self._log[0]), self._log_size[0],
+            "step", start, stop, self._tick, self._records, self._state_bytes, actions,
+            out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs, *self._first_log,
         )  # fmt: skip
 
     def _run(self, kernel: str, *arguments: Any) -> None:
@@ -215,13 +211,6 @@ class NativePool(Pool):
         out, random = pool.reset(0), np.random.default_rng(0)
         for _ in range(20):
             out = pool.step(random_actions(out, self.action_space.n, random))
-
-    def _raw(self) -> np.ndarray:
-        """The records as bytes, [N, record size]."""
-        return self._states.view(np.uint8).reshape(self.num_envs, self._states.itemsize)
-
-    def _records(self) -> tuple[Any, np.ndarray]:
-        return self._wrap(self._states), self._raw()
 
     def _wrap(self, array: np.ndarray) -> Any:
         """Records as the back-end wants them."""

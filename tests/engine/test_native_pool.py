@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -281,7 +282,7 @@ def test_parts_sent_one_after_the_other_equal_one_step(backend, split) -> None:
     parts.reset(2)
     for row in actions:
         expected = whole.step(row)
-        slices = [slice(a, b) for a, b in zip(split, split[1:], strict=False)]
+        slices = [slice(a, b) for a, b in itertools.pairwise(split)]
         for rows in slices:
             parts.send(row[rows], rows)
         for rows in slices:

@@ -114,7 +114,7 @@ def test_a_world_that_a_file_only_imports_does_not_count_as_its_own(world_file) 
 
 
 def test_a_file_without_a_world_says_what_a_world_is(world_file) -> None:
-    with pytest.raises(WorldError, match="defines 0 worlds; a world is a class that inherits from scramjet.envs.Env"):
+    with pytest.raises(WorldError, match=r"defines 0 worlds; a world is a class that inherits from scramjet.envs.Env"):
         load_env(world_file("x = 1\n"))
 
 
@@ -215,7 +215,7 @@ def test_a_parameter_that_cannot_be_is_named_with_its_value(world_file, paramete
 
 @pytest.mark.parametrize("parameters", [{"mass_pole": 0.0}, {"half_length": -1.0}])
 def test_parameters_that_make_no_world_are_refused_by_its_own_rules(parameters) -> None:
-    with pytest.raises(WorldError, match="CartPole: .* must be above 0"):
+    with pytest.raises(WorldError, match=r"CartPole: .* must be above 0"):
         load_env("cartpole", **parameters)
 
 
@@ -240,7 +240,7 @@ def test_the_rules_cannot_keep_anything_in_self() -> None:
 
 
 def test_a_parameter_of_another_type_than_a_number_is_refused_when_the_class_is_written() -> None:
-    with pytest.raises(WorldError, match="Wrong.name = 'x' is annotated"):
+    with pytest.raises(WorldError, match=r"Wrong.name = 'x' is annotated"):
 
         class Wrong(Env):
             name: str = "x"

@@ -1,4 +1,4 @@
-"""A world that uses all that rules may use: arrays, masks, stats, helpers here and elsewhere, constants of every kind."""
+"""A world that uses all that rules may use: arrays, masks, stats, helpers here and elsewhere, constants."""
 
 import math
 
