@@ -49,23 +49,29 @@ def gym_id(entry: Registration) -> str:
 
 
 class _GymnasiumWatcher(MetaPathFinder):
-    """Waits for `import gymnasium`, steps aside, and announces the worlds once it is loaded."""
+    """Waits for `import gymnasium` and announces the worlds once it is loaded."""
+
+    _is_looking = False
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "gymnasium":
+        if name != "gymnasium" or self._is_looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._is_looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_looking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenAnnounce(spec.loader)
+            spec.loader = _ThenAnnounce(spec.loader, self)
         return spec
 
 
 class _ThenAnnounce(Loader):
     """A loader that loads as usual and then registers our worlds."""
 
-    def __init__(self, usual: Loader) -> None:
+    def __init__(self, usual: Loader, watcher: _GymnasiumWatcher) -> None:
         self._usual = usual
+        self._watcher = watcher
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._usual.create_module(spec)
@@ -73,5 +79,7 @@ class _ThenAnnounce(Loader):
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._usual  # leave no trace: others inspect the loader
+        if self._watcher in sys.meta_path:
+            sys.meta_path.remove(self._watcher)
         self._usual.exec_module(module)
         register_worlds()

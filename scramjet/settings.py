@@ -29,12 +29,12 @@ def settle(config: Any, prefix: str = "") -> None:
         object.__setattr__(config, field.name, value)
 
 
-def require(config: Any, names: Iterable[str], holds: Callable[[Any], bool], rule: str) -> None:
+def require(config: Any, names: Iterable[str], holds: Callable[[Any], bool], rule: str, prefix: str = "") -> None:
     """Check fields by a rule in words."""
     for field in fields(config):
         value = getattr(config, field.name)
         if field.name in names and not holds(value):
-            raise ConfigError(f"{field.name}={value} {rule}; the default is {_default(field)}")
+            raise ConfigError(f"{prefix}{field.name}={value} {rule}; the default is {_default(field)}")
 
 
 def _default(field: Field[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,32 +55,36 @@ class PPOConfig:
         settle(self)
         require(self, ("gamma", "gae_lambda"), lambda x: 0 <= x <= 1, "must be from 0 to 1")
         require(self, ("num_epochs", "num_minibatches"), lambda x: x >= 1, "must be at least 1")
-        require(self, ("value_coef",), lambda x: x >= 0, "must be at least 0")
-        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "adam_eps")
+        require(self, ("value_coef",), lambda x: 0 <= x < math.inf, "must be finite and at least 0")
+        require(self, ("adam_eps",), lambda x: 0 < x < math.inf, "must be finite and above 0")
+        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size")
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
 
     def num_minibatches_for(self, batch_size: int) -> int:
         """Gradient steps per pass over `batch_size` samples, all of one size."""
-        if self.minibatch_size is not None:
-            if self.minibatch_size > batch_size:
+        if self.minibatch_size is None:
+            if batch_size % self.num_minibatches:
+                fit = _largest_divisor(batch_size, self.num_minibatches)
                 raise ConfigError(
-                    f"minibatch_size={self.minibatch_size} is larger than the batch of {batch_size} samples "
-                    f"(num_envs x num_steps); try --minibatch-size {batch_size // 4 or 1}"
+                    f"num_minibatches={self.num_minibatches} does not split the batch of {batch_size} samples "
+                    f"(num_envs x num_steps) evenly; try --num-minibatches {fit}"
                 )
-            count, name = batch_size // self.minibatch_size, f"minibatch_size={self.minibatch_size}"
-            uneven = batch_size % self.minibatch_size
-        else:
-            count, name = self.num_minibatches, f"num_minibatches={self.num_minibatches}"
-            uneven = batch_size % count
-        if uneven:
-            fit = max(n for n in range(1, min(count, batch_size) + 1) if batch_size % n == 0)
+            return self.num_minibatches
+        if batch_size % self.minibatch_size:
+            too_large = self.minibatch_size > batch_size
+            fit = _largest_divisor(batch_size, batch_size // 4 or 1 if too_large else self.minibatch_size)
+            problem = "is larger than" if too_large else "does not evenly split"
             raise ConfigError(
-                f"{name} does not split the batch of {batch_size} samples (num_envs x num_steps) evenly; "
-                f"try --num-minibatches {fit}"
+                f"minibatch_size={self.minibatch_size} {problem} the batch of {batch_size} samples "
+                f"(num_envs x num_steps); try --minibatch-size {fit}"
             )
-        return count
+        return batch_size // self.minibatch_size
+
+
+def _largest_divisor(number: int, most: int) -> int:
+    return max(n for n in range(1, min(number, most) + 1) if number % n == 0)
 
 
 @dataclass(slots=True)
@@ -147,6 +152,6 @@ def ppo_loss(
 def explained_variance(value: Tensor, returns: Tensor) -> float | None:
     """1 - Var[returns - value] / Var[returns]; None where returns do not vary."""
     variance = returns.var(unbiased=False)
-    if variance <= 1e-6 * returns.mean().square() + 1e-12:  # nothing to explain but rounding
+    if variance <= 1e-12 * returns.mean().square() + 1e-12:  # nothing to explain but rounding
         return None
     return float(1 - (returns - value).var(unbiased=False) / variance)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 
 from scramjet.errors import ConfigError
 
-_SUFFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+_SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 
 
 def parse_count(text: str) -> int:
     """A number of steps as people write it: 40M, 1e6, 1_000_000, 2.5k."""
     plain = text.strip().lower().replace("_", "").replace(",", "")
-    factor = _SUFFIXES.get(plain[-1:], 1.0)
+    factor = _SUFFIXES.get(plain[-1:], 1)
     try:
-        number = float(plain[:-1] if factor != 1.0 else plain) * factor
-    except ValueError:
+        number = Decimal(plain[:-1] if factor != 1 else plain) * factor  # exact: 16.1k is 16100
+    except InvalidOperation:
         raise ValueError(f"'{text}' is not a number of steps; write 40M, 1e6 or 1_000_000") from None
-    if not math.isfinite(number) or number < 0 or number != int(number):
+    if not number.is_finite() or not 0 <= number < 2**63 or number != int(number):
         raise ValueError(f"'{text}' is not a whole number of steps")
     return int(number)
 

@@ -141,14 +141,13 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
 def _env_rate(pool: NativePool, seconds: float) -> float:
     """Median env steps per second; the time to choose legal actions is not counted."""
     out, random = pool.reset(0), np.random.default_rng(0)
-    num_actions = pool.action_space.n
-    ready = [random_actions(out, num_actions, random) for _ in range(64)]
+    ready = [random_actions(pool, out, random) for _ in range(64)]
     rates: list[float] = []
     for _ in range(REPEATS):
         stepped, spent = 0, 0.0
         while spent < seconds / REPEATS:
             if pool.mask_size:  # what is legal depends on the step before
-                ready = [random_actions(out, num_actions, random)]
+                ready = [random_actions(pool, out, random)]
             started = time.perf_counter()
             for actions in ready:
                 out = pool.step(actions)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import enum
 import hashlib
 import sys
 from collections import namedtuple
@@ -23,7 +24,14 @@ from scramjet.engine.kernels import NO_LIMIT, Rules, no_mask, no_stats
 from scramjet.envs.api import Env
 from scramjet.errors import WorldError
 
-RULE_NAMES = ("reset", "step", "observe", "mask", "stats")
+RULE_ARGUMENTS = {
+    "reset": ("self", "s"),
+    "step": ("self", "s", "action"),
+    "observe": ("self", "s", "obs"),
+    "mask": ("self", "s", "mask"),
+    "stats": ("self", "s", "stats"),
+}
+RULE_NAMES = tuple(RULE_ARGUMENTS)
 
 
 def interpreted_rules(env: Env) -> Rules:
@@ -43,6 +51,9 @@ def rule_functions(env: Env) -> dict[str, FunctionType]:
             continue
         if not isinstance(function, FunctionType):
             raise WorldError(f"{cls.__name__}.{name} must be a plain function; it is {function!r}")
+        arguments = RULE_ARGUMENTS[name]
+        if function.__code__.co_argcount != len(arguments):
+            raise WorldError(f"{cls.__name__}.{name} must be written `def {name}({', '.join(arguments)})`")
         found[name] = function
     if ("stats" in found) != bool(env.stat_names):
         raise WorldError(
@@ -147,11 +158,11 @@ def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -
     digest = hashlib.sha256()
     digest.update(repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode())
     digest.update(repr([(name, str(value)) for name, value in env.state.items()]).encode())
-    _hash_value(digest, constants, set())
+    _hash_value(digest, constants, {})
     for name, value in constants._asdict().items():
         digest.update(name.encode())
-        _hash_value(digest, value, set())
-    seen: set[int] = set()
+        _hash_value(digest, value, {})
+    seen: dict[int, int] = {}
     for name, function in functions.items():
         digest.update(name.encode())
         _hash_value(digest, function, seen)
@@ -164,16 +175,17 @@ def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -
 def function_fingerprint(function: FunctionType) -> str:
     """A hash of one function, all that it uses and the compiler's versions."""
     digest = hashlib.sha256(_versions().encode())
-    _hash_value(digest, function, set())
+    _hash_value(digest, function, {})
     return digest.hexdigest()
 
 
-def _hash_value(digest: Any, value: Any, seen: set[int]) -> None:
+def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
     """Add a value that compiled code depends on, functions by their code and everything that they use."""
     if isinstance(value, FunctionType):
-        if id(value) in seen:
+        if id(value) in seen:  # its number says which it is: two names may have changed places
+            digest.update(f"function {seen[id(value)]}".encode())
             return
-        seen.add(id(value))
+        seen[id(value)] = len(seen)
         for code in _codes(value.__code__):
             plain = tuple(item for item in code.co_consts if not isinstance(item, CodeType))
             digest.update(code.co_code)
@@ -182,13 +194,16 @@ def _hash_value(digest: Any, value: Any, seen: set[int]) -> None:
         for name, used in _globals_used(value):
             digest.update(name.encode())
             _hash_value(digest, used, seen)
+            if isinstance(used, ModuleType):  # constants may be read through it, wherever it has them from
+                for attribute in sorted({name for code in _codes(value.__code__) for name in code.co_names}):
+                    if _is_constant(getattr(used, attribute, None)):
+                        _hash_value(digest, getattr(used, attribute), seen)
         for cell in value.__closure__ or ():
             _hash_value(digest, cell.cell_contents, seen)
     elif isinstance(value, ModuleType):
         digest.update(value.__name__.encode())
-        source = getattr(value, "__file__", None)
-        if source and value.__name__.partition(".")[0] not in (*sys.stdlib_module_names, "numpy", "numba"):
-            digest.update(Path(source).read_bytes())  # constants may be read through the module
+    elif isinstance(value, type) and issubclass(value, enum.Enum):
+        digest.update(repr([(member.name, member.value) for member in value]).encode())
     elif isinstance(value, np.ndarray):
         digest.update(repr((value.dtype, value.shape)).encode())
         digest.update(np.ascontiguousarray(value).tobytes())

@@ -26,6 +26,9 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
             try_interpreted()
         except ScramjetError as clearer:
             return clearer
+    last_frame = traceback.extract_tb(error.__traceback__)[-1]
+    if last_frame.name == "advance":  # the engine's own line that takes apart what step returned
+        return WorldError(f"{type(env).__name__}.step must return (reward, terminated), a number and a bool: {error}")
     place = _place(env, error)
     if not place and not _is_compilation(error):
         return error
@@ -46,7 +49,8 @@ def _place(env: Env, error: Exception) -> str:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == file:
             return _describe(env, file, frame.lineno or 0)
-    for name, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', str(error))):
+    places = re.findall(r'File "([^"]+)", line (\d+)', str(error)) + re.findall(r"\((\S+\.py):(\d+)\)", str(error))
+    for name, line in places:  # the compiler names the innermost first
         if os.path.basename(name) == os.path.basename(file):
             return _describe(env, file, int(line))
     return ""
@@ -75,7 +79,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _advice(env: Env, message: str) -> str:
-    unknown = re.search(r"Unknown attribute '(\w+)' of type", message)
+    unknown = re.search(rf"Unknown attribute '(\w+)' of type {type(env).__name__}\(", message)
     if unknown and callable(getattr(type(env), unknown[1], None)):
         return f" (rules cannot call self.{unknown[1]}(): make it a function beside the class)"
     if unknown:

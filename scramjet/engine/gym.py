@@ -80,6 +80,8 @@ class GymVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return out.obs.copy(), self._info(out.mask)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        if not self.action_space.contains(np.asarray(actions)):
+            raise gymnasium.error.InvalidAction(f"{actions!r} is not in {self.action_space!r}")
         out = self._pool.step(np.asarray(actions, np.int64))
         info = self._info(out.mask)
         ended = out.terminated | out.truncated

@@ -1,7 +1,8 @@
 """The interpreted back-end: the same kernels as plain Python, for breakpoints, prints and checks.
 
 Records are wrapped so that arithmetic means what it means compiled: a field reads as a Python int, float or bool
-(64 bits wide), whatever its storage, and a value that does not fit its field is an error naming the field.
+(64 bits wide), whatever its storage, and a value that does not fit its field is an error naming the field. Only
+fields of float32 may differ in their last digits: compiled, two of them are multiplied in 32 bits.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ class Records:
         self.array = array
         self.shape = array.shape
         self._world = world
+
+    def __setitem__(self, index: int, record: Record) -> None:
+        self.array[index] = record._row
 
     def __getitem__(self, index: int) -> Any:
         value = self.array[index]

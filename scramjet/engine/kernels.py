@@ -120,7 +120,10 @@ def build(
             truncated[i] = cut
             if ended or cut:
                 rules_observe(parameters, s, final_obs[i])
-                episode = log[log_size[0] % log.shape[0]]  # when nobody reads the log, the newest stay
+                blank = log.shape[0] - 1  # the last row is never written: a stat the rules leave out is 0
+                slot = log_size[0] % blank  # when nobody reads the log, the newest stay
+                log[slot] = log[blank]
+                episode = log[slot]
                 log_size[0] += 1
                 episode._tick = tick
                 episode._env = i

@@ -28,6 +28,8 @@ def state_dtype(env: Env) -> np.dtype:
     fields: list[Any] = [(name, HEADER[name]) for name in HEADER.names or ()]
     for name, declared in state_fields(env).items():
         dtype, shape = declared if isinstance(declared, tuple) else (declared, ())
+        if shape != () and dtype in (bool, np.bool_, "bool"):
+            dtype = np.uint8  # Numba has no arrays of bool inside records; 0 and 1 serve
         try:
             fields.append((name, np.dtype(dtype), shape))
             kind = np.dtype(dtype).kind

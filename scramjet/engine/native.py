@@ -54,7 +54,7 @@ class NativePool(Pool):
         self._records = self._wrap(self._states)
         self._kernels, self.num_threads = self._start(backend, num_threads)
         capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs // self.num_threads)
-        self._log = np.zeros((self.num_threads, capacity), episode_dtype(env))
+        self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
         self._log_size = np.zeros((self.num_threads, 1), np.int64)
         self._first_log = self._wrap(self._log[0]), self._log_size[0]
         self._tick = 0
@@ -87,6 +87,8 @@ class NativePool(Pool):
         self._tick = 0
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
+        if not -(2**63) <= seed <= 2**63 - self.num_envs:
+            raise ConfigError(f"seed={seed} must be from -2**63 to 2**63 less the number of envs")
         out = out or self._own
         self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, out.obs, out.mask)
         self._tick = 0
@@ -168,7 +170,7 @@ class NativePool(Pool):
         return after, out
 
     def episodes(self) -> Episodes:
-        capacity = self._log.shape[1]
+        capacity = self._log.shape[1] - 1
         parts = [self._log[i, : min(int(self._log_size[i, 0]), capacity)] for i in range(self.num_threads)]
         log = np.concatenate(parts)
         log = log[np.lexsort((log["_env"], log["_tick"]))]
@@ -210,7 +212,7 @@ class NativePool(Pool):
         pool = NativePool(self.env, 2, backend="interpreted")
         out, random = pool.reset(0), np.random.default_rng(0)
         for _ in range(20):
-            out = pool.step(random_actions(out, self.action_space.n, random))
+            out = pool.step(random_actions(pool, out, random))
 
     def _wrap(self, array: np.ndarray) -> Any:
         """Records as the back-end wants them."""

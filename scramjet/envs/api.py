@@ -63,6 +63,8 @@ class Env:
                     f"Parameters: {', '.join(known)}"
                 )
             object.__setattr__(self, name, _convert(type(self).__name__, name, value, known[name]))
+        if "max_episode_steps" not in parameters:
+            _convert(type(self).__name__, "max_episode_steps", self.max_episode_steps, 1)
         self.validate()
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -53,9 +53,9 @@ class CartPole(Env):
         force = self.force if action == 1 else -self.force
         cos, sin = math.cos(s.angle), math.sin(s.angle)
 
-        push = (force + pole_moment * s.angular_velocity * s.angular_velocity * sin) / total_mass
+        push = (force + pole_moment * (s.angular_velocity * s.angular_velocity) * sin) / total_mass
         angular_acceleration = (self.gravity * sin - cos * push) / (
-            self.half_length * (4.0 / 3.0 - self.mass_pole * cos * cos / total_mass)
+            self.half_length * (4.0 / 3.0 - self.mass_pole * (cos * cos) / total_mass)
         )
         acceleration = push - pole_moment * angular_acceleration * cos / total_mass
 

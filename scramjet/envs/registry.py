@@ -97,7 +97,7 @@ def _import_class(target: str) -> type[Env]:
     module_name, _, class_name = target.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # the last two: no name, or a relative one
         raise WorldError(f"cannot import '{module_name}' for world '{target}': {error}") from error
     return _class_in_module(module, class_name, target)
 
@@ -128,7 +128,7 @@ def _import_file(path: Path) -> ModuleType:
 
 def _line_in(error: BaseException, path: Path) -> str:
     """` line N`, the last place in `path` that `error` passed through."""
-    if isinstance(error, SyntaxError) and error.lineno:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
         return f" line {error.lineno}"
     line, trace = "", error.__traceback__
     while trace is not None:

@@ -26,7 +26,7 @@ class PolicyConfig:
     """One trunk for policy and value, instead of one each."""
 
     def __post_init__(self) -> None:
-        settle(self)
+        settle(self, "policy.")
         if not self.hidden or min(self.hidden) < 1:
             raise ConfigError(
                 f"policy.hidden={list(self.hidden)} needs at least one layer of at least one unit; "
@@ -120,6 +120,8 @@ def check_network(network: nn.Module, observation_space: Any, action_space: Any)
         with torch.no_grad():
             output = network(torch.zeros(2, *shape))
         logits, value = output
+        if not (isinstance(logits, Tensor) and isinstance(value, Tensor)):
+            raise TypeError(f"it returned {type(logits).__name__} and {type(value).__name__}, not two tensors")
     except Exception as error:
         raise ConfigError(
             f"the network {name} failed on observations of shape [2, {', '.join(map(str, shape))}]: {error}; "

@@ -31,7 +31,9 @@ class Policy(nn.Module):
         check_network(network, observation_space, action_space)
         self.network = network
         self.normalizer = ObservationNormalizer(tuple(observation_space.shape)) if normalize_observations else None
-        self.splits = hasattr(network, "logits") and hasattr(network, "value")
+        # Methods of these names are the split; layers of these names are just layers.
+        parts = (getattr(network, "logits", None), getattr(network, "value", None))
+        self.splits = all(callable(part) and not isinstance(part, nn.Module) for part in parts)
 
     def forward(self, obs: Tensor) -> PolicyOutput:
         """Logits and values of raw observations."""

@@ -50,8 +50,8 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         settle(self, "eval.")
-        require(self, ("every", "final_episodes"), lambda x: x >= 0, "must be at least 0")
-        require(self, ("episodes",), lambda x: x >= 1, "must be at least 1")
+        require(self, ("every", "final_episodes"), lambda x: x >= 0, "must be at least 0", "eval.")
+        require(self, ("episodes",), lambda x: x >= 1, "must be at least 1", "eval.")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         settle(self, "checkpoint.")
-        require(self, ("every",), lambda x: x >= 0, "must be at least 0")
-        require(self, ("keep_last_n",), lambda x: x is None or x >= 1, "must be at least 1 (or none)")
+        require(self, ("every",), lambda x: x >= 0, "must be at least 0", "checkpoint.")
+        require(self, ("keep_last_n",), lambda x: x is None or x >= 1, "must be at least 1 (or none)", "checkpoint.")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A file is flat where the command line is flat: PPO's fields stand at the top, ta
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
@@ -37,9 +38,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:
         if path.suffix in (".yaml", ".yml"):
-            import yaml
-
-            data = yaml.safe_load(text) or {}
+            data = _read_yaml(text)
         elif path.suffix == ".toml":
             data = tomllib.loads(text)
         else:
@@ -55,16 +54,31 @@ def read_file(path: Path) -> dict[str, Any]:
     return data
 
 
+def _read_yaml(text: str) -> Any:
+    """YAML, with 1e-3 read as a number: its version 1.1 takes that for text."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    number = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
+    return yaml.load(text, Loader=Loader) or {}  # a SafeLoader: no Python objects
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
 def preset_path(env: str) -> Path | None:
     """The tuned preset of a world, if there is one."""
+    name = canonical_name(env)
+    if not name.isidentifier():  # a file of the user's, not one of our names
+        return None
     here = Path(__file__).resolve()
     for folder in (here.parents[1] / "configs", here.parents[2] / "configs"):
-        path = folder / f"{canonical_name(env)}.toml"
-        if "/" not in path.stem and path.is_file():
+        path = folder / f"{name}.toml"
+        if path.is_file():
             return path
     return None
 

@@ -76,7 +76,7 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
         rollout.mask[0] = rollout.mask[-1]
     rollout.final_value.zero_()
     uniform = torch.rand(rollout.action.shape, generator=generator)
-    final_obs = FinalObservations(rollout, policy)
+    final_obs = FinalObservations(pool, rollout, policy)
     for t in range(rollout.num_steps):
         if policy.splits:
             logits = policy.logits(rollout.obs[t])
@@ -109,7 +109,8 @@ class FinalObservations:
     Truncation is rare, so this costs a look at the flags each step and one small forward pass a rollout.
     """
 
-    def __init__(self, rollout: Rollout, policy: Policy) -> None:
+    def __init__(self, pool: Pool, rollout: Rollout, policy: Policy) -> None:
+        self._pool = pool
         self._rollout = rollout
         self._policy = policy
         self._observations: list[np.ndarray] = []
@@ -122,7 +123,12 @@ class FinalObservations:
         if not row.truncated.any():
             return
         envs = np.flatnonzero(row.truncated)
-        self._observations.append(row.final_obs[envs])
+        observations = row.final_obs[envs]
+        if observations.dtype.kind == "f" and not np.isfinite(observations).all():
+            worst = int(np.flatnonzero(~np.isfinite(observations).reshape(len(envs), -1).all(1))[0])
+            value = float(observations[worst][~np.isfinite(observations[worst])][0])
+            raise _bad_number(self._pool, "an observation", value, int(envs[worst]), self._pool.steps_taken)
+        self._observations.append(observations)
         self._places.append((t, envs))
         self._held += len(envs)
         if self._held >= max(VALUE_CHUNK, row.truncated.size):
@@ -150,7 +156,11 @@ def _check_finite(pool: Pool, rollout: Rollout) -> None:
         bad = ~torch.isfinite(data)
         if bool(bad.any()):
             t, env = (int(i) for i in bad.nonzero()[0][:2])
-            raise TrainingError(
-                f"{pool.name} gave {name} of {float(data[bad][0])} in env {env} at step {steps_before + first + t}; "
-                f"look for it with `scramjet check`. The weights have not seen it, and the checkpoints are kept"
-            )
+            raise _bad_number(pool, name, float(data[bad][0]), env, steps_before + first + t)
+
+
+def _bad_number(pool: Pool, name: str, value: float, env: int, step: int) -> TrainingError:
+    return TrainingError(
+        f"{pool.name} gave {name} of {value} in env {env} at step {step}; look for it with `scramjet check`. "
+        f"The weights have not seen it, and the checkpoints are kept"
+    )

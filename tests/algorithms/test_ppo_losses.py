@@ -197,6 +197,11 @@ def test_explained_variance_is_none_where_returns_are_all_the_same(constant):
     assert explained_variance(values, torch.full((8192,), constant)) is None
 
 
+def test_explained_variance_is_told_where_returns_vary_by_little_but_well_above_rounding():
+    returns = 1000 + 0.1 * torch.randn(8192, generator=torch.Generator().manual_seed(1))
+    assert explained_variance(returns, returns) == pytest.approx(1.0)
+
+
 # --- the config --------------------------------------------------------------------------------------------
 
 

@@ -153,6 +153,17 @@ def test_uniform_0_gives_the_first_possible_action_and_just_below_1_the_last():
     assert draw(logits, torch.tensor([JUST_BELOW_1]), mask)[0].item() == 2
 
 
+def test_each_action_has_the_half_open_interval_of_its_probability():
+    action, _ = draw(torch.zeros(4, 4), torch.tensor([0.0, 0.25, 0.5, 0.75]))
+    assert action.tolist() == [0, 1, 2, 3]
+
+
+def test_a_uniform_beyond_the_sum_gives_the_last_action_that_is_possible_at_all():
+    """1 itself is never drawn; it stands for a sum that rounding leaves short."""
+    mask = torch.tensor([[True, True, False]])
+    assert draw(torch.zeros(1, 3), torch.tensor([1.0]), mask)[0].item() == 1
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_most_likely_action_is_the_legal_one_of_highest_logit(seed):

@@ -214,6 +214,18 @@ def test_values_and_logits_asked_for_alone_are_those_of_the_whole_network():
         assert policy.act(obs).tolist() == whole.logits.argmax(1).tolist()
 
 
+def test_a_normalizing_policy_shows_its_network_normalized_observations():
+    torch.manual_seed(0)
+    network = default_network(OBS, ACTIONS, PolicyConfig())
+    policy = Policy(network, OBS, ACTIONS, normalize_observations=True)
+    seen = torch.randn(200, 3, 2) * 4 + 2
+    policy.normalizer.update(seen)
+    obs = torch.randn(5, 3, 2)
+    normal = (obs - seen.mean(0)) / seen.std(0, unbiased=False)
+    torch.testing.assert_close(policy(obs).logits, network(normal).logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(policy.value(obs), network(normal).value, rtol=1e-4, atol=1e-5)
+
+
 def test_integer_observations_are_taken_as_numbers():
     space = Box(0, 255, (3,), np.uint8)
     torch.manual_seed(0)

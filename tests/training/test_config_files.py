@@ -208,7 +208,8 @@ def test_a_file_lies_over_the_preset_which_lies_over_the_defaults(tmp_path):
     assert config.num_steps == 256 != preset["num_steps"]  # the file's
     assert config.num_envs == preset["num_envs"] != RunConfig().num_envs  # the preset's
     assert config.ppo.learning_rate == preset["learning_rate"] != PPOConfig().learning_rate
-    assert config.ppo.gamma == PPOConfig().gamma  # the default
+    assert "value_coef" not in preset
+    assert config.ppo.value_coef == PPOConfig().value_coef  # the default
     assert config.policy == PolicyConfig(activation="relu")
 
 

@@ -229,27 +229,27 @@ def test_actions_come_out_as_often_as_the_policy_says():
 @pytest.mark.parametrize(("infinite", "word"), [(False, "nan"), (True, "inf")])
 def test_a_reward_that_is_no_number_is_named_with_its_env_and_step(infinite, word):
     pool, policy, rollout, generator = start(Poisoned(infinite=infinite), 6, 8)
-    with pytest.raises(TrainingError, match=rf"reward of {word} in env 3 at step 4\b"):
+    with pytest.raises(TrainingError, match=rf"reward of {word} in env 3 at step 5\b"):
         collect(pool, policy, rollout, generator)
 
 
 def test_an_observation_that_is_no_number_is_named_with_its_env_and_the_step_that_gave_it():
     pool, policy, rollout, generator = start(Poisoned(in_reward=False), 6, 8)
-    with pytest.raises(TrainingError, match=r"observation of nan in env 3 at step 4\b"):
+    with pytest.raises(TrainingError, match=r"observation of nan in env 3 at step 5\b"):
         collect(pool, policy, rollout, generator)
 
 
 def test_an_observation_that_is_no_number_is_named_when_an_episode_was_cut_there():
     """It is not in the rollout, since the next episode's first observation took its place; yet it would be valued."""
     pool, policy, rollout, generator = start(Poisoned(in_reward=False, max_episode_steps=5), 6, 8)
-    with pytest.raises(TrainingError, match=r"observation of nan in env 3 at step 4\b"):
+    with pytest.raises(TrainingError, match=r"observation of nan in env 3 at step 5\b"):
         collect(pool, policy, rollout, generator)
 
 
 def test_a_bad_number_in_a_later_rollout_is_found_too():
     pool, policy, rollout, generator = start(Poisoned(at=13, env_index=0), 6, 8)
     collect(pool, policy, rollout, generator)
-    with pytest.raises(TrainingError, match=r"reward of nan in env 0 at step 4\b"):
+    with pytest.raises(TrainingError, match=r"reward of nan in env 0 at step 13\b"):
         collect(pool, policy, rollout, generator)
 
 
