@@ -15,9 +15,8 @@ from scramjet.cli import main
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.config_files import load_frozen
 
-TINY = (
-    "--num-envs 8 --num-steps 16 --total-timesteps 512 --eval.final-episodes 2 --eval.every 2 --eval.episodes 2".split()
-)
+TINY = ["--num-envs", "8", "--num-steps", "16", "--total-timesteps", "512"]
+TINY += ["--eval.final-episodes", "2", "--eval.every", "2", "--eval.episodes", "2"]
 
 
 def call(*words: object) -> int:

@@ -49,7 +49,7 @@ def _place(env: Env, error: Exception) -> str:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == file:
             return _describe(env, file, frame.lineno or 0)
-    places = re.findall(r'File "([^"]+)", line (\d+)', str(error)) + re.findall(r"\((\S+\.py):(\d+)\)", str(error))
+    places = re.findall(r'File "([^"]+)", line (\d+)', str(error)) + re.findall(r" at (\S+\.py) \((\d+)\)", str(error))
     for name, line in places:  # the compiler names the innermost first
         if os.path.basename(name) == os.path.basename(file):
             return _describe(env, file, int(line))
