@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numba import prange
 
 from scramjet.engine.layout import HEADER
@@ -64,10 +65,10 @@ def build(
     max_episode_steps, last_action = rules.max_episode_steps, rules.num_actions - 1
 
     @inner
-    def begin_episode(s: Any, record_bytes: Any) -> None:
+    def begin_episode(s: Any, state_bytes: Any, i: Any) -> None:
         """Start the next episode from an all-zero record, so that nothing of the last one can leak into it."""
-        for byte in range(HEADER_BYTES, record_bytes.shape[0]):
-            record_bytes[byte] = 0
+        for byte in range(HEADER_BYTES, state_bytes.shape[1]):
+            state_bytes[i, np.uintp(byte)] = 0
         s._draw = 0
         s._steps = 0
         s._return = 0.0
@@ -97,7 +98,7 @@ def build(
             s = states[i]
             s._seed = seed + i
             s._episode = 0
-            begin_episode(s, state_bytes[i])
+            begin_episode(s, state_bytes, i)
             show(s, obs[i], mask[i])
 
     @entry
@@ -112,7 +113,8 @@ def build(
         obs: Any, mask: Any, reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
         """Step each env; where an episode ends, log it and begin the next in the same step."""
-        for i in range(start, stop):
+        for index in range(start, stop):
+            i = np.uintp(index)  # unsigned: no look at whether it counts from the end
             s = states[i]
             gain, ended, cut = advance(s, actions[i])
             reward[i] = gain
@@ -121,17 +123,18 @@ def build(
             if ended or cut:
                 rules_observe(parameters, s, final_obs[i])
                 blank = log.shape[0] - 1  # the last row is never written: a stat the rules leave out is 0
-                slot = log_size[0] % blank  # when nobody reads the log, the newest stay
+                slot = log_size[1]
+                log_size[0] += 1
+                log_size[1] = slot + 1 if slot + 1 < blank else 0  # when nobody reads the log, the newest stay
                 log[slot] = log[blank]
                 episode = log[slot]
-                log_size[0] += 1
                 episode._tick = tick
-                episode._env = i
+                episode._env = index
                 episode._return = s._return
                 episode._length = s._steps
                 rules_stats(parameters, s, episode)
                 s._episode += 1
-                begin_episode(s, state_bytes[i])
+                begin_episode(s, state_bytes, i)
             show(s, obs[i], mask[i])
 
     @threaded_entry

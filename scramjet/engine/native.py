@@ -25,7 +25,7 @@ from scramjet.errors import ConfigError, WorldError
 
 Backend = Literal["cpu", "interpreted"]
 
-EPISODES_KEPT_PER_ENV = 128
+EPISODES_KEPT_PER_ENV = 16
 ENVS_PER_THREAD = 256
 """Below this many envs a thread costs more to wake than it saves."""
 
@@ -55,7 +55,7 @@ class NativePool(Pool):
         self._kernels, self.num_threads = self._start(backend, num_threads)
         capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs // self.num_threads)
         self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
-        self._log_size = np.zeros((self.num_threads, 1), np.int64)
+        self._log_size = np.zeros((self.num_threads, 2), np.int64)  # episodes since the last look, next row
         self._first_log = self._wrap(self._log[0]), self._log_size[0]
         self._tick = 0
         self._own = self.allocate()
@@ -171,11 +171,13 @@ class NativePool(Pool):
 
     def episodes(self) -> Episodes:
         capacity = self._log.shape[1] - 1
-        parts = [self._log[i, : min(int(self._log_size[i, 0]), capacity)] for i in range(self.num_threads)]
-        log = np.concatenate(parts)
+        ended = self._log_size[:, 0]
+        log = np.concatenate([self._log[i, : min(int(count), capacity)] for i, count in enumerate(ended)])
         log = log[np.lexsort((log["_env"], log["_tick"]))]
+        num_ended = int(ended.sum())
         self._log_size[:] = 0
         return Episodes(
+            num_ended=num_ended,
             returns=log["_return"],
             lengths=log["_length"],
             env_ids=log["_env"],

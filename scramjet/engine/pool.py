@@ -13,8 +13,9 @@ from scramjet.engine.layout import Transition
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Finished episodes, in the order they ended (by step, then by env)."""
+    """Finished episodes, in the order they ended (by step, then by env); of very many, the newest."""
 
+    num_ended: int  # all of them; E of them are kept
     returns: np.ndarray  # [E] float64
     lengths: np.ndarray  # [E] int64
     env_ids: np.ndarray  # [E] int64

@@ -15,8 +15,7 @@ def random_actions(pool: Pool, out: Transition, random: np.random.Generator) -> 
         return random.integers(pool.action_space.n, size=len(out.mask))
     legal = out.mask.sum(1)
     if not legal.all():
-        raise WorldError(
-            f"{pool.name}.mask leaves no legal action in env {int(np.flatnonzero(legal == 0)[0])}; end the episode instead"
-        )
+        stuck = int(np.flatnonzero(legal == 0)[0])
+        raise WorldError(f"{pool.name}.mask leaves no legal action in env {stuck}; end the episode instead")
     chosen = random.integers(legal)  # the chosen-th legal action of each row
     return np.argmax(out.mask.cumsum(1) > chosen[:, None], axis=1)

@@ -30,7 +30,7 @@ class Progress:
         self.lengths.extend(episodes.lengths.tolist())
         any_ended = len(episodes) > 0
         metrics: dict[str, Any] = {
-            "episodes": len(episodes),
+            "episodes": episodes.num_ended,
             "return_mean": float(episodes.returns.mean()) if any_ended else None,
             "return_min": float(episodes.returns.min()) if any_ended else None,
             "return_max": float(episodes.returns.max()) if any_ended else None,
