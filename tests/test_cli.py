@@ -133,6 +133,18 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) ->
     assert config.ppo.value_coef == 0.5, "the code's default"
 
 
+def test_the_world_may_be_named_beside_a_file_that_has_its_parameters(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("num_envs = 6\nnum_steps = 5\nnum_minibatches = 3\n[env]\ngravity = 3.5\n")
+    words = ["--config", tmp_path / "a.toml", "--runs-dir", tmp_path, "--display", "quiet", "--total-timesteps", 60]
+    assert call("train", "cartpole", *words) == 0
+    config = load_frozen(tmp_path / "cartpole-1" / "config.toml")
+    assert (config.env_parameters["gravity"], config.num_envs, config.ppo.gae_lambda) == (3.5, 6, 0.9)
+    assert call("train", *words, "--num-steps", 10, "bandit") == 2, "the file's gravity is none of bandit's"
+    (tmp_path / "b.toml").write_text("num_envs = 6\nnum_steps = 5\nnum_minibatches = 3\n")
+    words[1] = tmp_path / "b.toml"
+    assert call("train", *words, "bandit") == 0
+
+
 def test_a_fork_counts_on_and_records_where_it_comes_from(trained: Path, tmp_path: Path) -> None:
     words = ["--fork", trained / "checkpoints" / "latest", "--learning-rate", "1e-4", "--total-timesteps", "1024"]
     assert call("train", *words, "--runs-dir", tmp_path, "--run-name", "child", "--display", "quiet") == 0

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from scramjet.envs.registry import env_class
+from scramjet.envs.registry import canonical_name, env_class
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
@@ -61,37 +61,34 @@ def train_command(words: list[str]) -> int:
     words, env_values = split_env_parameters(words)
     words = ["None" if word in NONE_WORDS else word for word in words]
     asked = [word for word in words if word not in ("-h", "--help")]  # help shows the values of the chosen world
-    place = _parse(asked, RunConfig()).place
+    place, _ = tyro.cli(Place, prog="scramjet train", args=asked, return_unknown_args=True)
     if place.resume is not None:
         return _resume(words, env_values, place)
-    checkpoint = None
-    if place.fork is not None:
-        checkpoint = start.find_checkpoint(place.fork, place.runs_dir)
-        base = start.checkpoint_config(checkpoint)
-        if place.config is not None:
-            base = config_files.apply(base, config_files.read_file(place.config), str(place.config))
-    elif place.config is not None:
-        base = config_files.load_config(place.config)
-    else:
-        base = RunConfig()
+    named = asked[0] if asked and not asked[0].startswith("-") else None
+    base = base_config(named, place)
     env = _parse(asked, base).settings.env
-    if env != base.env or (place.config is None and checkpoint is None):
-        base = _base_for(env, place, checkpoint is not None, base)
+    if env != base.env:  # the world was named after the flags
+        base = base_config(env, place)
     config = _parse(words, base, env).settings
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
 
 
-def _base_for(env: str, place: Place, is_fork: bool, base: RunConfig) -> RunConfig:
-    """What the flags are laid over once the command line has named the world."""
-    if is_fork:
-        return replace(base, env=env, env_parameters={})
-    start_from = config_files.starting_config(env)
-    if place.config is None:
-        return start_from
-    data = {key: value for key, value in config_files.read_file(place.config).items() if key != "env"}
-    return config_files.apply(start_from, data, str(place.config))
+def base_config(env: str | None, place: Place) -> RunConfig:
+    """What the flags are laid over: the parent's config or the world's preset, then the file."""
+    data = {} if place.config is None else config_files.read_file(place.config)
+    source = str(place.config)
+    if place.fork is not None:
+        parent = start.checkpoint_config(start.find_checkpoint(place.fork, place.runs_dir))
+        base = config_files.apply(parent, data, source)
+        return base if env in (None, base.env) else replace(base, env=str(env), env_parameters={})
+    if env is None:
+        return config_files.starting_config(RunConfig.env) if place.config is None else config_files.load_config(source)
+    in_file = data.pop("env", None)  # the command line's world wins; its parameters in the file stay
+    if isinstance(in_file, dict) and canonical_name(str(in_file.get("name", env))) == canonical_name(env):
+        data["env"] = in_file
+    return config_files.apply(config_files.starting_config(env), data, source)
 
 
 def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
