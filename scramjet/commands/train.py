@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
+from scramjet.engine.cpu import is_compiled
 from scramjet.envs.registry import canonical_name, env_class
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.settings import NONE_WORDS
@@ -71,6 +73,8 @@ def train_command(words: list[str]) -> int:
         base = base_config(env, place)
     config = _parse(words, base, env).settings
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
+    if place.display != "quiet" and not is_compiled(config.make_env()):
+        print(f"compiling {env} for this machine: a few seconds, once", file=sys.stderr, flush=True)
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
 

@@ -44,6 +44,12 @@ def compile_kernels(env: Env) -> kernels.Kernels:
     return kernels.build(rules_compiler.rules(), inner, entry, threaded_entry)
 
 
+def is_compiled(env: Env) -> bool:
+    """Whether the cache holds this world's kernels, so that it starts at once."""
+    fingerprint = RulesCompiler(env, njit(**_OPTIONS), njit(**_OPTIONS)).fingerprint
+    return KernelCache(fingerprint, "step").directory.exists()
+
+
 def available_threads() -> int:
     """How many threads the compiled kernels may use at most."""
     return int(get_num_threads())
