@@ -32,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ScramjetError as error:
         print(f"scramjet: {error}", file=sys.stderr)
         code = error.exit_code
+    except MemoryError as error:
+        print(
+            f"scramjet: not enough memory ({error}); lower --num-envs, --num-steps or --policy.hidden", file=sys.stderr
+        )
+        code = 2
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:  # `scramjet list | head`: the reader has gone

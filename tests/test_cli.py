@@ -402,3 +402,68 @@ def test_a_run_in_use_by_another_process_is_refused(trained: Path, capsys: pytes
     finally:
         holder.communicate("")
     Run.open(trained).lock().release()
+
+
+def test_a_resume_without_a_whole_checkpoint_is_refused_and_touches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--runs-dir", tmp_path, "--run-name", "hurt", "--checkpoint.every", 1, "--display", "quiet"]
+    assert call("train", "cartpole", *TINY, *words) == 0
+    for path in (tmp_path / "hurt" / "checkpoints").glob("step_*/trainer.safetensors"):
+        path.write_bytes(b"x" + path.read_bytes()[1:])
+    before = (tmp_path / "hurt" / "metrics.jsonl").read_bytes()
+    message = refusal(capsys, "train", "--resume", tmp_path / "hurt", "--total-timesteps", 4096)
+    assert "no whole checkpoint" in message
+    assert (tmp_path / "hurt" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_frozen_config_that_was_edited_is_refused_on_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("train", "cartpole", *TINY, "--runs-dir", tmp_path, "--display", "quiet") == 0
+    path = tmp_path / "cartpole-1" / "config.toml"
+    path.write_text(path.read_text().replace("gamma = 0.98", "gamma = 0.5"))
+    message = refusal(capsys, "train", "--resume", tmp_path / "cartpole-1", "--total-timesteps", 4096)
+    assert "gamma is 0.5 and was 0.98" in message
+    path.write_text("")
+    assert "frozen config" in refusal(capsys, "train", "--resume", tmp_path / "cartpole-1")
+
+
+def test_the_optimizer_goes_back_to_the_parameters_it_came_from(tmp_path: Path) -> None:
+    class Heads(torch.nn.Module):
+        def __init__(self, order: str) -> None:
+            super().__init__()
+            sizes = {"policy": 2, "critic": 1}
+            for name in order.split():
+                setattr(self, name, torch.nn.Linear(4, sizes[name]))
+
+        def forward(self, obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return self.policy(obs), self.critic(obs).squeeze(-1)
+
+    config = scramjet.RunConfig(num_envs=8, num_steps=16, total_timesteps=256)
+    run = scramjet.train(config, runs_dir=tmp_path, network=Heads("policy critic"), display="quiet").run_path
+    other_order = scramjet.train(resume=run, network=Heads("critic policy"), total_timesteps=512, display="quiet")
+    assert other_order.step == 512
+    assert all(torch.isfinite(parameter).all() for parameter in other_order.policy.parameters())
+
+
+def test_a_resumed_run_says_when_the_rules_of_its_world_have_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (Path(__file__).parents[1] / "examples" / "corridor.py").read_text()
+    (tmp_path / "walk.py").write_text(source)
+    assert call("train", tmp_path / "walk.py", *TINY, "--runs-dir", tmp_path, "--display", "quiet") == 0
+    (tmp_path / "walk.py").write_text(source.replace("-0.01", "-0.5"))
+    words = ["--resume", tmp_path / "walk-1", "--total-timesteps", 1024, "--display", "plain"]
+    assert call("train", *words) == 0
+    assert "rules have changed" in capsys.readouterr().out
+
+
+def test_a_world_that_writes_past_its_observation_is_refused_before_it_is_compiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (Path(__file__).parents[1] / "examples" / "corridor.py").read_text()
+    (tmp_path / "wild.py").write_text(source.replace("obs[0] =", "obs[5] ="))
+    message = refusal(capsys, "train", tmp_path / "wild.py", *TINY, "--runs-dir", tmp_path)
+    assert "Corridor.observe" in message
+    assert not list(tmp_path.glob("wild-*"))

@@ -54,7 +54,7 @@ def eval_command(words: list[str]) -> int:
     policy, config, checkpoint = load_trained(arguments.path, runs_dir=arguments.runs_dir)
     seed = config.seed if arguments.seed is None else arguments.seed
     if arguments.render:
-        episodes = arguments.episodes or 1
+        episodes = 1 if arguments.episodes is None else arguments.episodes
         for picture, total, step, ended in play(policy, config, seed, episodes):
             _show(picture, total, step, ended)
         return 0

@@ -172,6 +172,16 @@ def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -
     return digest.hexdigest()
 
 
+def rules_fingerprint(env: Env) -> str:
+    """A hash of a world's rules and parameters alone, whatever compiles them."""
+    digest = hashlib.sha256()
+    _hash_value(digest, constants_tuple(env), {})
+    seen: dict[int, int] = {}
+    for function in rule_functions(env).values():
+        _hash_value(digest, function, seen)
+    return digest.hexdigest()
+
+
 def function_fingerprint(function: FunctionType) -> str:
     """A hash of one function, all that it uses and the compiler's versions."""
     digest = hashlib.sha256(_versions().encode())

@@ -42,7 +42,10 @@ def state_dtype(env: Env) -> np.dtype:
                 f"{type(env).__name__}.state['{name}'] has dtype {np.dtype(dtype)}; "
                 f"use bool, an integer or a float type"
             )
-    return np.dtype(fields, align=True)
+    try:
+        return np.dtype(fields, align=True)
+    except ValueError as error:
+        raise WorldError(f"{type(env).__name__}.state cannot be one record: {error}") from error
 
 
 def episode_dtype(env: Env) -> np.dtype:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class NativePool(Pool):
             raise ConfigError(f"num_envs={num_envs} must be at least 1")
         if num_threads is not None and num_threads < 1:
             raise ConfigError(f"num_threads={num_threads} must be at least 1")
+        if backend not in get_args(Backend):
+            raise ConfigError(f"backend={backend!r} must be one of {', '.join(get_args(Backend))}")
         check_spaces(env)
         self.env = env
         self.name = type(env).__name__
@@ -82,14 +84,16 @@ class NativePool(Pool):
         return allocate_transition(self.env, self.num_envs)
 
     def prepare(self) -> None:
-        """Compile now what steps need, so that a mistake in the rules shows before anything else begins."""
+        """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
+        if self.backend == "cpu":
+            self._play_interpreted()
         self._step_rows(0, 0, self._sent_actions, self._own)
         self._tick = 0
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         if not -(2**63) <= seed <= 2**63 - self.num_envs:
             raise ConfigError(f"seed={seed} must be from -2**63 to 2**63 less the number of envs")
-        out = out or self._own
+        out = self._own if out is None else self._fitting(out)
         self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, out.obs, out.mask)
         self._tick = 0
         self._log_size[:] = 0
@@ -98,7 +102,7 @@ class NativePool(Pool):
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = out or self._own
+        out = self._own if out is None else self._fitting(out)
         self._check_actions(actions, self.num_envs)
         if self.num_threads == 1:
             self._step_rows(0, self.num_envs, actions, out)
@@ -140,9 +144,9 @@ class NativePool(Pool):
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
         raw = snapshot["states"]
-        if raw.shape != self._state_bytes.shape:
+        if raw.shape != self._state_bytes.shape or raw.dtype != np.uint8:
             raise ConfigError(
-                f"a snapshot of {raw.shape[0]} envs of {raw.shape[1]} bytes does not fit a pool of "
+                f"a snapshot of {raw.dtype} {list(raw.shape)} does not fit a pool of "
                 f"{self.num_envs} envs of {self._states.itemsize} bytes; use the same world and num_envs, or where the "
                 f"world's state has changed, begin a new run with --fork"
             )
@@ -151,7 +155,7 @@ class NativePool(Pool):
         self._log_size[:] = 0
         self._sent.clear()
         self._was_reset = True
-        out = out or self._own
+        out = self._own if out is None else self._fitting(out)
         self._run("observe", 0, self.num_envs, self._records, out.obs, out.mask)
         return out
 
@@ -224,11 +228,26 @@ class NativePool(Pool):
 
         return Records(array, type(self.env).__name__)
 
+    def _fitting(self, out: Transition) -> Transition:
+        """Refuse arrays of another size: compiled code would write past their end."""
+        own = self._own
+        if (
+            out.obs.shape != own.obs.shape
+            or out.mask.shape != own.mask.shape
+            or out.reward.shape != own.reward.shape
+            or out.terminated.shape != own.terminated.shape
+            or out.truncated.shape != own.truncated.shape
+            or out.final_obs.shape != own.final_obs.shape
+        ):
+            raise ConfigError(f"out= is not of this pool's size ({self.num_envs} envs); make it with pool.allocate()")
+        return out
+
     def _check_actions(self, actions: np.ndarray, count: int) -> None:
         if not self._was_reset:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
-        if actions.shape != (count,) or actions.dtype != np.int64:
-            raise ConfigError(f"actions are {actions.dtype} {list(actions.shape)}; this pool takes int64 [{count}]")
+        if not isinstance(actions, np.ndarray) or actions.shape != (count,) or actions.dtype != np.int64:
+            given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
+            raise ConfigError(f"actions are {given}; this pool takes int64 [{count}] as a NumPy array")
         if self.backend == "interpreted" and not ((actions >= 0) & (actions < self.action_space.n)).all():
             worst = int(np.flatnonzero((actions < 0) | (actions >= self.action_space.n))[0])
             raise WorldError(

@@ -143,6 +143,7 @@ def _convert(world: str, name: str, value: Any, default: Any) -> Any:
     if wanted is bool and isinstance(value, bool | np.bool_):
         return bool(value)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    is_number = is_number and abs(value) < 2**63
     if wanted is int and is_number and float(value).is_integer():
         if name == "max_episode_steps" and value < 1:
             raise WorldError(f"{world}: max_episode_steps={value} must be at least 1 (or None for no limit)")

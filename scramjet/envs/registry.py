@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,7 @@ def load_env(name: str, **parameters: Any) -> Env:
     cls = env_class(name)
     try:
         return cls(**parameters)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise WorldError(f"{cls.__name__}: {error}") from error
 
 
@@ -104,7 +105,7 @@ def _import_class(target: str) -> type[Env]:
 
 def _import_file(path: Path) -> ModuleType:
     """Run a user's file as a module; a changed file is read anew."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise WorldError(f"no such file: '{path}'; give the path of the Python file with your world")
     full_path = path.resolve()
     module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"
@@ -120,7 +121,7 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except WorldError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_in(error, full_path)
         raise WorldError(f"{path}{line}: {type(error).__name__}: {error}") from error
     return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,6 +110,9 @@ def count_parameters(module: nn.Module) -> int:
 def default_network(observation_space: Any, action_space: Any, config: PolicyConfig) -> nn.Module:
     """The network scramjet builds for these spaces when the user brings none."""
     kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic
+    widest = max(before * after for before, after in itertools.pairwise((1, *config.hidden, 1)))
+    if widest > 2**31:
+        raise ConfigError(f"policy.hidden={list(config.hidden)} makes a layer of {widest:.1e} weights; lower it")
     return kind(math.prod(observation_space.shape), int(action_space.n), config)
 
 

@@ -101,7 +101,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         settle(self)
         require(self, ("num_steps", "total_timesteps"), lambda x: x >= 1, "must be at least 1")
-        require(self, ("num_envs", "num_threads"), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
+        require(self, ("num_envs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
+        require(self, ("num_threads",), lambda x: x == "auto" or 1 <= x <= 1024, "must be from 1 to 1024 (or auto)")
         require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")
         if self.time_limit is not None:
             parse_duration(self.time_limit)
@@ -172,6 +173,6 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
         old, new = before.get(key), after.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             found.update({f"{key}.{inner}": pair for inner, pair in changes(old, new).items()})
-        elif old != new:
+        elif (list(old) if isinstance(old, tuple) else old) != (list(new) if isinstance(new, tuple) else new):
             found[key] = [old, new]
     return found

@@ -43,7 +43,7 @@ def read_file(path: Path) -> dict[str, Any]:
             data = tomllib.loads(text)
         else:
             raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
-    except (tomllib.TOMLDecodeError, ValueError) as error:
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
     except Exception as error:  # yaml's errors share no base with ValueError
         if type(error).__module__.startswith("yaml"):
@@ -73,7 +73,7 @@ def _one_line(error: Exception) -> str:
 def preset_path(env: str) -> Path | None:
     """The tuned preset of a world, if there is one."""
     name = canonical_name(env)
-    if not name.isidentifier():  # a file of the user's, not one of our names
+    if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
         return None
     here = Path(__file__).resolve()
     for folder in (here.parents[1] / "configs", here.parents[2] / "configs"):

@@ -141,7 +141,7 @@ def _save_if_due(
     is_due = is_last or (settings.every > 0 and update % settings.every == 0)
     judged_by_episodes = session.config.eval.every == 0 and is_due and progress.returns
     score = evaluation.mean_return if evaluation else progress.mean_return if judged_by_episodes else None
-    is_best = score is not None and (session.best_return is None or score > session.best_return)
+    is_best = score is not None and (session.best_return is None or score >= session.best_return)
     if is_best:
         session.best_return = score
         display.event(f"new best: mean return {score:.2f} at step {step:,}")

@@ -118,7 +118,7 @@ _TABLE = (
     Metric("time.prepare_seconds", "Time spent on advantages and the batch."),
     Metric("time.learn_seconds", "Time spent on gradient steps."),
     Metric("time.evaluate_seconds", "Time spent on evaluation."),
-    Metric("time.checkpoint_seconds", "Time spent saving checkpoints."),
+    Metric("time.checkpoint_seconds", "Time spent saving checkpoints since the line before this one."),
 )
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _TABLE}
@@ -151,6 +151,9 @@ def findings(record: Record) -> dict[str, str]:
             continue
         # A negative entropy is that of a continuous action's density, which no range fits.
         if metric.name == "entropy" and value < 0:
+            continue
+        # Once all returns are alike, the critic is right and has nothing to explain.
+        if metric.name == "explained_variance" and (_number(record, "value_loss") or 0.0) < 1e-3:
             continue
         if metric.high is not None and value > metric.high:
             found[metric.name] = f"{metric.name} {value:.2g}, {metric.advice_high}"

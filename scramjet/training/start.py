@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from torch import nn
 
+from scramjet.engine.compiler import rules_fingerprint
 from scramjet.envs.registry import canonical_name
 from scramjet.errors import CheckpointError, ConfigError, RunError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
@@ -17,7 +19,13 @@ from scramjet.runtime.runs import Run, find_run
 from scramjet.training import config_files
 from scramjet.training.config import RunConfig, changes
 from scramjet.training.session import Session, build_session
-from scramjet.training.state import DEFAULT_NETWORK, restore_everything, restore_learning, save_checkpoint
+from scramjet.training.state import (
+    DEFAULT_NETWORK,
+    check_metadata,
+    restore_everything,
+    restore_learning,
+    save_checkpoint,
+)
 
 
 def begin(
@@ -44,7 +52,7 @@ def begin(
         config = checkpoint_config(parent) if parent else config_files.starting_config(RunConfig.env)
     config = replace(
         config,
-        total_timesteps=total_timesteps or config.total_timesteps,
+        total_timesteps=config.total_timesteps if total_timesteps is None else total_timesteps,
         time_limit=time_limit or config.time_limit,
     )
     if parent is not None:
@@ -74,10 +82,19 @@ def resume_run(
 
 def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None) -> Session:
     frozen = config_files.load_frozen(run.config_path)
-    config = replace(frozen, total_timesteps=total_timesteps or frozen.total_timesteps, time_limit=time_limit)
+    if "auto" in (frozen.num_envs, frozen.num_threads):
+        raise RunError(
+            f"'{run.config_path}' is no frozen config: num_envs and num_threads must be numbers; put it back"
+        )
+    total = frozen.total_timesteps if total_timesteps is None else total_timesteps
+    config = replace(frozen, total_timesteps=total, time_limit=time_limit)
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
+    if checkpoint is None and session.store.steps():
+        raise CheckpointError(
+            f"run '{run.name}' has no whole checkpoint, and nothing was changed: {'; '.join(damaged)}"
+        )
     if checkpoint is None and run.lineage_path.exists():
         raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
     if checkpoint is None:
@@ -94,7 +111,10 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     """Put a fresh session exactly where a checkpoint of its own run was."""
     config, run = session.config, session.run
     check_fits(checkpoint, config, network)
+    _check_config_unchanged(checkpoint, config)
     restore_everything(session, checkpoint)
+    if checkpoint.metadata["rules"] != rules_fingerprint(session.pool.env):
+        session.note = _join(session.note, "the world's rules have changed since the checkpoint")
     session.metrics_log.truncate_after(checkpoint.step)
     session.first_update = int(checkpoint.metadata["update"])
     session.first_step = checkpoint.step - session.first_update * config.batch_size
@@ -107,6 +127,18 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
             f"run '{run.name}' has finished its {config.total_timesteps:,} steps; "
             f"to go on, add --total-timesteps {2 * config.total_timesteps}"
         )
+
+
+def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
+    """A resumed run is the same run: its frozen config must be the one its checkpoint was made with."""
+    may_change = ("total_timesteps", "time_limit", "env.name")
+    found = changes(config_files.to_dict(checkpoint_config(checkpoint)), config_files.to_dict(config))
+    for key, (before, now) in found.items():
+        if key not in may_change:
+            raise ConfigError(
+                f"config.toml was changed since the checkpoint: {key} is {now!r} and was {before!r}; put it back, or "
+                f"begin a new run with --fork {checkpoint.path}"
+            )
 
 
 def fork_run(
@@ -141,14 +173,14 @@ def fork_run(
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
     """The checkpoint a user named: its folder, a run's folder, or a run's name in `runs_dir`."""
-    path = Path(text)
-    if not path.exists() and len(path.parts) == 1:
-        path = find_run(str(text), runs_dir)
-    return load_checkpoint(path)
+    if not os.path.exists(text) and os.path.basename(text) == str(text):  # os.path: a name may be too long for a file
+        return load_checkpoint(find_run(str(text), runs_dir))
+    return load_checkpoint(Path(text))
 
 
 def checkpoint_config(checkpoint: Checkpoint) -> RunConfig:
     """The config recorded in a checkpoint."""
+    check_metadata(checkpoint)
     return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}")
 
 
@@ -160,6 +192,7 @@ def num_updates(session: Session) -> int:
 
 def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
     """Refuse a checkpoint of another world, or of a network we do not have."""
+    check_metadata(checkpoint)
     env = config.make_env()
     for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):
         there = checkpoint.metadata[name]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scramjet.engine.compiler import rules_fingerprint
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
@@ -37,6 +38,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "elapsed_seconds": elapsed_seconds,
         "best_return": session.best_return,
         "lineage": session.lineage,
+        "rules": rules_fingerprint(env),
         "network": DEFAULT_NETWORK if own else f"{type(network).__module__}.{type(network).__qualname__}",
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
@@ -60,8 +62,40 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
     return tensors
 
 
+_METADATA_TYPES: dict[str, Any] = {
+    "update": int,
+    "elapsed_seconds": int | float,
+    "best_return": int | float | None,
+    "lineage": dict | None,
+    "network": str,
+    "rules": str,
+    "observation_space": str,
+    "action_space": str,
+    "config": dict,
+}
+
+
+def check_metadata(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose metadata is not what `save_checkpoint` writes."""
+    for name, kind in _METADATA_TYPES.items():
+        value = checkpoint.metadata.get(name, _MISSING)
+        if not isinstance(value, kind) or isinstance(value, bool) or (name == "update" and value < 0):
+            shown = "absent" if value is _MISSING else repr(value)
+            raise CheckpointError(f"'{checkpoint.path}' is no checkpoint of a training run: its {name} is {shown}")
+
+
+_MISSING = object()
+
+
 def restore_everything(session: Session, checkpoint: Checkpoint) -> None:
     """Go on exactly from a checkpoint of this very run."""
+    try:
+        _restore_everything(session, checkpoint)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"'{checkpoint.path}' does not hold the state of this run: {error}") from error
+
+
+def _restore_everything(session: Session, checkpoint: Checkpoint) -> None:
     tensors = checkpoint.trainer
     restore_learning(session.policy, session.learner, checkpoint)
     session.generator.set_state(tensors["rng/action"])
@@ -101,16 +135,27 @@ def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
 
 
 def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
-    """Adam's moments and step counts, by parameter number."""
+    """Adam's moments and step counts, by parameter name."""
     state: dict[int, dict[str, Any]] = learner.optimizer.state_dict()["state"]
-    return {f"optimizer/{i}/{name}": value for i, entry in state.items() for name, value in entry.items()}
+    names = [name for name, _ in learner.policy.named_parameters()]
+    return {f"optimizer/{names[i]}/{entry}": value for i, values in state.items() for entry, value in values.items()}
 
 
 def _restore_optimizer(learner: Learner, checkpoint: Checkpoint) -> None:
+    shapes = {name: parameter.shape for name, parameter in learner.policy.named_parameters()}
+    numbers = {name: i for i, name in enumerate(shapes)}
     state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in checkpoint.trainer.items():
-        if name.startswith("optimizer/"):
-            _, index, entry = name.split("/")
-            state.setdefault(int(index), {})[entry] = tensor.clone()
+    for key, tensor in checkpoint.trainer.items():
+        if not key.startswith("optimizer/"):
+            continue
+        name, _, entry = key.removeprefix("optimizer/").rpartition("/")
+        expected = () if entry == "step" else shapes.get(name)
+        if tuple(tensor.shape) != expected or tensor.dtype != torch.float32:
+            raise CheckpointError(f"'{checkpoint.path}' does not fit this network: {key} is {list(tensor.shape)}")
+        state.setdefault(numbers[name], {})[entry] = tensor.clone()
+    if state and any(set(entries) != {"step", "exp_avg", "exp_avg_sq"} for entries in state.values()):
+        raise CheckpointError(f"'{checkpoint.path}' holds only a part of the optimizer's state")
+    if state and len(state) != len(numbers):
+        raise CheckpointError(f"'{checkpoint.path}' holds the optimizer's state of another network")
     groups = learner.optimizer.state_dict()["param_groups"]
     learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

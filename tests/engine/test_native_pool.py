@@ -404,3 +404,11 @@ def test_an_action_outside_the_space_is_an_error_interpreted_and_harmless_compil
 def test_a_seed_that_does_not_fit_64_bits_is_refused(backend, seed: int) -> None:
     with pytest.raises(ScramjetError, match=r"seed"):
         NativePool(load_env("cartpole"), 2, num_threads=1, backend=backend).reset(seed)
+
+
+def test_arrays_of_another_pools_size_are_refused_rather_than_overrun() -> None:
+    pool, small = NativePool(load_env("cartpole"), 8, num_threads=1), NativePool(load_env("cartpole"), 2, num_threads=1)
+    pool.reset(1)
+    for call in (lambda out: pool.step(np.zeros(8, np.int64), out=out), lambda out: pool.reset(1, out=out)):
+        with pytest.raises(ConfigError, match=r"pool\.allocate"):
+            call(small.allocate())

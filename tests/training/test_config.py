@@ -143,7 +143,7 @@ def test_total_timesteps_may_be_written_as_people_write_it(text, count):
         ({"num_envs": 0}, "num_envs=0 must be at least 1 (or auto)"),
         ({"num_envs": "all"}, "num_envs='all' must be a whole number or 'auto'"),
         ({"num_steps": 0}, "num_steps=0 must be at least 1"),
-        ({"num_threads": 0}, "num_threads=0 must be at least 1"),
+        ({"num_threads": 0}, "num_threads=0 must be from 1 to 1024"),
         ({"total_timesteps": 0}, "total_timesteps=0 must be at least 1"),
         ({"total_timesteps": "lots"}, "total_timesteps='lots' must be a number of steps such as 500000, 500K or 1M"),
         ({"total_timesteps": 1.5}, "total_timesteps=1.5"),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 
+from scramjet.errors import ConfigError
 from scramjet.training.display.interface import Display, Mode, RunInfo, StoppedBy, Summary
 from scramjet.training.display.live import LiveDisplay
 from scramjet.training.display.plain import PlainDisplay, QuietDisplay
@@ -28,7 +29,9 @@ def make_display(mode: Mode = "auto", console: Console | None = None) -> Display
         return LiveDisplay(console or Console(force_terminal=True))
     if mode == "plain":
         return PlainDisplay(console.file if console else sys.stdout)
-    return QuietDisplay()
+    if mode == "quiet":
+        return QuietDisplay()
+    raise ConfigError(f"display={mode!r} must be one of {', '.join(get_args(Mode))}")
 
 
 def _can_show_live(file: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import suppress
@@ -38,7 +39,7 @@ class PlainDisplay:
     """Aligned lines without control codes, for logs and pipes: often at first, every ten seconds later."""
 
     def __init__(self, file: IO[str] | None = None, clock: Clock = time.monotonic) -> None:
-        self._file = file or sys.stdout
+        self._file = file or sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - stdout may be closed
         self._clock = clock
         self._progress: History | None = None
         self._next_line_at = 0.0
