@@ -179,7 +179,15 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     if summary.evaluation:
         rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
     pace = f"{human_count(summary.steps_per_second)} steps/s"
-    rows.append(("steps", f"{summary.step:,} in {human_duration(summary.seconds)} ({pace})"))
+    took = f"in {human_duration(summary.seconds)}"
+    trained = round(summary.steps_per_second * summary.seconds)  # by this process; a resumed run has more behind it
+    whole = trained >= summary.step
+    rows.append(
+        (
+            "steps",
+            f"{summary.step:,} {took} ({pace})" if whole else f"{summary.step:,}; {trained:,} now, {took} ({pace})",
+        )
+    )
     rows.append(("run", short_path(summary.run_path)))
     return rows
 
