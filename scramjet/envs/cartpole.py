@@ -13,6 +13,7 @@ import numpy as np
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.envs.drawing import Canvas
 from scramjet.envs.rng import uniform
+from scramjet.envs.trigonometry import sin_cos
 
 SECONDS_PER_STEP = 0.02
 MAX_POSITION = 2.4
@@ -51,7 +52,7 @@ class CartPole(Env):
         total_mass = self.mass_cart + self.mass_pole
         pole_moment = self.mass_pole * self.half_length
         force = self.force if action == 1 else -self.force
-        cos, sin = math.cos(s.angle), math.sin(s.angle)
+        sin, cos = sin_cos(s.angle)
 
         push = (force + pole_moment * (s.angular_velocity * s.angular_velocity) * sin) / total_mass
         angular_acceleration = (self.gravity * sin - cos * push) / (

@@ -5,8 +5,8 @@ episode e of the env with seed k is a pure function of (k, e, d): the engine kee
 record, so the thread count, the batch split and the device never change an episode. One draw is one block.
 
 All arithmetic stays within 63 bits, because that means the same in Python's unbounded integers, in Numba and on a GPU:
-Numba lets LLVM assume that signed integers never overflow. So a product with an odd multiplier m is taken as half of
-it, (m // 2) * c + c // 2, whose missing last bit is that of c.
+Numba lets LLVM assume that signed integers never overflow. So a word is multiplied by m - 2**32 in place of m, which
+leaves the product's low half as it is and its high half smaller by just that word.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import math
 from typing import Any
 
 _MASK32 = 0xFFFFFFFF
-_MASK31 = 0x7FFFFFFF
-_HALF_MULTIPLIER_0 = 0xD2511F53 >> 1
-_HALF_MULTIPLIER_1 = 0xCD9E8D57 >> 1
+_MULTIPLIER_0 = 0xD2511F53 - (1 << 32)
+_MULTIPLIER_1 = 0xCD9E8D57 - (1 << 32)
 _WEYL_0 = 0x9E3779B9
 _WEYL_1 = 0xBB67AE85
 _TWO_POW_MINUS_53 = 1.0 / (1 << 53)
@@ -26,11 +25,11 @@ _TWO_POW_MINUS_53 = 1.0 / (1 << 53)
 def philox4x32(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
     """Ten rounds of Philox on a 128-bit counter and a 64-bit key, all as 32-bit words."""
     for _ in range(10):
-        half_0 = _HALF_MULTIPLIER_0 * c0 + (c0 >> 1)
-        half_1 = _HALF_MULTIPLIER_1 * c2 + (c2 >> 1)
-        low_0 = ((half_0 & _MASK31) << 1) | (c0 & 1)
-        low_1 = ((half_1 & _MASK31) << 1) | (c2 & 1)
-        c0, c1, c2, c3 = (half_1 >> 31) ^ c1 ^ k0, low_1, (half_0 >> 31) ^ c3 ^ k1, low_0
+        product_0 = _MULTIPLIER_0 * c0
+        product_1 = _MULTIPLIER_1 * c2
+        high_0 = (product_0 >> 32) + c0
+        high_1 = (product_1 >> 32) + c2
+        c0, c1, c2, c3 = high_1 ^ c1 ^ k0, product_1 & _MASK32, high_0 ^ c3 ^ k1, product_0 & _MASK32
         k0 = (k0 + _WEYL_0) & _MASK32
         k1 = (k1 + _WEYL_1) & _MASK32
     return c0, c1, c2, c3
