@@ -20,7 +20,7 @@ from scramjet.training.config import RunConfig
 from scramjet.training.config_files import field_docs
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.~/:])/(work|home|root|tmp|usr|Users|opt|mnt)\b")

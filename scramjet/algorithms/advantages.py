@@ -49,20 +49,79 @@ def _gae(
             advantage[t, n] = error + gamma * gae_lambda * following
 
 
+def seat_gae(
+    reward: Tensor,
+    value: Tensor,
+    seat: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    final_value: Tensor,
+    last_value: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+) -> tuple[Tensor, Tensor]:
+    """GAE of a turn-based game, a chain of its own for each seat: advantages and returns, both [T, N].
+
+    A seat's step lasts from one of its turns to its next: all it is paid in between, on others' turns too, is the
+    reward of its last action, and gamma counts its own turns. reward [T, N, S]; value, seat, terminated, truncated
+    [T, N], value being that of the seat to move; final_value [T, N, S], read only where truncated; last_value [N, S]
+    of each seat's own view after the rollout.
+    """
+    advantage = torch.empty_like(value)
+    _seat_gae(
+        reward.numpy(), value.numpy(), seat.numpy(), terminated.numpy(), truncated.numpy(), final_value.numpy(),
+        advantage.numpy(), last_value.clone().numpy(), torch.zeros_like(last_value).numpy(),
+        torch.zeros_like(last_value).numpy(), np.float32(gamma), np.float32(gae_lambda),
+    )  # fmt: skip
+    return advantage, advantage + value
+
+
+@compiled
+def _seat_gae(
+    reward: np.ndarray, value: np.ndarray, seat: np.ndarray, terminated: np.ndarray, truncated: np.ndarray,
+    final_value: np.ndarray, advantage: np.ndarray, next_value: np.ndarray, next_advantage: np.ndarray,
+    earned: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
+) -> None:  # fmt: skip
+    """Backwards; next_value, next_advantage and earned [N, S] are of each seat's next turn and what came before it."""
+    num_steps, num_rows, num_seats = reward.shape
+    for t in range(num_steps - 1, -1, -1):
+        for n in range(num_rows):
+            for p in range(num_seats):
+                if terminated[t, n] or truncated[t, n]:
+                    next_value[n, p] = final_value[t, n, p] if truncated[t, n] else np.float32(0.0)
+                    next_advantage[n, p] = np.float32(0.0)
+                    earned[n, p] = np.float32(0.0)
+                earned[n, p] += reward[t, n, p]
+            mover = seat[t, n]
+            error = earned[n, mover] + gamma * next_value[n, mover] - value[t, n]
+            advantage[t, n] = error + gamma * gae_lambda * next_advantage[n, mover]
+            next_value[n, mover] = value[t, n]
+            next_advantage[n, mover] = advantage[t, n]
+            earned[n, mover] = np.float32(0.0)
+
+
 class RewardScaler:
     """Scales rewards by the running deviation of the discounted return (Engstrom et al. 2020)."""
 
-    def __init__(self, num_rows: int, *, gamma: float, clip: float = 10.0) -> None:
+    def __init__(self, num_rewards: int, *, gamma: float, clip: float = 10.0) -> None:
         self.gamma = gamma
         self.clip = clip
-        self.running_return = torch.zeros(num_rows, dtype=torch.float64)  # [N], each row's return so far
+        self.running_return = torch.zeros(num_rewards, dtype=torch.float64)  # [R] or [N * S], each one's return so far
         self.moments = torch.zeros(3, dtype=torch.float64)  # count, mean, sum of squared deviations
 
-    def scale(self, reward: Tensor, terminated: Tensor, truncated: Tensor) -> Tensor:
-        """The rewards of a rollout, [T, N], in units of the return's deviation; moves the statistics."""
+    def scale(self, reward: Tensor, terminated: Tensor, truncated: Tensor, alive: Tensor | None = None) -> Tensor:
+        """The rewards of a rollout, [T, R] or [T, N, S], in units of the return's deviation; moves the statistics.
+
+        Steps of agents that are not `alive` [T (+ 1), R] do not count.
+        """
+        ended = terminated | truncated  # [T, R]
+        if reward.dim() == 3:
+            ended = ended.unsqueeze(-1).expand(reward.shape)
+        counts = torch.ones_like(ended) if alive is None else alive[: len(reward)]
         _discounted_moments(
-            reward.numpy(), terminated.numpy(), truncated.numpy(), self.running_return.numpy(), self.moments.numpy(),
-            self.gamma,
+            reward.flatten(1).numpy(), ended.flatten(1).numpy(), counts.flatten(1).numpy(),
+            self.running_return.numpy(), self.moments.numpy(), self.gamma,
         )  # fmt: skip
         count, _, squares = self.moments.tolist()
         deviation = (squares / count + 1e-8) ** 0.5
@@ -71,15 +130,16 @@ class RewardScaler:
 
 @compiled
 def _discounted_moments(
-    reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, running: np.ndarray, moments: np.ndarray,
-    gamma: float,
-) -> None:  # fmt: skip
+    reward: np.ndarray, ended: np.ndarray, counts: np.ndarray, running: np.ndarray, moments: np.ndarray, gamma: float
+) -> None:
     for t in range(reward.shape[0]):
         for n in range(reward.shape[1]):
+            if not counts[t, n]:
+                continue
             running[n] = running[n] * gamma + reward[t, n]
             moments[0] += 1.0
             shift = running[n] - moments[1]
             moments[1] += shift / moments[0]
             moments[2] += shift * (running[n] - moments[1])
-            if terminated[t, n] or truncated[t, n]:
+            if ended[t, n]:
                 running[n] = 0.0

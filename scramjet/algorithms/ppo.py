@@ -50,6 +50,8 @@ class PPOConfig:
     """Bring observations to mean 0 and deviation 1 by running statistics."""
     normalize_rewards: bool = False
     """Scale rewards by the running deviation of the discounted return."""
+    reward_clip: float | None = None
+    """Learn from rewards brought into -x to x; reported returns are not clipped; none: no clipping."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -57,7 +59,7 @@ class PPOConfig:
         require(self, ("num_epochs", "num_minibatches"), lambda x: x >= 1, "must be at least 1")
         require(self, ("value_coef",), lambda x: 0 <= x < math.inf, "must be finite and at least 0")
         require(self, ("adam_eps",), lambda x: 0 < x < math.inf, "must be finite and above 0")
-        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size")
+        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "reward_clip")
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))

@@ -110,13 +110,21 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     torch.manual_seed(0)
     env = load_env(arguments.env)
     pool = NativePool(env, num_envs, num_threads=num_threads)
-    network = default_network(env.observation_space, env.action_space, PolicyConfig(hidden=arguments.hidden))
-    policy = Policy(network, env.observation_space, env.action_space)
+    policy_settings = PolicyConfig(hidden=arguments.hidden)
+    network = default_network(env.observation_space, env.action_space, policy_settings)
+    policy = Policy(network, env.observation_space, env.action_space, policy_settings)
     settings = PPOConfig(num_epochs=arguments.num_epochs, num_minibatches=arguments.num_minibatches)
     batch_size = num_envs * arguments.num_steps
     settings.num_minibatches_for(batch_size)
-    learner = Learner(policy, settings, num_envs=num_envs, total_steps=10**9, seed=0)
-    rollout = allocate_rollout(pool, arguments.num_steps)
+    rollout = allocate_rollout(pool, policy.distribution, arguments.num_steps)
+    learner = Learner(
+        policy,
+        settings,
+        num_rewards=rollout.reward[0].numel(),
+        batch_size=rollout.value[:-1].numel(),
+        total_steps=10**9,
+        seed=0,
+    )
     generator = torch.Generator().manual_seed(0)
     env_rate = _env_rate(pool, arguments.seconds)
     pool.reset(0, out=rollout.rows[-1])

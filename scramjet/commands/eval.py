@@ -11,8 +11,8 @@ from typing import Annotated
 
 import tyro
 
-from scramjet.training.evaluation import Evaluator
 from scramjet.training.playing import load_trained, play
+from scramjet.training.session import make_evaluator
 
 DESCRIPTION = """Play a trained agent's most likely actions.
 
@@ -59,7 +59,7 @@ def eval_command(words: list[str]) -> int:
             _show(picture, total, step, ended)
         return 0
     episodes = 100 if arguments.episodes is None else arguments.episodes
-    evaluation = Evaluator(config.make_env(), episodes=episodes, seed=seed)(policy)
+    evaluation = make_evaluator(config, episodes=episodes, seed=seed)(policy)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import tyro
 
+from scramjet.engine.layout import num_players, played_by
+from scramjet.envs.api import Dict, Discrete, Env, MultiDiscrete
 from scramjet.envs.registry import Registration, registrations
 from scramjet.training.config_files import preset_path
 
@@ -30,7 +33,9 @@ def list_command(words: list[str]) -> int:
         args=words,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    worlds = [describe(entry) for entry in registrations()]
+    # Probes test learners; people look for games: they come last.
+    entries = sorted(registrations(), key=lambda entry: (entry.name.startswith("probe_"), entry.name))
+    worlds = [describe(entry) for entry in entries]
     if arguments.json:
         print(json.dumps({"worlds": worlds}))
         return 0
@@ -47,6 +52,27 @@ def list_command(words: list[str]) -> int:
     return 0
 
 
+def _space_in_words(space: Any) -> str:
+    if isinstance(space, Dict):
+        return ", ".join(space.spaces)
+    if isinstance(space, Discrete):
+        return f"one of {space.n}"
+    return f"{space.dtype} {list(space.shape)}"
+
+
+def _actions_in_words(space: Any) -> str:
+    if isinstance(space, Discrete):
+        return f"{space.n} actions"
+    if isinstance(space, MultiDiscrete):
+        return f"{len(space.nvec)} choices"
+    return f"{math.prod(space.shape)} numbers" if math.prod(space.shape) > 1 else "1 number"
+
+
+def _players_in_words(env: Env) -> str:
+    count = num_players(env)
+    return "1" if count == 1 else f"{count} {played_by(env).value}"
+
+
 def describe(entry: Registration) -> dict[str, Any]:
     """A world's name, spaces, parameters and first line of description."""
     cls = entry.env_class()
@@ -55,8 +81,9 @@ def describe(entry: Registration) -> dict[str, Any]:
     return {
         "name": entry.name,
         "aliases": list(entry.aliases),
-        "observes": f"{obs.dtype} {list(obs.shape)}",
-        "acts": f"{action.n} actions",
+        "observes": _space_in_words(obs),
+        "acts": _actions_in_words(action),
+        "players": _players_in_words(env),
         "observation_space": repr(obs),
         "action_space": repr(action),
         "has_mask": hasattr(env, "mask"),

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from scramjet.engine.layout import HEADER, check_spaces, state_dtype
+from scramjet.engine.layout import (
+    HEADER,
+    PlayedBy,
+    Transition,
+    check_spaces,
+    kernel_obs,
+    leaf_layout,
+    mask_size,
+    num_players,
+    played_by,
+    row_function,
+    rows_per_env,
+    state_dtype,
+)
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import random_actions
+from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import ScramjetError, WorldError
@@ -42,6 +56,7 @@ def check_world(name: str, *, steps: int = 500) -> Iterator[Finding]:
             look_at_values,
             look_at_observe,
             look_for_escaped_state,
+            *((look_at_illegal_actions,) if mask_size(env) else ()),
             look_at_compiled,
         )
         for look in looks:
@@ -51,72 +66,104 @@ def check_world(name: str, *, steps: int = 500) -> Iterator[Finding]:
 
 
 def legal_actions(env: Env, steps: int) -> np.ndarray:
-    """Random legal actions [steps, NUM_ENVS], found by playing the interpreted world."""
+    """Random legal actions [steps, rows, ...], found by playing the interpreted world."""
     pool = NativePool(env, NUM_ENVS, backend="interpreted")
     random = np.random.default_rng(SEED)
-    actions = np.zeros((steps, NUM_ENVS), np.int64)
+    actions = []
     out = pool.reset(SEED)
-    for t in range(steps):
-        actions[t] = random_actions(pool, out, random)
-        out = pool.step(actions[t])
-    return actions
+    for _ in range(steps):
+        actions.append(random_actions(pool, out, random))
+        out = pool.step(actions[-1])
+    return np.stack(actions)
 
 
 def look_at_values(env: Env, actions: np.ndarray) -> str:
     """Observations inside their space, rewards finite, `step` returning what it should."""
     pool = NativePool(env, NUM_ENVS, backend="interpreted")
     out = pool.reset(SEED)
-    space, ended = env.observation_space, 0
+    ended = 0
     for t, row in enumerate(actions):
-        for i in range(NUM_ENVS):
-            _check_observation(env, out.obs[i], f"env {i} at step {t}")
+        for i in range(pool.num_rows):
+            _check_observation(env, out.obs, i, f"{_who(env, i)} at step {t}")
         out = pool.step(row)
         if not np.isfinite(out.reward).all():
-            i = int(np.flatnonzero(~np.isfinite(out.reward))[0])
-            raise WorldError(f"{_name(env)}.step gave a reward of {out.reward[i]} in env {i} at step {t}")
+            i = int(np.argwhere(~np.isfinite(out.reward))[0][0])
+            raise WorldError(
+                f"{_name(env)}.step gave a reward of {out.reward[i]} in {_who(env, i)} at step {t}; "
+                f"rewards must be finite"
+            )
         for over in np.flatnonzero(out.terminated | out.truncated):
-            _check_observation(env, out.final_obs[over], f"the last observation of env {over} at step {t}")
+            per_row = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # last observations
+            where = f"the last observation of {_who(env, int(over))} at step {t}"
+            for view in range(per_row):
+                _check_observation(env, out.final_obs, int(over) * per_row + view, where)
             ended += 1
     if not ended and env.max_episode_steps is None:
         raise WorldError(
             f"{_name(env)}: no episode ended in {len(actions)} steps, and there is no limit; set max_episode_steps"
         )
-    return f"observations inside {space}, rewards finite, {ended} episodes ended"
+    return f"observations inside {env.observation_space}, rewards finite, {ended} episodes ended"
 
 
-def _check_observation(env: Env, obs: np.ndarray, where: str) -> None:
-    space = env.observation_space
-    if space.contains(obs):
-        return
-    bad = ~np.isfinite(obs) if not np.isfinite(obs).all() else (obs < space.low) | (obs > space.high)
-    place = tuple(int(k) for k in np.argwhere(bad)[0])
-    index = ", ".join(map(str, place))
-    raise WorldError(
-        f"{_name(env)}.observe wrote obs[{index}] = {obs[place]} ({where}), outside "
-        f"[{space.low[place]}, {space.high[place]}]; widen observation_space or scale the observation"
-    )
+def _who(env: Env, row: int) -> str:
+    """Whose row it is."""
+    per_env = rows_per_env(env)
+    return f"env {row // per_env}" + (f", agent {row % per_env}" if per_env > 1 else "")
+
+
+def _check_observation(env: Env, obs: Any, i: int, where: str) -> None:
+    spaces = leaves(space_tree(env.observation_space))
+    for (name, leaf), space in zip(named_leaves(obs), spaces, strict=True):
+        value = leaf[i]
+        low, high = _bounds(space, value.shape)
+        bad = ~np.isfinite(value) if not np.isfinite(value).all() else (value < low) | (value > high)
+        if bad.any():
+            place = tuple(int(k) for k in np.argwhere(bad)[0])
+            index = ", ".join(map(str, place))
+            raise WorldError(
+                f"{_name(env)}.observe wrote {name}[{index}] = {value[place]} ({where}), outside "
+                f"[{low[place]}, {high[place]}]; widen observation_space or scale the observation"
+            )
+
+
+def _bounds(space: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The least and greatest value of each entry."""
+    if hasattr(space, "low"):
+        return space.low.reshape(shape), space.high.reshape(shape)
+    sizes = getattr(space, "nvec", getattr(space, "n", 2))
+    if not hasattr(space, "nvec") and space.dtype == np.int8:
+        sizes = 2  # MultiBinary, whose n is its shape
+    return np.zeros(shape, np.int64), np.broadcast_to(np.asarray(sizes) - 1, shape)
 
 
 def look_at_observe(env: Env, actions: np.ndarray) -> str:
     """`observe` writes every entry, loses nothing to the dtype, and changes nothing."""
     pool = NativePool(env, NUM_ENVS, backend="interpreted")
     pool.reset(SEED)
-    space = env.observation_space
     for row in actions[:50]:
-        state = pool.states()[0]
-        before = state.tobytes()
-        exact = np.full(space.shape, np.nan)
-        env.observe(pool.as_record(state), exact)
-        if state.tobytes() != before:
-            raise WorldError(f"{_name(env)}.observe changes the state; it may only read it (no random draws either)")
-        if np.isnan(exact).any():
-            index = ", ".join(str(int(k)) for k in np.argwhere(np.isnan(exact))[0])
-            raise WorldError(f"{_name(env)}.observe does not write obs[{index}]; write every entry each time")
-        if space.dtype.kind in "iu" and not np.array_equal(exact, exact.astype(space.dtype)):
-            place = tuple(np.argwhere(exact != exact.astype(space.dtype))[0])
-            raise WorldError(f"{_name(env)}.observe writes {exact[place]}, which {space.dtype} cannot hold")
+        for player in range(num_players(env)):
+            _look_at_observe_once(env, pool, player)
         pool.step(row)
     return "observe writes every entry and changes nothing"
+
+
+def _look_at_observe_once(env: Env, pool: NativePool, player: int) -> None:
+    state = pool.states()[0]
+    before = state.tobytes()
+    exact = map_leaves(lambda space: np.full((1, *leaf_layout(space)[0]), np.nan), space_tree(env.observation_space))
+    whose = () if played_by(env) is PlayedBy.ONE else (player,)
+    env.observe(pool.as_record(state), row_function(env.observation_space)(kernel_obs(exact), 0), *whose)
+    if state.tobytes() != before:
+        raise WorldError(f"{_name(env)}.observe changes the state; it may only read it (no random draws either)")
+    spaces = leaves(space_tree(env.observation_space))
+    for (name, written), space in zip(named_leaves(exact), spaces, strict=True):
+        values, dtype = written[0], leaf_layout(space)[1]
+        if np.isnan(values).any():
+            index = ", ".join(str(int(k)) for k in np.argwhere(np.isnan(values))[0])
+            raise WorldError(f"{_name(env)}.observe does not write {name}[{index}]; write every entry each time")
+        if dtype.kind in "iu" and not np.array_equal(values, values.astype(dtype)):
+            place = tuple(np.argwhere(values != values.astype(dtype))[0])
+            raise WorldError(f"{_name(env)}.observe writes {values[place]} to {name}, which {dtype} cannot hold")
 
 
 def look_for_escaped_state(env: Env, actions: np.ndarray) -> str:
@@ -155,6 +202,24 @@ def look_at_compiled(env: Env, actions: np.ndarray) -> str:
     return f"compiled for the CPU ({seconds:.1f} s) and equal to the interpreted rules; {_speed(env):.1f} M steps/s"
 
 
+def look_at_illegal_actions(env: Env, actions: np.ndarray) -> str:
+    """Compiled, an action that the mask forbids has an effect the world defines, and breaks nothing."""
+    pool = NativePool(env, NUM_ENVS, num_threads=1)
+    random, out = np.random.default_rng(SEED), pool.reset(SEED)
+    for t in range(len(actions)):
+        out = pool.step(random_actions(pool, allow_all(out), random))
+        for i in range(pool.num_rows):
+            _check_observation(env, out.obs, i, f"{_who(env, i)} at step {t}, after actions that the mask forbids")
+        if not np.isfinite(out.reward).all():
+            raise WorldError(f"{_name(env)}.step gives a reward that is no number for an action that the mask forbids")
+    return "actions that the mask forbids break nothing"
+
+
+def allow_all(out: Transition) -> Transition:
+    """The same with every action legal."""
+    return replace(out, mask=np.ones_like(out.mask))
+
+
 def _speed(env: Env, num_envs: int = 1024) -> float:
     """Million steps a second on one thread."""
     pool = NativePool(env, num_envs, num_threads=1)
@@ -177,8 +242,8 @@ def _trace(pool: Pool, actions: np.ndarray, *, restart: bool = True) -> list[dic
     trace = []
     for row in actions:
         out = pool.step(row)
-        fields = ("obs", "mask", "reward", "terminated", "truncated")
-        trace.append({name: getattr(out, name).copy() for name in fields})
+        fields = {name: getattr(out, name) for name in ("mask", "turn", "reward", "terminated", "truncated")}
+        trace.append({name: array.copy() for name, array in [*named_leaves(out.obs), *fields.items()]})
     return trace
 
 
@@ -193,7 +258,7 @@ def _same(
             if different.any():
                 place = tuple(int(k) for k in np.argwhere(different)[0])
                 raise WorldError(
-                    f"{_name(env)}: {how}, {name} of env {place[0]} at step {t} is {other[name][place]} "
+                    f"{_name(env)}: {how}, {name} of {_who(env, place[0])} at step {t} is {other[name][place]} "
                     f"instead of {one[name][place]}; {why}"
                 )
 

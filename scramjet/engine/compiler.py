@@ -20,7 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.kernels import NO_LIMIT, Rules, no_mask, no_stats
+from scramjet.engine.layout import action_kind, action_sizes, num_players, played_by, row_function, writes_rewards
+from scramjet.engine.transitions import (
+    NO_LIMIT,
+    Rules,
+    always_alive,
+    first_seat,
+    no_mask,
+    no_mask_of_player,
+    no_stats,
+    no_stats_of_player,
+)
 from scramjet.envs.api import Env
 from scramjet.errors import WorldError
 
@@ -31,19 +41,30 @@ RULE_ARGUMENTS = {
     "mask": ("self", "s", "mask"),
     "stats": ("self", "s", "stats"),
 }
-RULE_NAMES = tuple(RULE_ARGUMENTS)
+PLAYERS_RULE_ARGUMENTS = {
+    "reset": ("self", "s"),
+    "step": ("self", "s", "action", "reward"),
+    "observe": ("self", "s", "obs", "player"),
+    "mask": ("self", "s", "mask", "player"),
+    "stats": ("self", "s", "stats", "player"),
+    "alive": ("self", "s", "player"),
+    "seat": ("self", "s"),
+}
+"""What the rules of a world for agents or seats are given; `step` with a fourth argument makes it one."""
+RULE_NAMES = tuple(PLAYERS_RULE_ARGUMENTS)
 
 
 def interpreted_rules(env: Env) -> Rules:
     """The world's functions as they are: breakpoints and prints work."""
-    return _rules(env, env, {name: getattr(type(env), name) for name in rule_functions(env)})
+    return _rules(env, env, {**_stand_ins(env), **rule_functions(env)})
 
 
 def rule_functions(env: Env) -> dict[str, FunctionType]:
-    """The functions among reset, step, observe, mask and stats that the world defines."""
+    """The functions that the world defines, among those its kind of world may."""
     cls = type(env)
     found = {}
-    for name in RULE_NAMES:
+    expected = PLAYERS_RULE_ARGUMENTS if writes_rewards(env) else RULE_ARGUMENTS
+    for name in expected:
         function = getattr(cls, name, None)
         if function is None or getattr(Env, name, None) is function:
             if name in ("reset", "step", "observe"):
@@ -51,7 +72,7 @@ def rule_functions(env: Env) -> dict[str, FunctionType]:
             continue
         if not isinstance(function, FunctionType):
             raise WorldError(f"{cls.__name__}.{name} must be a plain function; it is {function!r}")
-        arguments = RULE_ARGUMENTS[name]
+        arguments = expected[name]
         if function.__code__.co_argcount != len(arguments):
             raise WorldError(f"{cls.__name__}.{name} must be written `def {name}({', '.join(arguments)})`")
         found[name] = function
@@ -59,7 +80,20 @@ def rule_functions(env: Env) -> dict[str, FunctionType]:
         raise WorldError(
             f'{cls.__name__} needs both stat_names = ("win", ...) and `def stats(self, s, stats)`, or neither'
         )
+    if env.num_seats > 1 and "seat" not in found:
+        raise WorldError(f"{cls.__name__} has {env.num_seats} seats; write `def seat(self, s)`: whose turn it is")
     return found
+
+
+def _stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
+    """What is called where the world has no such function."""
+    for_players = writes_rewards(env)
+    return {
+        "mask": no_mask_of_player if for_players else no_mask,
+        "stats": no_stats_of_player if for_players else no_stats,
+        "alive": always_alive,
+        "seat": first_seat,
+    }
 
 
 def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) -> Rules:
@@ -68,10 +102,16 @@ def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) 
         reset=functions["reset"],
         step=functions["step"],
         observe=functions["observe"],
-        mask=functions.get("mask", no_mask),
-        stats=functions.get("stats", no_stats),
+        mask=functions["mask"],
+        stats=functions["stats"],
+        alive=functions["alive"],
+        seat=functions["seat"],
+        row=row_function(env.observation_space),
         max_episode_steps=env.max_episode_steps or NO_LIMIT,
-        num_actions=int(env.action_space.n),
+        played_by=played_by(env),
+        num_players=num_players(env),
+        action_kind=action_kind(env),
+        action_sizes=action_sizes(env),
     )
 
 
@@ -109,8 +149,8 @@ class RulesCompiler:
     def rules(self) -> Rules:
         """The world's functions, compiled."""
         compiled = {name: self.compile(function) for name, function in self.functions.items()}
-        compiled.setdefault("mask", self.compile(no_mask))  # type: ignore[arg-type]
-        compiled.setdefault("stats", self.compile(no_stats))  # type: ignore[arg-type]
+        for name, function in _stand_ins(self.env).items():
+            compiled.setdefault(name, self.compile(function))  # type: ignore[arg-type]
         return _rules(self.env, self.constants, compiled)
 
     def compile(self, function: FunctionType) -> Any:
@@ -225,7 +265,9 @@ def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
         digest.update(f"{type(value).__name__}:{value!r}".encode())
 
 
-_ENGINE_SOURCES = [Path(__file__).with_name(f"{name}.py") for name in ("kernels", "layout", "compiler", "cpu")]
+_ENGINE_SOURCES = [
+    Path(__file__).with_name(f"{name}.py") for name in ("kernels", "transitions", "layout", "compiler", "cpu")
+]
 
 
 def _versions() -> str:

@@ -11,10 +11,11 @@ from numba import get_num_threads, njit
 from scramjet.engine import kernels
 from scramjet.engine.cache import KernelCache
 from scramjet.engine.compiler import RulesCompiler
+from scramjet.engine.transitions import Compilers
 from scramjet.envs.api import Env
 
 # IEEE arithmetic as in the interpreted source; division by zero gives inf or nan instead of a check per division.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": True}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": True, "_nrt": True}
 
 
 def compile_kernels(env: Env) -> kernels.Kernels:
@@ -29,7 +30,12 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         return function
 
     def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-        return njit(forceinline=True, **_OPTIONS)(named(function))
+        # It only borrows its arrays; to count references to them would cost more than a step of CartPole.
+        return njit(forceinline=True, **{**_OPTIONS, "_nrt": False})(named(function))
+
+    def view(function: Callable[..., Any]) -> Callable[..., Any]:
+        # Put into its caller before references are counted, or each view handed over would count as one for ever.
+        return njit(inline="always", **_OPTIONS)(named(function))
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(**_OPTIONS)(named(function))
@@ -41,7 +47,7 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         dispatcher._cache = KernelCache(fingerprint, function.__name__)
         return dispatcher
 
-    return kernels.build(rules_compiler.rules(), inner, entry, threaded_entry)
+    return kernels.build(rules_compiler.rules(), Compilers(inner, view, entry, threaded_entry))
 
 
 def is_compiled(env: Env) -> bool:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from types import FunctionType
 
+from scramjet.engine import transitions
 from scramjet.engine.compiler import RULE_NAMES
 from scramjet.envs.api import Env
 from scramjet.errors import ScramjetError, WorldError
@@ -27,7 +28,7 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
         except ScramjetError as clearer:
             return clearer
     last_frame = traceback.extract_tb(error.__traceback__)[-1]
-    if last_frame.name == "advance":  # the engine's own line that takes apart what step returned
+    if last_frame.name == "play" and last_frame.filename == transitions.__file__:  # it takes apart what step returned
         return WorldError(f"{type(env).__name__}.step must return (reward, terminated), a number and a bool: {error}")
     place = _place(env, error)
     if not place and not _is_compilation(error):

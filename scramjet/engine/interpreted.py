@@ -13,13 +13,14 @@ import numpy as np
 
 from scramjet.engine import kernels
 from scramjet.engine.compiler import interpreted_rules
+from scramjet.engine.transitions import Compilers
 from scramjet.envs.api import Env
 from scramjet.errors import did_you_mean
 
 
 def interpreted_kernels(env: Env) -> kernels.Kernels:
     """The kernels of `env` as plain Python functions."""
-    return kernels.build(interpreted_rules(env), _as_is, _as_is, _as_is)
+    return kernels.build(interpreted_rules(env), Compilers(_as_is, _as_is, _as_is, _as_is))
 
 
 def _as_is(function: Any) -> Any:

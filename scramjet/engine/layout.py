@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from scramjet.envs.api import Box, Discrete, Env, state_fields
+from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
+from scramjet.envs.api import Box, Dict, Discrete, Env, MultiBinary, MultiDiscrete, state_fields
 from scramjet.errors import WorldError
 
 HEADER = np.dtype(
@@ -23,9 +27,65 @@ HEADER = np.dtype(
 """What the engine keeps at the front of every env's record, before the author's fields."""
 
 
+class PlayedBy(enum.Enum):
+    """Who plays a world."""
+
+    ONE = "one"
+    AGENTS = "agents"  # several acting at once, a row each
+    SEATS = "seats"  # several taking turns, one row an env
+
+
+class ActionKind(enum.Enum):
+    """What an action is."""
+
+    CHOICE = "choice"  # Discrete: an int64
+    CHOICES = "choices"  # MultiDiscrete: a row of int64
+    BOX = "box"  # Box: an array of float32
+
+
+def played_by(env: Env) -> PlayedBy:
+    """Who plays this world. One whose `step` writes rewards has agents, even if only one, unless it takes turns."""
+    if env.num_seats > 1 or hasattr(env, "seat"):
+        return PlayedBy.SEATS
+    return PlayedBy.AGENTS if writes_rewards(env) else PlayedBy.ONE
+
+
+def writes_rewards(env: Env) -> bool:
+    """Whether `step` is written for players: `step(self, s, action, reward)`."""
+    code = getattr(type(env).step, "__code__", None)
+    return code is not None and code.co_argcount == 4
+
+
+def num_players(env: Env) -> int:
+    """Agents or seats of one env."""
+    return max(int(env.num_agents), int(env.num_seats))
+
+
+def rows_per_env(env: Env) -> int:
+    """Rows of observations and actions of one env."""
+    return int(env.num_agents) if played_by(env) is PlayedBy.AGENTS else 1
+
+
+def action_kind(env: Env) -> ActionKind:
+    """What an action of this world is."""
+    if isinstance(env.action_space, Discrete):
+        return ActionKind.CHOICE
+    return ActionKind.CHOICES if isinstance(env.action_space, MultiDiscrete) else ActionKind.BOX
+
+
+def action_sizes(env: Env) -> np.ndarray:
+    """The number of choices of each component of a discrete action; empty for a Box."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return np.array([space.n], np.int64)
+    return np.asarray(space.nvec, np.int64) if isinstance(space, MultiDiscrete) else np.zeros(0, np.int64)
+
+
 def state_dtype(env: Env) -> np.dtype:
     """The record of one env: the engine's header, then the author's fields."""
     fields: list[Any] = [(name, HEADER[name]) for name in HEADER.names or ()]
+    if played_by(env) is not PlayedBy.ONE:
+        fields += [("_returns", np.float64, (num_players(env),)), ("_alive", np.uint8, (num_players(env),))]
     for name, declared in state_fields(env).items():
         dtype, shape = declared if isinstance(declared, tuple) else (declared, ())
         if shape != () and dtype in (bool, np.bool_, "bool"):
@@ -50,54 +110,185 @@ def state_dtype(env: Env) -> np.dtype:
 
 def episode_dtype(env: Env) -> np.dtype:
     """One finished episode in the pool's log: the engine's numbers, then the author's stats by name."""
-    own = [("_tick", np.int64), ("_env", np.int64), ("_return", np.float64), ("_length", np.int64)]
+    own = [
+        ("_tick", np.int64), ("_env", np.int64), ("_player", np.int64), ("_return", np.float64), ("_length", np.int64),
+    ]  # fmt: skip
     for name in env.stat_names:
         if not name.isidentifier() or name.startswith("_"):
             raise WorldError(f"{type(env).__name__}.stat_names has {name!r}; use a plain name without a leading '_'")
     return np.dtype(own + [(name, np.float64) for name in env.stat_names])
 
 
-@dataclass(slots=True)
+def leaf_layout(space: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of one observation of a space without parts; a Discrete one is an array of one int64."""
+    if isinstance(space, Discrete):
+        return (1,), np.dtype(np.int64)
+    if isinstance(space, MultiDiscrete):
+        return tuple(space.nvec.shape), np.dtype(np.int64)
+    return tuple(space.shape) or (1,), np.dtype(space.dtype)
+
+
+def allocate_obs(space: Any, *batch: int) -> Any:
+    """Zeros for observations of `space`: an array [*batch, *shape], or nested dicts of them."""
+
+    def allocate(part: Any) -> np.ndarray:
+        shape, dtype = leaf_layout(part)
+        return np.zeros((*batch, *shape), dtype)
+
+    return map_leaves(allocate, space_tree(space))
+
+
+def kernel_obs(obs: Any) -> Any:
+    """Observations as kernels take them: an array, or the arrays of a tree in one tuple."""
+    return leaves(obs) if isinstance(obs, dict) else obs
+
+
+def row_function(space: Any) -> Callable[..., Any]:
+    """(kernel_obs, i) -> what `observe` writes to: an array, or for a Dict a tuple of arrays with names."""
+    if not isinstance(space, Dict):
+
+        def row(obs: Any, i: Any) -> Any:
+            return obs[i]
+
+        return row
+    # Numba wants each element of a mixed tuple indexed by a literal, so the expression is spelled out.
+    scope: dict[str, Any] = {}
+    count = 0
+
+    def spell(part: Any) -> str:
+        nonlocal count
+        if not isinstance(part, dict):
+            count += 1
+            return f"obs[{count - 1}][i]"
+        kind = f"Part{len(scope)}"
+        scope[kind] = namedtuple(kind, list(part))
+        return f"{kind}({', '.join(spell(item) for item in part.values())})"
+
+    exec(f"def row(obs, i):\n    return {spell(space_tree(space))}\n", scope)
+    named: Callable[..., Any] = scope["row"]
+    return named
+
+
+@dataclass(frozen=True, slots=True)
 class Transition:
     """Where one step of N envs is written. Allocated once; rows of a rollout are views of this kind.
 
-    `obs` and `mask` are what the policy sees next: after an episode's end they belong to the next episode.
+    There are R rows: N, or N * num_agents where several agents act at once (agent k of env i has row
+    i * num_agents + k). `obs` and `mask` are what the policy sees next: after an episode's end they belong to the
+    next episode. For a Dict space `obs` and `final_obs` are nested dicts of arrays.
     """
 
-    obs: np.ndarray  # [N, *obs_shape]
-    mask: np.ndarray  # [N, num_actions] bool, legal actions; [N, 0] where the world has no mask
-    reward: np.ndarray  # [N] float32
-    terminated: np.ndarray  # [N] bool
-    truncated: np.ndarray  # [N] bool, never together with terminated
-    final_obs: np.ndarray  # [N, *obs_shape]; the last of each episode that ended; other rows are stale
+    obs: Any  # [R, *obs_shape]
+    mask: np.ndarray  # [R, mask_size] bool, legal actions; [R, 0] where the world has no mask
+    turn: np.ndarray  # agents: [R] bool, who of them is alive; seats: [N] int8, who is to move; else [0] bool
+    reward: np.ndarray  # [R] float32; seats: [N, num_seats]
+    terminated: np.ndarray  # [R] bool
+    truncated: np.ndarray  # [R] bool, never together with terminated
+    final_obs: Any  # [R, *obs_shape] ([N * num_seats, ...]); the last of each episode that ended; other rows are stale
+    arrays: tuple[Any, ...] = field(init=False, repr=False)  # all of the above as kernels take them
+    layout: tuple[Any, ...] = field(init=False, repr=False)  # shapes and types, to compare at a glance
+
+    def __post_init__(self) -> None:
+        obs, final_obs = kernel_obs(self.obs), kernel_obs(self.final_obs)
+        arrays = (obs, self.mask, self.turn, self.reward, self.terminated, self.truncated, final_obs)
+        object.__setattr__(self, "arrays", arrays)
+        flat = [leaf for part in arrays for leaf in (part if isinstance(part, tuple) else (part,))]
+        object.__setattr__(self, "layout", tuple((leaf.shape, leaf.dtype) for leaf in flat))
+
+    def part(self, rows: slice) -> Transition:
+        """Views of some rows."""
+        per_env = len(leaves(self.final_obs)[0]) // len(self.terminated)
+        final = slice(rows.start * per_env, rows.stop * per_env)
+        return Transition(
+            obs=map_leaves(lambda leaf: leaf[rows], self.obs),
+            mask=self.mask[rows],
+            turn=self.turn[rows],
+            reward=self.reward[rows],
+            terminated=self.terminated[rows],
+            truncated=self.truncated[rows],
+            final_obs=map_leaves(lambda leaf: leaf[final], self.final_obs),
+        )
 
 
 def allocate_transition(env: Env, num_envs: int) -> Transition:
     """Fresh arrays for one step of `num_envs` envs."""
-    space = env.observation_space
+    space, how, num_rows = env.observation_space, played_by(env), num_envs * rows_per_env(env)
+    by_seats = how is PlayedBy.SEATS
+    turn_dtype: Any = np.int8 if by_seats else np.bool_
     return Transition(
-        obs=np.zeros((num_envs, *space.shape), space.dtype),
-        mask=np.ones((num_envs, mask_size(env)), np.bool_),
-        reward=np.zeros(num_envs, np.float32),
-        terminated=np.zeros(num_envs, np.bool_),
-        truncated=np.zeros(num_envs, np.bool_),
-        final_obs=np.zeros((num_envs, *space.shape), space.dtype),
+        obs=allocate_obs(space, num_rows),
+        mask=np.ones((num_rows, mask_size(env)), np.bool_),
+        turn=np.zeros(0 if how is PlayedBy.ONE else num_rows, turn_dtype),
+        reward=np.zeros((num_envs, num_players(env)) if by_seats else num_rows, np.float32),
+        terminated=np.zeros(num_rows, np.bool_),
+        truncated=np.zeros(num_rows, np.bool_),
+        final_obs=allocate_obs(space, num_envs * num_players(env) if by_seats else num_rows),
     )
 
 
+def action_layout(env: Env) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of one action."""
+    space = env.action_space
+    if isinstance(space, Discrete):
+        return (), np.dtype(np.int64)
+    if isinstance(space, MultiDiscrete):
+        return tuple(space.nvec.shape), np.dtype(np.int64)
+    return tuple(space.shape), np.dtype(np.float32)
+
+
 def mask_size(env: Env) -> int:
-    """How many entries the world's action mask has; 0 where it has none."""
-    return int(env.action_space.n) if hasattr(env, "mask") else 0
+    """How many entries the world's action mask has, one for each choice; 0 where it has none."""
+    return int(action_sizes(env).sum()) if hasattr(env, "mask") else 0
 
 
 def check_spaces(env: Env) -> None:
     """Refuse a world whose spaces the engine cannot hold, naming what it can."""
     name = type(env).__name__
-    for attribute, supported in (("observation_space", Box), ("action_space", Discrete)):
-        space = getattr(env, attribute, None)
-        if not isinstance(space, supported):
+    _check_observations(name, env)
+    _check_actions(name, env)
+    for attribute in ("num_agents", "num_seats"):
+        count = getattr(env, attribute)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise WorldError(f"{name}.{attribute} is {count!r}; it must be an integer of at least 1")
+    if env.num_agents > 1 and env.num_seats > 1:
+        raise WorldError(f"{name} has num_agents={env.num_agents} and num_seats={env.num_seats}; one of them must be 1")
+    if num_players(env) > 1 and not writes_rewards(env):
+        raise WorldError(f"{name} has {num_players(env)} players: write `def step(self, s, action, reward)`")
+
+
+def _check_observations(name: str, env: Env) -> None:
+    space = getattr(env, "observation_space", None)
+    for where, part in named_leaves(space_tree(space), "observation_space"):
+        if not isinstance(part, Box | Discrete | MultiDiscrete | MultiBinary):
             raise WorldError(
-                f"{name}.{attribute} is {space!r}; scramjet {attribute.split('_')[0]}s are {supported.__name__} for now"
+                f"{name}.{where} is {part!r}; scramjet observations are Box, Discrete, MultiDiscrete, MultiBinary, "
+                f"or a Dict of these"
             )
-    if getattr(env.action_space, "start", 0) != 0:
-        raise WorldError(f"{name}.action_space starts at {env.action_space.start}; actions start at 0")
+        start = getattr(part, "start", 0)
+        if np.any(start):
+            raise WorldError(f"{name}.{where} starts at {start}; values start at 0")
+        for key in where.split(".")[1:]:
+            if not key.isidentifier() or key.startswith("_"):
+                raise WorldError(
+                    f"{name}.observation_space has a key {key!r}; use a plain name: it is read as obs.{key}"
+                )
+    if isinstance(space, Dict) and not leaves(space_tree(space)):
+        raise WorldError(f"{name}.observation_space is an empty Dict; give it entries")
+
+
+def _check_actions(name: str, env: Env) -> None:
+    space = getattr(env, "action_space", None)
+    if not isinstance(space, Discrete | MultiDiscrete | Box):
+        raise WorldError(f"{name}.action_space is {space!r}; scramjet actions are Discrete, MultiDiscrete or Box")
+    start = getattr(space, "start", 0)
+    if np.any(start):
+        raise WorldError(f"{name}.action_space starts at {start}; actions start at 0")
+    if isinstance(space, MultiDiscrete) and space.nvec.ndim != 1:
+        raise WorldError(f"{name}.action_space is {space!r}; give MultiDiscrete a flat list of sizes")
+    if isinstance(space, Box):
+        if space.dtype != np.float32 or space.shape == ():
+            raise WorldError(f"{name}.action_space is {space!r}; give it dtype float32 and at least one axis")
+        if hasattr(env, "mask"):
+            raise WorldError(
+                f"{name} has a mask, but actions of a Box are not masked; drop mask() or choose discretely"
+            )

@@ -11,15 +11,22 @@ import numpy as np
 from scramjet.engine import diagnosis
 from scramjet.engine.kernels import Kernels
 from scramjet.engine.layout import (
+    PlayedBy,
     Transition,
+    action_layout,
+    allocate_obs,
     allocate_transition,
     check_spaces,
     episode_dtype,
+    kernel_obs,
     mask_size,
+    num_players,
+    played_by,
+    rows_per_env,
     state_dtype,
 )
 from scramjet.engine.pool import Batch, Episodes, Pool
-from scramjet.engine.random_play import random_actions
+from scramjet.engine.random_play import random_actions, unfit_action
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
 
@@ -47,6 +54,10 @@ class NativePool(Pool):
         self.env = env
         self.name = type(env).__name__
         self.num_envs = num_envs
+        self.played_by = played_by(env)
+        self.num_players = num_players(env)
+        self._rows_per_env = rows_per_env(env)
+        self.num_rows = num_envs * self._rows_per_env
         self.observation_space = env.observation_space
         self.action_space = env.action_space
         self.mask_size = mask_size(env)
@@ -55,15 +66,18 @@ class NativePool(Pool):
         self._state_bytes = self._states.view(np.uint8).reshape(num_envs, -1)  # [N, record size]
         self._records = self._wrap(self._states)
         self._kernels, self.num_threads = self._start(backend, num_threads)
-        capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs // self.num_threads)
+        capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs * self.num_players // self.num_threads)
         self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
         self._log_size = np.zeros((self.num_threads, 2), np.int64)  # episodes since the last look, next row
         self._first_log = self._wrap(self._log[0]), self._log_size[0]
         self._tick = 0
         self._own = self.allocate()
+        self._layout = self._own.layout
+        action_shape, self._action_dtype = action_layout(env)
+        self._action_shape = (self.num_rows, *action_shape)
         self._sent: deque[slice] = deque()
-        self._sent_actions = np.zeros(num_envs, np.int64)
-        self._was_reset = False
+        self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
+        self._seen: Transition | None = None  # what the players saw last; None before the first reset
 
     def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
         """Kernels and the number of threads they run on."""
@@ -87,57 +101,51 @@ class NativePool(Pool):
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
         if self.backend == "cpu":
             self._play_interpreted()
-        self._step_rows(0, 0, self._sent_actions, self._own)
+        self._step_envs(0, 0, self._sent_actions, self._own)
         self._tick = 0
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         if not -(2**63) <= seed <= 2**63 - self.num_envs:
             raise ConfigError(f"seed={seed} must be from -2**63 to 2**63 less the number of envs")
         out = self._own if out is None else self._fitting(out)
-        self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, out.obs, out.mask)
-        self._tick = 0
-        self._log_size[:] = 0
-        self._sent.clear()
-        self._was_reset = True
+        self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, *out.arrays[:3])
+        self._begin_at(0, out)
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         out = self._own if out is None else self._fitting(out)
-        self._check_actions(actions, self.num_envs)
+        self._check_actions(actions, self._action_shape)
         if self.num_threads == 1:
-            self._step_rows(0, self.num_envs, actions, out)
-            return out
-        self._tick += 1
-        with _PARALLEL_REGION:
-            self._run(
-                "step_threaded", self.num_threads, self._tick, self._states, self._state_bytes, actions,
-                out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs,
-                self._log, self._log_size,
-            )  # fmt: skip
+            self._step_envs(0, self.num_envs, actions, out)
+        else:
+            self._tick += 1
+            with _PARALLEL_REGION:
+                self._run(
+                    "step_threaded", self.num_threads, self._tick, self._states, self._state_bytes, actions,
+                    *out.arrays, self._log, self._log_size,
+                )  # fmt: skip
+        self._seen = out
         return out
 
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        start, stop, _ = (rows or slice(None)).indices(self.num_envs)
-        self._check_actions(actions, stop - start)
+        start, stop, stride = (rows or slice(None)).indices(self.num_rows)
+        per_env = self._rows_per_env
+        if stride != 1 or start % per_env or stop % per_env:
+            raise ConfigError(f"rows={rows} must be neighbours, and whole envs of {per_env} rows")
+        self._check_actions(actions, (stop - start, *self._action_shape[1:]), start)
         for sent in self._sent:
             if start < sent.stop and sent.start < stop:
                 raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
         self._sent_actions[start:stop] = actions
-        self._step_rows(start, stop, self._sent_actions, self._own)
+        self._step_envs(start // per_env, stop // per_env, self._sent_actions, self._own)
+        self._seen = self._own
         self._sent.append(slice(start, stop))
 
     def recv(self) -> Batch:
         if not self._sent:
             raise RuntimeError("recv() without send(): nothing is under way")
         rows = self._sent.popleft()
-        own = self._own
-        return Batch(
-            rows,
-            Transition(
-                own.obs[rows], own.mask[rows], own.reward[rows],
-                own.terminated[rows], own.truncated[rows], own.final_obs[rows],
-            ),
-        )  # fmt: skip
+        return Batch(rows, self._own.part(rows))
 
     def snapshot(self) -> dict[str, np.ndarray]:
         return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
@@ -151,13 +159,17 @@ class NativePool(Pool):
                 f"world's state has changed, begin a new run with --fork"
             )
         self._state_bytes[:] = raw
-        self._tick = int(snapshot["tick"][0])
+        out = self._own if out is None else self._fitting(out)
+        self._run("observe", 0, self.num_envs, self._records, *out.arrays[:3])
+        self._begin_at(int(snapshot["tick"][0]), out)
+        return out
+
+    def _begin_at(self, tick: int, out: Transition) -> None:
+        """All that was under way is forgotten; `out` is what the players see."""
+        self._tick = tick
         self._log_size[:] = 0
         self._sent.clear()
-        self._was_reset = True
-        out = self._own if out is None else self._fitting(out)
-        self._run("observe", 0, self.num_envs, self._records, out.obs, out.mask)
-        return out
+        self._seen = out
 
     def states(self) -> np.ndarray:
         """A copy of every env's record, to branch from with `simulate`."""
@@ -165,19 +177,25 @@ class NativePool(Pool):
 
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         after = states.copy()
-        self._check_actions(actions, len(after))
+        self._check_actions(actions, (len(after) * self._rows_per_env, *self._action_shape[1:]), None)
         out = allocate_transition(self.env, len(after))
-        self._run(
-            "simulate", 0, len(after), self._wrap(after), actions,
-            out.obs, out.mask, out.reward, out.terminated, out.truncated,
-        )  # fmt: skip
+        self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays[:6])
         return after, out
+
+    def views(self) -> Any:
+        if self.played_by is not PlayedBy.SEATS:
+            out = self.allocate()
+            self._run("observe", 0, self.num_envs, self._records, *out.arrays[:3])
+            return out.obs
+        obs = allocate_obs(self.observation_space, self.num_envs * self.num_players)
+        self._run("views", 0, self.num_envs, self._records, kernel_obs(obs))
+        return obs
 
     def episodes(self) -> Episodes:
         capacity = self._log.shape[1] - 1
         ended = self._log_size[:, 0]
         log = np.concatenate([self._log[i, : min(int(count), capacity)] for i, count in enumerate(ended)])
-        log = log[np.lexsort((log["_env"], log["_tick"]))]
+        log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
         num_ended = int(ended.sum())
         self._log_size[:] = 0
         return Episodes(
@@ -185,6 +203,7 @@ class NativePool(Pool):
             returns=log["_return"],
             lengths=log["_length"],
             env_ids=log["_env"],
+            players=log["_player"],
             stats={name: log[name] for name in self.env.stat_names},
         )
 
@@ -198,12 +217,11 @@ class NativePool(Pool):
 
         return Record(state, type(self.env).__name__)
 
-    def _step_rows(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+    def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         self._tick += 1
         self._run(
-            "step", start, stop, self._tick, self._records, self._state_bytes, actions,
-            out.obs, out.mask, out.reward, out.terminated, out.truncated, out.final_obs, *self._first_log,
-        )  # fmt: skip
+            "step", start, stop, self._tick, self._records, self._state_bytes, actions, *out.arrays, *self._first_log
+        )
 
     def _run(self, kernel: str, *arguments: Any) -> None:
         """Call a kernel; what goes wrong in it is told in the author's terms."""
@@ -230,26 +248,25 @@ class NativePool(Pool):
 
     def _fitting(self, out: Transition) -> Transition:
         """Refuse arrays of another size: compiled code would write past their end."""
-        own = self._own
-        if (
-            out.obs.shape != own.obs.shape
-            or out.mask.shape != own.mask.shape
-            or out.reward.shape != own.reward.shape
-            or out.terminated.shape != own.terminated.shape
-            or out.truncated.shape != own.truncated.shape
-            or out.final_obs.shape != own.final_obs.shape
-        ):
+        if out.layout != self._layout:
             raise ConfigError(f"out= is not of this pool's size ({self.num_envs} envs); make it with pool.allocate()")
         return out
 
-    def _check_actions(self, actions: np.ndarray, count: int) -> None:
-        if not self._was_reset:
+    def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...], first_row: int | None = 0) -> None:
+        """Refuse actions of another shape or type; interpreted, also illegal ones of rows from `first_row` on."""
+        if self._seen is None:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
-        if not isinstance(actions, np.ndarray) or actions.shape != (count,) or actions.dtype != np.int64:
+        if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != self._action_dtype:
             given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
-            raise ConfigError(f"actions are {given}; this pool takes int64 [{count}] as a NumPy array")
-        if self.backend == "interpreted" and not ((actions >= 0) & (actions < self.action_space.n)).all():
-            worst = int(np.flatnonzero((actions < 0) | (actions >= self.action_space.n))[0])
-            raise WorldError(
-                f"action {actions[worst]} of env {worst} is outside {self.action_space!r} of {type(self.env).__name__}"
+            raise ConfigError(
+                f"actions are {given}; this pool takes {self._action_dtype} {list(shape)} as a NumPy array"
             )
+        if self.backend == "interpreted":
+            mask = None if first_row is None else self._seen.mask[first_row : first_row + len(actions)]
+            unfit = unfit_action(self.action_space, actions, mask)
+            if unfit is not None:
+                row, problem = unfit
+                row += first_row or 0
+                who = f"env {row // self._rows_per_env}"
+                who += f", agent {row % self._rows_per_env}" if self._rows_per_env > 1 else ""
+                raise WorldError(f"action {actions[row - (first_row or 0)]} of {who} is {problem} of {self.name}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.layout import Transition
+from scramjet.engine.layout import PlayedBy, Transition
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Episodes:
     returns: np.ndarray  # [E] float64
     lengths: np.ndarray  # [E] int64
     env_ids: np.ndarray  # [E] int64
+    players: np.ndarray  # [E] int64: which agent or seat; 0 where a world is played alone
     stats: dict[str, np.ndarray]  # name -> [E] float64
 
     def __len__(self) -> int:
@@ -44,6 +45,11 @@ class Pool(ABC):
     name: str
     """What messages call the world."""
     num_envs: int
+    num_rows: int
+    """Rows of observations and actions: one an env, or one for each of its agents."""
+    played_by: PlayedBy
+    num_players: int
+    """Agents or seats of one env."""
     observation_space: Any
     action_space: Any
     mask_size: int
@@ -68,7 +74,7 @@ class Pool(ABC):
 
     @abstractmethod
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        """Give actions to some rows (by default to all) without waiting for the results."""
+        """Give actions to some rows (by default to all), whole envs of them, without waiting for the results."""
 
     @abstractmethod
     def recv(self) -> Batch:
@@ -85,6 +91,10 @@ class Pool(ABC):
     @abstractmethod
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         """The states and results after one step from `states`; the pool itself does not move."""
+
+    @abstractmethod
+    def views(self) -> Any:
+        """What each player sees now, whoever is to move: observations [num_envs * num_players, ...]."""
 
     @abstractmethod
     def episodes(self) -> Episodes:

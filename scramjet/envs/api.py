@@ -34,6 +34,10 @@ class Env:
     """The fields of one env's record: `{"position": np.int32, "board": (np.int8, (6, 7))}`."""
     max_episode_steps: int | None = None
     """The engine truncates an episode after so many steps; None never does."""
+    num_agents: Any = 1
+    """Agents that act at once, each with a row of its own."""
+    num_seats: Any = 1
+    """Players that take turns."""
     stat_names: ClassVar[tuple[str, ...]] = ()
     """Names of the per-episode numbers that `stats` fills in."""
 
@@ -63,9 +67,9 @@ class Env:
                     f"Parameters: {', '.join(known)}"
                 )
             object.__setattr__(self, name, _convert(type(self).__name__, name, value, known[name]))
+        self.validate()
         if "max_episode_steps" not in parameters:
             _convert(type(self).__name__, "max_episode_steps", self.max_episode_steps, 1)
-        self.validate()
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise WorldError(
@@ -76,6 +80,8 @@ class Env:
     @classmethod
     def parameter_defaults(cls) -> dict[str, Any]:
         """Every constructor argument with its default, in the order written."""
+        if isinstance(inspect.getattr_static(cls, "max_episode_steps"), property):  # it follows from the others
+            return dict(cls._parameter_defaults)
         return {**cls._parameter_defaults, "max_episode_steps": cls.max_episode_steps}
 
     @property
@@ -93,15 +99,19 @@ class Env:
         """Begin an episode. All fields of `s` are zero when this is called."""
         raise NotImplementedError
 
-    def step(self, s: Any, action: Any) -> tuple[float, bool]:
-        """Apply `action`; return (reward, terminated)."""
+    def step(self, *arguments: Any, **_: Any) -> Any:
+        """`step(self, s, action)`: apply `action`; return (reward, terminated)."""
         raise NotImplementedError
 
-    def observe(self, s: Any, obs: Any) -> None:
-        """Write the observation of `s` into the array `obs`; change nothing else."""
+    def observe(self, *arguments: Any, **_: Any) -> None:
+        """`observe(self, s, obs)`: write the observation of `s` into `obs`; change nothing else."""
         raise NotImplementedError
 
     # `mask(self, s, mask)` and `stats(self, s, stats)` are optional: define them to have them.
+    #
+    # With several players, agents or seats, `step(self, s, action, reward)` writes each one's reward and returns
+    # terminated; `observe`, `mask` and `stats` take the player as their last argument. Agents may die:
+    # `alive(self, s, player)`. Seats take turns: `seat(self, s)` says whose it is.
 
     # --- for people, never compiled ----------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env
+from scramjet.envs.drawing import Canvas
 from scramjet.envs.rng import uniform
 
 
@@ -45,6 +46,22 @@ class Bandit(Env):
             raise ValueError(f"arms={self.arms} must be at least 2")
         if not 0 <= self.lucky_arm < self.arms:
             raise ValueError(f"lucky_arm={self.lucky_arm} must be in 0 .. {self.arms - 1}")
+
+    def render(self, s: Any) -> np.ndarray:
+        width, height = 600, 300
+        canvas = Canvas(width, height)
+        box = width / self.arms
+        for arm in range(self.arms):
+            left, right = box * (arm + 0.15), box * (arm + 0.75)
+            is_pulled = arm == s.pulled
+            lever = (box * (arm + 0.88), 200 if is_pulled else 100)
+            canvas.line((right, 150), lever, 5, (150, 154, 162))
+            canvas.disc(lever, 8, (190, 96, 84))
+            canvas.rectangle(left, 70, right, 250, (36, 44, 60) if is_pulled else (176, 180, 188))
+            canvas.rectangle(left + 8, 90, right - 8, 150, (250, 248, 244))
+            if is_pulled and arm == self.lucky_arm:
+                canvas.disc(((left + right) / 2, 120), min(22, (right - left) / 2 - 8), (226, 142, 72))
+        return canvas.pixels
 
     def ascii(self, s: Any) -> str:
         return " ".join(f"[{'*' if arm == s.pulled else ' '}]" for arm in range(self.arms))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 Color = tuple[int, int, int]
@@ -35,7 +37,27 @@ class Canvas:
         distance = np.hypot(self._x - start[0] - along * dx, self._y - start[1] - along * dy)
         self._blend(np.clip(width / 2 - distance + 0.5, 0, 1), color)
 
-    def _blend(self, coverage: np.ndarray, color: Color) -> None:
-        """Mix `color` into each pixel by its coverage in 0 .. 1 ([height, width])."""
+    def polygon(self, points: Sequence[Point], color: Color, inset: float = 0.0) -> None:
+        """Fill a convex shape given by its corners, in either sense, `inset` pixels inside its edges."""
+        corners = np.array(points, float)  # [n, 2]
+        ahead = np.roll(corners, -1, axis=0)
+        signed_area = (corners[:, 0] * ahead[:, 1] - corners[:, 1] * ahead[:, 0]).sum() / 2
+        if abs(signed_area) < 1e-9:
+            return
+        size = self._x.shape[::-1]
+        left, top = np.clip(np.floor(corners.min(axis=0)).astype(int) - 1, 0, size)
+        right, bottom = np.clip(np.ceil(corners.max(axis=0)).astype(int) + 1, 0, size)
+        window = (slice(top, bottom), slice(left, right))
+        depth = np.full((bottom - top, right - left), np.inf)  # distance to the nearest edge, negative outside
+        for (x, y), (dx, dy) in zip(corners, ahead - corners, strict=True):
+            if dx != 0 or dy != 0:
+                across = (self._y[window] - y) * dx - (self._x[window] - x) * dy
+                depth = np.minimum(depth, np.sign(signed_area) * across / np.hypot(dx, dy))
+        self._blend(np.clip(depth - inset + 0.5, 0, 1), color, window)
+
+    def _blend(
+        self, coverage: np.ndarray, color: Color, window: tuple[slice, slice] = (slice(None), slice(None))
+    ) -> None:
+        """Mix `color` into each pixel of a window by its coverage in 0 .. 1 ([height, width])."""
         share = coverage[..., None]
-        self.pixels[:] = (self.pixels * (1 - share) + np.array(color) * share + 0.5).astype(np.uint8)
+        self.pixels[window] = (self.pixels[window] * (1 - share) + np.array(color) * share + 0.5).astype(np.uint8)

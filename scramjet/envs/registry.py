@@ -170,6 +170,24 @@ def _class_in_module(module: ModuleType, class_name: str, label: str) -> type[En
 
 register("cartpole", "scramjet.envs.cartpole:CartPole", aliases=("CartPole-v1",))
 register("bandit", "scramjet.envs.bandit:Bandit")
+register("acrobot", "scramjet.envs.acrobot:Acrobot", aliases=("Acrobot-v1",))
+register("mountain_car", "scramjet.envs.mountain_car:MountainCar", aliases=("MountainCar-v0",))
+register(
+    "mountain_car_continuous",
+    "scramjet.envs.mountain_car_continuous:MountainCarContinuous",
+    aliases=("MountainCarContinuous-v0",),
+)
+register("pendulum", "scramjet.envs.pendulum:Pendulum", aliases=("Pendulum-v1",))
+register("identity_continuous", "scramjet.envs.identity_continuous:IdentityContinuous")
+register("flickering_cartpole", "scramjet.envs.flickering_cartpole:FlickeringCartPole")
+register("masked_cartpole", "scramjet.envs.masked_cartpole:MaskedCartPole")
+register("maze", "scramjet.envs.maze:Maze", aliases=("Maze-v0",))
+register("squared", "scramjet.envs.squared:Squared")
+register("memory", "scramjet.envs.memory:Memory")
+register("tmaze", "scramjet.envs.tmaze:TMaze")
+register("binpack", "scramjet.envs.binpack:BinPack", aliases=("BinPack-v0", "BinPack-v2"))
+register("connect_four", "scramjet.envs.connect_four:ConnectFour", aliases=("ConnectFour-v0",))
+register("snake", "scramjet.envs.snake:Snake", aliases=("Snake-v0",))
 register("probe_constant", "scramjet.envs.probes:ConstantReward")
 register("probe_observation", "scramjet.envs.probes:ObservationReward")
 register("probe_delay", "scramjet.envs.probes:DelayedReward")

@@ -1,138 +1,166 @@
-"""Networks from observations to numbers: the MLP encoder and the actor-critic made of it."""
+"""Networks from observations to logits and values: encoder, MLP trunk, heads."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
-from scramjet.settings import settle
+from scramjet.policies.attention import make_entity_network
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
+from scramjet.policies.encoders import make_encoder
+from scramjet.policies.layers import PolicyOutput, count_parameters, mlp, orthogonal
+from scramjet.policies.observations import Observations, describe_observations, lowest_observations
+from scramjet.policies.vectors import Encoder, FlatEncoder
+
+__all__ = [
+    "GaussianHead",
+    "PolicyConfig",
+    "PolicyOutput",
+    "SeparateActorCritic",
+    "SharedActorCritic",
+    "check_network",
+    "count_parameters",
+    "default_network",
+]
 
 
-@dataclass(frozen=True)
-class PolicyConfig:
-    """The network that acts and values."""
+class GaussianHead(nn.Module):
+    """Means and logarithms of deviations, [B, 2 D]; deviations from the features, or one learned for all states."""
 
-    hidden: tuple[int, ...] = (64, 64)
-    """Width of each hidden layer."""
-    activation: Literal["tanh", "relu"] = "tanh"
-    """Nonlinearity after each hidden layer."""
-    shared_trunk: bool = False
-    """One trunk for policy and value, instead of one each."""
+    def __init__(self, num_features: int, size: int, config: PolicyConfig) -> None:
+        super().__init__()
+        self.mean = orthogonal(nn.Linear(num_features, size), 0.01)
+        if config.state_dependent_std:
+            self.log_std: nn.Linear | nn.Parameter = orthogonal(nn.Linear(num_features, size), 0.01)
+            nn.init.constant_(self.log_std.bias, config.log_std_init)
+        else:
+            self.log_std = nn.Parameter(torch.full((size,), config.log_std_init))
 
-    def __post_init__(self) -> None:
-        settle(self, "policy.")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ConfigError(
-                f"policy.hidden={list(self.hidden)} needs at least one layer of at least one unit; "
-                f"try --policy.hidden 64 64"
-            )
-
-
-class PolicyOutput(NamedTuple):
-    """What a network makes of B observations."""
-
-    logits: Tensor  # [B, num_actions], unnormalized log-probabilities
-    value: Tensor  # [B]
+    def forward(self, features: Tensor) -> Tensor:
+        """[B, F] to [B, 2 D]."""
+        mean: Tensor = self.mean(features)
+        log_std = self.log_std(features) if isinstance(self.log_std, nn.Linear) else self.log_std.expand_as(mean)
+        return torch.cat([mean, log_std], dim=-1)
 
 
-def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
-    """Orthogonal weights and zero bias (Saxe et al. 2014)."""
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
+def policy_head(num_features: int, distribution: Distribution, config: PolicyConfig) -> nn.Module:
+    """From features to a distribution's logits; gain 0.01, for a first policy that hardly prefers anything."""
+    if isinstance(distribution, DiagonalGaussian):
+        return GaussianHead(num_features, distribution.size, config)
+    return orthogonal(nn.Linear(num_features, distribution.num_inputs), 0.01)
 
 
-def mlp(inputs: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
-    """Linear layers with a nonlinearity after each; gain sqrt 2."""
-    nonlinearity: type[nn.Module] = nn.Tanh if activation == "tanh" else nn.ReLU
-    layers: list[nn.Module] = []
-    for outputs in hidden:
-        layers += [orthogonal(nn.Linear(inputs, outputs), math.sqrt(2)), nonlinearity()]
-        inputs = outputs
-    return nn.Sequential(*layers)
+def encoder_before_trunk(space: Any, config: PolicyConfig) -> tuple[Encoder | None, int]:
+    """The encoder of a space and its number of features; None where there is nothing to do but to lay floats flat.
+
+    Calling a module for that would cost a small network several percent of its time.
+    """
+    encoder = make_encoder(space, config)
+    is_done_already = isinstance(encoder, FlatEncoder) and space.shape and np.dtype(space.dtype).kind == "f"
+    return None if is_done_already else encoder, encoder.num_features
+
+
+def encode(encoder: Encoder | None, obs: Any) -> Tensor:
+    """Features [B, F] of a batch of observations."""
+    features: Tensor = obs.flatten(1) if encoder is None else encoder(obs)
+    return features
 
 
 class SeparateActorCritic(nn.Module):
-    """Policy and value with an MLP trunk each.
+    """Policy and value with an encoder and an MLP trunk each.
 
-    Output gains 0.01 (policy) and 1 (value): a near-uniform first policy, a value of natural scale.
+    Output gains 0.01 (policy) and 1 (value): a near-uniform first policy, a value of natural scale. Memory, where
+    there is any, stands between `*_encoder` and the trunk that follows it.
     """
 
-    def __init__(self, num_inputs: int, num_actions: int, config: PolicyConfig) -> None:
+    def __init__(self, observation_space: Any, distribution: Distribution, config: PolicyConfig) -> None:
         super().__init__()
-        self.actor = mlp(num_inputs, config.hidden, config.activation)
-        self.actor_head = orthogonal(nn.Linear(config.hidden[-1], num_actions), 0.01)
-        self.critic = mlp(num_inputs, config.hidden, config.activation)
+        self.actor_encoder, num_features = encoder_before_trunk(observation_space, config)
+        self.actor = mlp(num_features, config.hidden, config.activation)
+        self.actor_head = policy_head(config.hidden[-1], distribution, config)
+        self.critic_encoder, _ = encoder_before_trunk(observation_space, config)
+        self.critic = mlp(num_features, config.hidden, config.activation)
         self.critic_head = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
 
-    def forward(self, obs: Tensor) -> PolicyOutput:
-        """Logits [B, num_actions] and values [B] of observations [B, *obs_shape]."""
+    def forward(self, obs: Observations) -> PolicyOutput:
+        """Logits [B, num_inputs] and values [B] of a batch of observations."""
         return PolicyOutput(self.logits(obs), self.value(obs))
 
-    def logits(self, obs: Tensor) -> Tensor:
-        """The logits alone, [B, num_actions]."""
-        logits: Tensor = self.actor_head(self.actor(obs.flatten(1)))
+    def logits(self, obs: Observations) -> Tensor:
+        """The logits alone, [B, num_inputs]."""
+        logits: Tensor = self.actor_head(self.actor(encode(self.actor_encoder, obs)))
         return logits
 
-    def value(self, obs: Tensor) -> Tensor:
+    def value(self, obs: Observations) -> Tensor:
         """The values alone, [B]."""
-        value: Tensor = self.critic_head(self.critic(obs.flatten(1)))
+        value: Tensor = self.critic_head(self.critic(encode(self.critic_encoder, obs)))
         return value.squeeze(-1)
 
 
 class SharedActorCritic(nn.Module):
-    """Policy and value on one MLP trunk; the same output gains."""
+    """Policy and value on one encoder and MLP trunk; the same output gains, the same place for memory."""
 
-    def __init__(self, num_inputs: int, num_actions: int, config: PolicyConfig) -> None:
+    def __init__(self, observation_space: Any, distribution: Distribution, config: PolicyConfig) -> None:
         super().__init__()
-        self.trunk = mlp(num_inputs, config.hidden, config.activation)
-        self.actor_head = orthogonal(nn.Linear(config.hidden[-1], num_actions), 0.01)
+        self.encoder, num_features = encoder_before_trunk(observation_space, config)
+        self.trunk = mlp(num_features, config.hidden, config.activation)
+        self.actor_head = policy_head(config.hidden[-1], distribution, config)
         self.critic_head = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
 
-    def forward(self, obs: Tensor) -> PolicyOutput:
-        """Logits [B, num_actions] and values [B] of observations [B, *obs_shape]."""
-        features = self.trunk(obs.flatten(1))
+    def forward(self, obs: Observations) -> PolicyOutput:
+        """Logits [B, num_inputs] and values [B] of a batch of observations."""
+        features = self.trunk(encode(self.encoder, obs))
         return PolicyOutput(self.actor_head(features), self.critic_head(features).squeeze(-1))
-
-
-def count_parameters(module: nn.Module) -> int:
-    """Trainable numbers in a module."""
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def default_network(observation_space: Any, action_space: Any, config: PolicyConfig) -> nn.Module:
     """The network scramjet builds for these spaces when the user brings none."""
-    kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic
     widest = max(before * after for before, after in itertools.pairwise((1, *config.hidden, 1)))
     if widest > 2**31:
         raise ConfigError(f"policy.hidden={list(config.hidden)} makes a layer of {widest:.1e} weights; lower it")
-    return kind(math.prod(observation_space.shape), int(action_space.n), config)
+    distribution = make_distribution(action_space, config)
+    if config.encoder == "entity_attention":
+        return make_entity_network(observation_space, distribution, config)
+    kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic
+    return kind(observation_space, distribution, config)
 
 
-def check_network(network: nn.Module, observation_space: Any, action_space: Any) -> None:
+def splits(network: nn.Module) -> bool:
+    """Whether a network has the methods `logits` and `value`; layers of these names are just layers."""
+    parts = (getattr(network, "logits", None), getattr(network, "value", None))
+    return all(callable(part) and not isinstance(part, nn.Module) for part in parts)
+
+
+def check_network(network: nn.Module, observation_space: Any, action_space: Any, config: PolicyConfig) -> None:
     """Try a user's network on two empty observations; say what does not fit."""
-    shape, num_actions = tuple(observation_space.shape), int(action_space.n)
-    name = type(network).__name__
+    num_inputs = make_distribution(action_space, config).num_inputs
+    name, obs = type(network).__name__, lowest_observations(observation_space, 2)
     try:
         with torch.no_grad():
-            output = network(torch.zeros(2, *shape))
-        logits, value = output
-        if not (isinstance(logits, Tensor) and isinstance(value, Tensor)):
-            raise TypeError(f"it returned {type(logits).__name__} and {type(value).__name__}, not two tensors")
+            outputs = [_as_output(*network(obs))]
+            if splits(network):
+                outputs.append(_as_output(network.logits(obs), network.value(obs)))  # type: ignore[operator]
     except Exception as error:
         raise ConfigError(
-            f"the network {name} failed on observations of shape [2, {', '.join(map(str, shape))}]: {error}; "
-            f"a network takes [B, *obs_shape] and returns (logits [B, {num_actions}], value [B])"
+            f"the network {name} failed on observations of shape {describe_observations(obs)}: {error}; "
+            f"a network takes observations as their space lays them out, floats as float32 and all else in its own "
+            f"number type (so call .float() on whole numbers), and returns (logits [B, {num_inputs}], value [B])"
         ) from error
-    if tuple(logits.shape) != (2, num_actions) or tuple(value.shape) != (2,):
-        raise ConfigError(
-            f"the network {name} returned logits {list(logits.shape)} and value {list(value.shape)} for a batch "
-            f"of 2; this world needs logits [2, {num_actions}] and value [2]"
-        )
+    for logits, value in outputs:
+        if tuple(logits.shape) != (2, num_inputs) or tuple(value.shape) != (2,):
+            raise ConfigError(
+                f"the network {name} returned logits {list(logits.shape)} and value {list(value.shape)} for a batch "
+                f"of 2; this world needs logits [2, {num_inputs}] and value [2]"
+            )
+
+
+def _as_output(logits: Any, value: Any) -> PolicyOutput:
+    if not (isinstance(logits, Tensor) and isinstance(value, Tensor)):
+        raise TypeError(f"it returned {type(logits).__name__} and {type(value).__name__}, not two tensors")
+    return PolicyOutput(logits, value)

@@ -1,8 +1,12 @@
-"""Running mean and variance, and the observation normalizer built on them."""
+"""Running mean and variance, and the observation normalizers built on them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 
@@ -49,3 +53,41 @@ class ObservationNormalizer(nn.Module):
     def update(self, obs: Tensor) -> None:
         """Take in the observations of a rollout, [B, *shape]."""
         self.moments.update(obs)
+
+
+class DictNormalizer(nn.Module):
+    """Normalizes those entries of a Dict space that are vectors of floats; all others pass as they are."""
+
+    def __init__(self, space: Dict) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.entries = nn.ModuleList()
+        for name, entry in space.spaces.items():
+            normalizer = make_normalizer(entry, is_whole=False)
+            if normalizer is not None:
+                self.names.append(name)
+                self.entries.append(normalizer)
+
+    def forward(self, obs: dict[str, Any]) -> dict[str, Any]:
+        """Normalize a batch."""
+        return obs | {name: entry(obs[name]) for name, entry in zip(self.names, self.entries, strict=True)}
+
+    def update(self, obs: dict[str, Any]) -> None:
+        """Take in the observations of a rollout."""
+        for name, entry in zip(self.names, self.entries, strict=True):
+            entry.update(obs[name])  # type: ignore[operator]
+
+
+def make_normalizer(space: Any, *, is_whole: bool = True) -> ObservationNormalizer | DictNormalizer | None:
+    """The normalizer of a space, or None where there is nothing to normalize.
+
+    Of a Dict space the vectors of floats are normalized: whole numbers, flags and choices have a scale of their own,
+    and in a float array of more axes the rows may stand for things that come and go. A Box that is the whole
+    observation is normalized unless it holds an image's bytes.
+    """
+    if isinstance(space, Dict):
+        return DictNormalizer(space)
+    if not isinstance(space, Box) or space.dtype == np.uint8:
+        return None
+    is_vector = len(space.shape) <= 1 and np.dtype(space.dtype).kind == "f"
+    return ObservationNormalizer(tuple(space.shape)) if is_whole or is_vector else None

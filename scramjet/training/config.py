@@ -87,6 +87,8 @@ class RunConfig:
     """Envs stepped together; auto: 128 for each CPU core."""
     num_steps: int = 128
     """Steps of each env in one rollout."""
+    frame_stack: int = 1
+    """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
@@ -100,7 +102,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         settle(self)
-        require(self, ("num_steps", "total_timesteps"), lambda x: x >= 1, "must be at least 1")
+        require(self, ("num_steps", "total_timesteps", "frame_stack"), lambda x: x >= 1, "must be at least 1")
         require(self, ("num_envs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
         require(self, ("num_threads",), lambda x: x == "auto" or 1 <= x <= 1024, "must be from 1 to 1024 (or auto)")
         require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")

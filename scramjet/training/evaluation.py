@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.engine.native import Backend, NativePool
-from scramjet.envs.api import Env
+from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.engine.layout import PlayedBy
+from scramjet.engine.native import NativePool
+from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 
@@ -35,34 +37,38 @@ class Evaluation:
 
 
 class Evaluator:
-    """Plays a policy on `env`; the pool is made once and reset for every evaluation."""
+    """Plays a policy on a pool of its own, which is reset for every evaluation.
 
-    def __init__(self, env: Env, *, episodes: int, seed: int, backend: Backend = "cpu") -> None:
+    Where several play, agents or seats, each one's episode counts, and the quota is each one's.
+    """
+
+    def __init__(self, pool: NativePool | FrameStackPool, *, episodes: int, seed: int) -> None:
         if episodes < 1:
             raise ConfigError(f"episodes={episodes} must be at least 1")
-        self.pool = NativePool(env, min(episodes, MAX_ENVS), num_threads=1, backend=backend)
-        self.episodes = episodes
+        self.pool = pool
         self.seed = seed + SEED_OFFSET
         # Each env plays its own share, so that short episodes are not over-counted.
-        share, extra = divmod(episodes, self.pool.num_envs)
-        self.quota = np.full(self.pool.num_envs, share) + (np.arange(self.pool.num_envs) < extra)
+        share, extra = divmod(episodes, pool.num_envs)
+        quota = np.full(pool.num_envs, share) + (np.arange(pool.num_envs) < extra)
+        self.quota = np.repeat(quota, pool.num_players)  # [N * players]
 
     def __call__(self, policy: Policy) -> Evaluation:
         """Play every env's quota of episodes and average."""
-        pool, played = self.pool, np.zeros(self.pool.num_envs, np.int64)
+        pool, played = self.pool, np.zeros(len(self.quota), np.int64)
         out = pool.reset(self.seed)
+        pool.episodes()
         returns: list[float] = []
         lengths: list[int] = []
         stats: dict[str, list[float]] = {name: [] for name in pool.env.stat_names}
         for _ in range(STEP_LIMIT):
             mask = torch.from_numpy(out.mask) if pool.mask_size else None
-            out = pool.step(policy.act(torch.from_numpy(out.obs), mask).numpy())
+            out = pool.step(policy.act(map_leaves(torch.from_numpy, out.obs), mask).numpy())
             if not (out.terminated.any() or out.truncated.any()):
                 continue
             finished = pool.episodes()
-            for i, env_id in enumerate(finished.env_ids):
-                if played[env_id] < self.quota[env_id]:
-                    played[env_id] += 1
+            for i, whose in enumerate(finished.env_ids * pool.num_players + finished.players):
+                if played[whose] < self.quota[whose]:
+                    played[whose] += 1
                     returns.append(float(finished.returns[i]))
                     lengths.append(int(finished.lengths[i]))
                     for name, values in finished.stats.items():
@@ -70,9 +76,7 @@ class Evaluator:
             if (played >= self.quota).all():
                 break
         else:
-            for state in pool.states()[played < self.quota]:
-                returns.append(float(state["_return"]))
-                lengths.append(int(state["_steps"]))
+            self._add_unfinished(played, returns, lengths)
         return Evaluation(
             mean_return=float(np.mean(returns)),
             std_return=float(np.std(returns)),
@@ -80,3 +84,12 @@ class Evaluator:
             episodes=len(returns),
             stats={name: float(np.mean(values)) for name, values in stats.items() if values},
         )
+
+    def _add_unfinished(self, played: np.ndarray, returns: list[float], lengths: list[int]) -> None:
+        """Count as they stand the episodes that do not end."""
+        states = self.pool.states()
+        for whose in np.flatnonzero(played < self.quota):
+            state = states[whose // self.pool.num_players]
+            by_one = self.pool.played_by is PlayedBy.ONE
+            returns.append(float(state["_return"] if by_one else state["_returns"][whose % self.pool.num_players]))
+            lengths.append(int(state["_steps"]))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from scramjet.algorithms.advantages import RewardScaler, gae
+from scramjet.algorithms.advantages import RewardScaler, gae, seat_gae
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
+from scramjet.engine.trees import map_leaves
 from scramjet.errors import TrainingError
-from scramjet.policies import categorical
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout import Rollout
 
@@ -23,9 +24,9 @@ _DIAGNOSTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_
 class Samples:
     """B samples, in no order; what one gradient step sees, or a whole rollout."""
 
-    obs: Tensor  # [B, *obs_shape]
-    mask: Tensor | None  # [B, num_actions]
-    action: Tensor  # [B]
+    obs: Any  # [B, *obs_shape], or nested dicts of such
+    mask: Tensor | None  # [B, mask_size]
+    action: Tensor  # [B, *action_shape]
     log_prob: Tensor  # [B], under the policy that acted
     value: Tensor  # [B], at the time of acting
     advantage: Tensor  # [B]
@@ -34,7 +35,7 @@ class Samples:
     def select(self, indices: Tensor) -> Samples:
         """The samples at `indices`."""
         return Samples(
-            obs=self.obs.index_select(0, indices),
+            obs=map_leaves(lambda leaf: leaf.index_select(0, indices), self.obs),
             mask=None if self.mask is None else self.mask.index_select(0, indices),
             action=self.action.index_select(0, indices),
             log_prob=self.log_prob.index_select(0, indices),
@@ -47,36 +48,53 @@ class Samples:
 class Learner:
     """Owns the optimizer and all that changes with it."""
 
-    def __init__(self, policy: Policy, config: PPOConfig, *, num_envs: int, total_steps: int, seed: int) -> None:
+    def __init__(
+        self, policy: Policy, config: PPOConfig, *, num_rewards: int, batch_size: int, total_steps: int, seed: int
+    ) -> None:
+        """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout."""
+        self.num_minibatches = config.num_minibatches_for(batch_size)
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
         self.optimizer = torch.optim.Adam(policy.parameters(), lr=1.0, eps=config.adam_eps, fused=True)
         self.shuffle_generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED)
-        self.reward_scaler = RewardScaler(num_envs, gamma=config.gamma) if config.normalize_rewards else None
+        self.reward_scaler = RewardScaler(num_rewards, gamma=config.gamma) if config.normalize_rewards else None
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
 
     def prepare(self, rollout: Rollout) -> Samples:
-        """Advantages and returns of a rollout, and its samples laid flat."""
-        config, reward = self.config, rollout.reward
-        if self.reward_scaler is not None:
-            reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated)
-        advantage, returns = gae(
-            reward, rollout.value, rollout.terminated, rollout.truncated, rollout.final_value,
-            gamma=config.gamma, gae_lambda=config.gae_lambda,
-        )  # fmt: skip
-        advantage = advantage.flatten()
-        return Samples(
-            obs=rollout.obs[:-1].flatten(0, 1),
+        """Advantages and returns of a rollout, and its samples laid flat, less those of agents that were dead."""
+        advantage, returns = self._advantages(rollout)
+        samples = Samples(
+            obs=map_leaves(lambda leaf: leaf[:-1].flatten(0, 1), rollout.obs),
             mask=None if rollout.mask is None else rollout.mask[:-1].flatten(0, 1),
-            action=rollout.action.flatten(),
+            action=rollout.action.flatten(0, 1),
             log_prob=rollout.log_prob.flatten(),
             value=rollout.value[:-1].flatten(),
-            advantage=normalize(advantage) if config.normalize_advantages == "batch" else advantage,
+            advantage=advantage.flatten(),
             returns=returns.flatten(),
         )
+        if rollout.alive is not None and not bool(rollout.alive[:-1].all()):
+            samples = samples.select(rollout.alive[:-1].flatten().nonzero().squeeze(1))
+        if self.config.normalize_advantages == "batch":
+            samples.advantage = normalize(samples.advantage)
+        return samples
+
+    def _advantages(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Advantages and returns, [T, R] each, of rewards clipped and scaled as the config says."""
+        config, reward = self.config, rollout.reward
+        if config.reward_clip is not None:
+            reward = reward.clamp(-config.reward_clip, config.reward_clip)
+        if self.reward_scaler is not None:
+            reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated, rollout.alive)
+        ends = rollout.terminated, rollout.truncated, rollout.final_value
+        gamma, gae_lambda = config.gamma, config.gae_lambda
+        if rollout.seat is None:
+            return gae(reward, rollout.value, *ends, gamma=gamma, gae_lambda=gae_lambda)
+        assert rollout.last_value is not None
+        turns = rollout.value[:-1], rollout.seat[:-1]
+        return seat_gae(reward, *turns, *ends, rollout.last_value, gamma=gamma, gae_lambda=gae_lambda)
 
     def update(self, batch: Samples, step: int) -> dict[str, float | None]:
         """All epochs and minibatches of one update, made after `step` env steps. Returns the metrics."""
@@ -87,14 +105,13 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         batch_size = len(batch.action)
-        minibatch_size = batch_size // config.num_minibatches_for(batch_size)
         rows: list[Tensor] = []  # one of diagnostics for each gradient step, read once at the end
         epochs = 0
         for _ in range(config.num_epochs):
             order = torch.randperm(batch_size, generator=self.shuffle_generator)
             epoch_rows = [
                 self._gradient_step(batch.select(indices), clip=clip, entropy_coef=entropy_coef)
-                for indices in order.split(minibatch_size)
+                for indices in order.tensor_split(min(self.num_minibatches, batch_size))
             ]
             rows += epoch_rows
             epochs += 1
@@ -124,7 +141,9 @@ class Learner:
         """The policy on a minibatch, and PPO's loss of it."""
         config = self.config
         output = self.policy(minibatch.obs)
-        log_prob, entropy = categorical.log_prob_and_entropy(output.logits, minibatch.action, minibatch.mask)
+        log_prob, entropy = self.policy.distribution.log_prob_and_entropy(
+            output.logits, minibatch.action, minibatch.mask
+        )
         per_minibatch = config.normalize_advantages == "minibatch"
         return ppo_loss(
             log_prob,

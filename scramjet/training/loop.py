@@ -17,10 +17,10 @@ from scramjet.runtime.signals import StopSignal
 from scramjet.training import start
 from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
-from scramjet.training.evaluation import Evaluation, Evaluator
+from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
 from scramjet.training.rollout import collect
-from scramjet.training.session import Session
+from scramjet.training.session import Session, make_evaluator
 from scramjet.training.state import save_checkpoint
 
 
@@ -111,8 +111,8 @@ def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluat
     """An evaluation every so many updates, and a longer one after the last."""
     settings = session.config.eval
     if update == num_updates and settings.final_episodes:
-        env, seed = session.pool.env, session.config.seed
-        return Evaluator(env, episodes=settings.final_episodes, seed=seed)(session.policy)
+        evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
+        return evaluator(session.policy)
     if settings.every and update % settings.every == 0:
         return session.evaluator(session.policy)
     return None

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
-from scramjet.engine.native import NativePool
+from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
-from scramjet.training.evaluation import SEED_OFFSET, Evaluation, Evaluator
-from scramjet.training.session import make_policy
+from scramjet.training.evaluation import SEED_OFFSET, Evaluation
+from scramjet.training.session import make_evaluator, make_policy, make_pool
 from scramjet.training.start import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.state import load_weights
 
@@ -29,7 +30,7 @@ def evaluate(
     """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python."""
     policy, config, _ = load_trained(path, network)
     chosen_seed = config.seed if seed is None else seed
-    return Evaluator(config.make_env(), episodes=episodes, seed=chosen_seed)(policy)
+    return make_evaluator(config, episodes=episodes, seed=chosen_seed)(policy)
 
 
 def load_trained(
@@ -46,17 +47,17 @@ def load_trained(
 
 def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
-    pool = NativePool(config.make_env(), 1)
+    pool = make_pool(config, num_envs=1)
     out = pool.reset(seed + SEED_OFFSET)
     for _ in range(episodes):
         total, step, ended = 0.0, 0, False
         yield pool.env.ascii(pool.record(0)), total, step, ended
         while not ended:
             mask = torch.from_numpy(out.mask) if pool.mask_size else None
-            action = policy.act(torch.from_numpy(out.obs), mask).numpy()
+            action = policy.act(map_leaves(torch.from_numpy, out.obs), mask).numpy()
             after, _ = pool.simulate(pool.states(), action)  # the last picture, before the next episode begins
             picture = pool.env.ascii(pool.as_record(after[0]))
             out = pool.step(action)
-            ended = bool(out.terminated[0] or out.truncated[0])
-            total, step = total + float(out.reward[0]), step + 1
+            ended = bool(pool.states()["_steps"][0] == 0)
+            total, step = total + float(np.sum(out.reward)), step + 1
             yield picture, total, step, ended

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.layout import Transition
+from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
 from scramjet.engine.pool import Pool
+from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import TrainingError
-from scramjet.policies import categorical
+from scramjet.policies.distributions import Distribution
 from scramjet.policies.policy import Policy
 
 VALUE_CHUNK = 4096
@@ -20,19 +22,26 @@ VALUE_CHUNK = 4096
 
 @dataclass(slots=True)
 class Rollout:
-    """T steps of N rows, time-major; allocated once and used again for every update."""
+    """T steps of R rows, time-major; allocated once and used again for every update.
 
-    obs: Tensor  # [T + 1, N, *obs_shape]; the last row is what the next rollout begins with
-    mask: Tensor | None  # [T + 1, N, num_actions] bool, legal actions; None where the world has no mask
-    action: Tensor  # [T, N] int64
-    log_prob: Tensor  # [T, N], under the policy that acted
-    value: Tensor  # [T + 1, N]
-    reward: Tensor  # [T, N]
-    terminated: Tensor  # [T, N] bool; never merged with truncated
-    truncated: Tensor  # [T, N] bool
-    final_value: Tensor  # [T, N], the value of a truncated episode's own last observation, else 0
+    A row is an env, or one agent of an env. With S seats a row is an env, and what concerns each seat has a further
+    axis. Observations are a tensor, or for a Dict space nested dicts of tensors.
+    """
+
+    obs: Any  # [T + 1, R, *obs_shape]; the last row is what the next rollout begins with
+    mask: Tensor | None  # [T + 1, R, mask_size] bool, legal actions; None where the world has no mask
+    alive: Tensor | None  # [T + 1, R] bool, which agents are; None but for agents
+    seat: Tensor | None  # [T + 1, N] int8, whose turn it is; None but for seats
+    action: Tensor  # [T, R, *action_shape]
+    log_prob: Tensor  # [T, R], under the policy that acted
+    value: Tensor  # [T + 1, R]
+    reward: Tensor  # [T, R], or [T, N, S]
+    terminated: Tensor  # [T, R] bool; never merged with truncated
+    truncated: Tensor  # [T, R] bool
+    final_value: Tensor  # [T, R] ([T, N, S]), the value of a truncated episode's own last observation, else 0
+    last_value: Tensor | None  # [N, S], of each seat's own view after the rollout; None but for seats
     rows: list[Transition]  # T views: where step t is written
-    actions: list[np.ndarray]  # T views: the actions of step t
+    steps_obs: list[Any]  # T + 1 views: the observations before step t
 
     @property
     def num_steps(self) -> int:
@@ -40,67 +49,88 @@ class Rollout:
         return self.action.shape[0]
 
 
-def allocate_rollout(pool: Pool, num_steps: int) -> Rollout:
-    """A rollout buffer that fits the pool."""
-    like, num_envs = pool.allocate(), pool.num_envs
-    obs = np.zeros((num_steps + 1, *like.obs.shape), like.obs.dtype)
-    mask = np.ones((num_steps + 1, num_envs, pool.mask_size), np.bool_)
-    reward = np.zeros((num_steps, num_envs), np.float32)
-    terminated = np.zeros((num_steps, num_envs), np.bool_)
-    truncated = np.zeros((num_steps, num_envs), np.bool_)
-    action = np.zeros((num_steps, num_envs), np.int64)
+def allocate_rollout(pool: Pool, distribution: Distribution, num_steps: int) -> Rollout:
+    """A rollout buffer that fits the pool and the actions of a policy."""
+    like, num_rows = pool.allocate(), pool.num_rows
+    obs = allocate_obs(pool.observation_space, num_steps + 1, num_rows)
+    mask = np.ones((num_steps + 1, num_rows, pool.mask_size), np.bool_)
+    turn = np.zeros((num_steps + 1, *like.turn.shape), like.turn.dtype)
+    reward = np.zeros((num_steps, *like.reward.shape), np.float32)
+    terminated = np.zeros((num_steps, num_rows), np.bool_)
+    truncated = np.zeros((num_steps, num_rows), np.bool_)
     rows = [
-        Transition(obs[t + 1], mask[t + 1], reward[t], terminated[t], truncated[t], like.final_obs)
+        Transition(
+            obs=map_leaves(lambda leaf, t=t: leaf[t + 1], obs),
+            mask=mask[t + 1],
+            turn=turn[t + 1],
+            reward=reward[t],
+            terminated=terminated[t],
+            truncated=truncated[t],
+            final_obs=like.final_obs,
+        )
         for t in range(num_steps)
     ]
+    tensors = map_leaves(torch.from_numpy, obs)
+    by_seats = pool.played_by is PlayedBy.SEATS
     return Rollout(
-        obs=torch.from_numpy(obs),
+        obs=tensors,
         mask=torch.from_numpy(mask) if pool.mask_size else None,
-        action=torch.from_numpy(action),
-        log_prob=torch.zeros(num_steps, num_envs),
-        value=torch.zeros(num_steps + 1, num_envs),
+        alive=torch.from_numpy(turn) if pool.played_by is PlayedBy.AGENTS else None,
+        seat=torch.from_numpy(turn) if by_seats else None,
+        action=torch.zeros(num_steps, num_rows, *distribution.action_shape, dtype=distribution.action_dtype),
+        log_prob=torch.zeros(num_steps, num_rows),
+        value=torch.zeros(num_steps + 1, num_rows),
         reward=torch.from_numpy(reward),
         terminated=torch.from_numpy(terminated),
         truncated=torch.from_numpy(truncated),
-        final_value=torch.zeros(num_steps, num_envs),
+        final_value=torch.zeros(reward.shape),
+        last_value=torch.zeros(num_rows, pool.num_players) if by_seats else None,
         rows=rows,
-        actions=list(action),
+        steps_obs=[map_leaves(lambda leaf, t=t: leaf[t], tensors) for t in range(num_steps + 1)],
     )
 
 
 @torch.inference_mode()
 def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Generator) -> Rollout:
     """Play T steps with the policy's own random actions, going on where the last rollout ended."""
-    rollout.obs[0] = rollout.obs[-1]
-    if rollout.mask is not None:
-        rollout.mask[0] = rollout.mask[-1]
+    for part in (rollout.obs, rollout.mask, rollout.alive, rollout.seat):
+        for leaf in leaves(part) if part is not None else ():
+            leaf[0] = leaf[-1]
     rollout.final_value.zero_()
-    uniform = torch.rand(rollout.action.shape, generator=generator)
+    distribution = policy.distribution
+    noise = distribution.noise(rollout.num_steps, pool.num_rows, generator)
     final_obs = FinalObservations(pool, rollout, policy)
     for t in range(rollout.num_steps):
         if policy.splits:
-            logits = policy.logits(rollout.obs[t])
+            logits = policy.logits(rollout.steps_obs[t])
         else:
-            logits, rollout.value[t] = policy(rollout.obs[t])
+            logits, rollout.value[t] = policy(rollout.steps_obs[t])
         mask = None if rollout.mask is None else rollout.mask[t]
-        categorical.sample(logits, mask, uniform[t], rollout.action[t], rollout.log_prob[t])
-        pool.step(rollout.actions[t], out=rollout.rows[t])
+        distribution.sample(logits, mask, noise[t], rollout.action[t], rollout.log_prob[t])
+        pool.step(distribution.env_action(rollout.action[t]).numpy(), out=rollout.rows[t])
         final_obs.keep(t)
     final_obs.value_all()
     _check_finite(pool, rollout)
-    _value_rows(policy, rollout)
+    _value_rows(pool, policy, rollout)
     return rollout
 
 
-def _value_rows(policy: Policy, rollout: Rollout) -> None:
-    """Fill in the values that the steps left open: all of them, or only that of the last observation."""
-    if not policy.splits:
-        rollout.value[-1] = policy.value(rollout.obs[-1])
-        return
-    flat_obs, flat_value = rollout.obs.flatten(0, 1), rollout.value.flatten()
-    for start in range(0, len(flat_value), VALUE_CHUNK):
+def _value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
+    """Fill in the values that the steps left open: all of them, or only those after the rollout."""
+    if policy.splits:
+        flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
+        _value_into(policy, flat_obs, rollout.value.flatten())
+    else:
+        rollout.value[-1] = policy.value(rollout.steps_obs[-1])
+    if rollout.last_value is not None:
+        _value_into(policy, map_leaves(torch.from_numpy, pool.views()), rollout.last_value.flatten())
+
+
+def _value_into(policy: Policy, obs: Any, value: Tensor) -> None:
+    """The values [B] of observations [B, ...], a chunk at a time."""
+    for start in range(0, len(value), VALUE_CHUNK):
         part = slice(start, start + VALUE_CHUNK)
-        flat_value[part] = policy.value(flat_obs[part])
+        value[part] = policy.value(map_leaves(lambda leaf, part=part: leaf[part], obs))
 
 
 class FinalObservations:
@@ -113,8 +143,9 @@ class FinalObservations:
         self._pool = pool
         self._rollout = rollout
         self._policy = policy
-        self._observations: list[np.ndarray] = []
-        self._places: list[tuple[int, np.ndarray]] = []
+        self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
+        self._observations: list[Any] = []
+        self._places: list[tuple[int, np.ndarray]] = []  # the step, and where in its flattened row
         self._held = 0
 
     def keep(self, t: int) -> None:
@@ -122,27 +153,36 @@ class FinalObservations:
         row = self._rollout.rows[t]
         if not row.truncated.any():
             return
-        envs = np.flatnonzero(row.truncated)
-        observations = row.final_obs[envs]
-        if observations.dtype.kind == "f" and not np.isfinite(observations).all():
-            worst = int(np.flatnonzero(~np.isfinite(observations).reshape(len(envs), -1).all(1))[0])
-            value = float(observations[worst][~np.isfinite(observations[worst])][0])
-            raise _bad_number(self._pool, "an observation", value, int(envs[worst]), self._pool.steps_taken)
+        cut = np.flatnonzero(row.truncated)
+        places = (cut[:, None] * self._views + np.arange(self._views)).ravel()
+        observations = map_leaves(lambda leaf: leaf[places], row.final_obs)
+        self._check_finite(observations, places)
         self._observations.append(observations)
-        self._places.append((t, envs))
-        self._held += len(envs)
+        self._places.append((t, places))
+        self._held += len(places)
         if self._held >= max(VALUE_CHUNK, row.truncated.size):
             self.value_all()
+
+    def _check_finite(self, observations: Any, places: np.ndarray) -> None:
+        for leaf in leaves(observations):
+            if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+                worst = int(np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(1))[0])
+                value = float(leaf[worst][~np.isfinite(leaf[worst])][0])
+                row = int(places[worst]) // self._views
+                raise _bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
 
     def value_all(self) -> None:
         """Value what is held and write it to `final_value`."""
         if not self._held:
             return
-        values = self._policy.value(torch.from_numpy(np.concatenate(self._observations)))
+        first, *rest = self._observations
+        gathered = map_leaves(lambda *parts: torch.from_numpy(np.concatenate(parts)), first, *rest)
+        values = torch.empty(self._held)
+        _value_into(self._policy, gathered, values)
         start = 0
-        for t, envs in self._places:
-            self._rollout.final_value[t, torch.from_numpy(envs)] = values[start : start + len(envs)]
-            start += len(envs)
+        for t, places in self._places:
+            self._rollout.final_value[t].view(-1)[torch.from_numpy(places)] = values[start : start + len(places)]
+            start += len(places)
         self._observations, self._places, self._held = [], [], 0
 
 
@@ -150,16 +190,18 @@ def _check_finite(pool: Pool, rollout: Rollout) -> None:
     """Stop before numbers that are none reach the weights; name the env and the step they come from."""
     # One sum is the cheapest look: it is finite unless an element is not (or the sum overflows, checked next).
     steps_before = pool.steps_taken - rollout.num_steps
-    for name, data, first in (("a reward", rollout.reward, 1), ("an observation", rollout.obs, 0)):
+    looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
+    for name, data, first in looked_at:
         if not data.is_floating_point() or bool(torch.isfinite(data.sum())):
             continue
         bad = ~torch.isfinite(data)
         if bool(bad.any()):
-            t, env = (int(i) for i in bad.nonzero()[0][:2])
-            raise _bad_number(pool, name, float(data[bad][0]), env, steps_before + first + t)
+            t, row = (int(i) for i in bad.nonzero()[0][:2])
+            raise _bad_number(pool, name, float(data[bad][0]), row, steps_before + first + t)
 
 
-def _bad_number(pool: Pool, name: str, value: float, env: int, step: int) -> TrainingError:
+def _bad_number(pool: Pool, name: str, value: float, row: int, step: int) -> TrainingError:
+    env = row * pool.num_envs // pool.num_rows
     return TrainingError(
         f"{pool.name} gave {name} of {value} in env {env} at step {step}; look for it with `scramjet check`. "
         f"The weights have not seen it, and the checkpoints are kept"

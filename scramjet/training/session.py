@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.native import NativePool
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
@@ -16,7 +17,7 @@ from scramjet.runtime.devices import keep_freed_memory, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.training.config import RunConfig
-from scramjet.training.evaluation import Evaluator
+from scramjet.training.evaluation import MAX_ENVS, Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.progress import Progress
 from scramjet.training.rollout import Rollout, allocate_rollout
@@ -32,7 +33,7 @@ class Session:
     run: Run
     store: CheckpointStore
     metrics_log: MetricsLog
-    pool: NativePool
+    pool: NativePool | FrameStackPool
     policy: Policy
     learner: Learner
     rollout: Rollout
@@ -49,16 +50,24 @@ class Session:
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
     """The policy of a config: the user's network, or the default one with weights drawn from the seed."""
-    env = config.make_env()
+    pool = make_pool(config, num_envs=1, num_threads=1)
+    spaces = pool.observation_space, pool.action_space
     torch.manual_seed(config.seed)
     if network is None:
-        network = default_network(env.observation_space, env.action_space, config.policy)
-    return Policy(
-        network,
-        env.observation_space,
-        env.action_space,
-        normalize_observations=config.ppo.normalize_observations,
-    )
+        network = default_network(*spaces, config.policy)
+    return Policy(network, *spaces, config.policy, normalize_observations=config.ppo.normalize_observations)
+
+
+def make_pool(config: RunConfig, *, num_envs: int, num_threads: int | None = None) -> NativePool | FrameStackPool:
+    """Envs as this config's policy sees them."""
+    pool = NativePool(config.make_env(), num_envs, num_threads=num_threads)
+    return pool if config.frame_stack == 1 else FrameStackPool(pool, config.frame_stack)
+
+
+def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
+    """An evaluator with a pool of its own, of no more envs than episodes."""
+    pool = make_pool(config, num_envs=max(1, min(episodes, MAX_ENVS)), num_threads=1)
+    return Evaluator(pool, episodes=episodes, seed=seed)
 
 
 def build_session(config: RunConfig, run: Run, network: nn.Module | None = None) -> Session:
@@ -68,12 +77,17 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     set_threads(config.num_threads)
     keep_freed_memory()
     policy = make_policy(config, network)
-    pool = NativePool(config.make_env(), config.num_envs)
+    pool = make_pool(config, num_envs=config.num_envs)
     pool.prepare()
-    rollout = allocate_rollout(pool, config.num_steps)
+    rollout = allocate_rollout(pool, policy.distribution, config.num_steps)
     pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
     learner = Learner(
-        policy, config.ppo, num_envs=config.num_envs, total_steps=config.total_timesteps, seed=config.seed
+        policy,
+        config.ppo,
+        num_rewards=rollout.reward[0].numel(),
+        batch_size=rollout.value[:-1].numel(),
+        total_steps=config.total_timesteps,
+        seed=config.seed,
     )
     return Session(
         config=config,
@@ -86,5 +100,5 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         rollout=rollout,
         generator=torch.Generator().manual_seed(config.seed),
         progress=Progress(),
-        evaluator=Evaluator(config.make_env(), episodes=config.eval.episodes, seed=config.seed),
+        evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
     )

@@ -15,7 +15,7 @@ class Counter(Env):
     max_episode_steps = 5
 
     observation_space = Box(0, 1000, (3,), np.float32)
-    action_space = Discrete(4)
+    action_space = Discrete(8)
     state = {"length": np.int32, "count": np.int32, "last": np.int64}
     stat_names = ("last", "length")
 
@@ -33,7 +33,7 @@ class Counter(Env):
         obs[2] = s.last
 
     def mask(self, s: Any, mask: Any) -> None:
-        mask[s.count % 4] = False
+        mask[4 + s.count % 4] = False
 
     def stats(self, s: Any, stats: Any) -> None:
         stats.last = s.last

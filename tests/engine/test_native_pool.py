@@ -19,7 +19,7 @@ from scramjet.envs import load_env
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 
 BACKENDS = ["interpreted", "cpu"]
-FIELDS = [field.name for field in fields(Transition)]
+FIELDS = [field.name for field in fields(Transition) if field.init]
 
 
 def random_actions(steps: int, num_envs: int, seed: int = 0, n: int = 4) -> np.ndarray:
@@ -73,7 +73,7 @@ def test_auto_reset_final_observations_and_episodes_follow_the_written_contract(
                 assert out.obs[i, 1:].tolist() == [0, 0]
             else:
                 assert out.obs[i].tolist() == [env.length, env.count, row[i]]
-            assert out.mask[i].tolist() == [action != env.count % 4 for action in range(4)]
+            assert out.mask[i].tolist() == [action != 4 + env.count % 4 for action in range(8)]
     assert kinds == {(3, True), (4, True), (5, True), (6, False), (7, False)}  # at 5 both: terminated wins
     episodes = pool.episodes()
     columns = [episodes.env_ids, episodes.returns, episodes.lengths, episodes.stats["last"], episodes.stats["length"]]
@@ -388,14 +388,14 @@ def test_actions_of_a_wrong_shape_or_dtype_are_refused(actions) -> None:
         pool.step(actions)
 
 
-@pytest.mark.parametrize("action", [-1, 4])
+@pytest.mark.parametrize("action", [-1, 8])
 def test_an_action_outside_the_space_is_an_error_interpreted_and_harmless_compiled(action: int) -> None:
     interpreted, compiled = NativePool(Counter(), 2, backend="interpreted"), NativePool(Counter(), 2, num_threads=1)
     interpreted.reset(0)
     compiled.reset(0)
-    with pytest.raises(WorldError, match=rf"action {action} of env 1 is outside Discrete\(4\) of Counter"):
+    with pytest.raises(WorldError, match=rf"action {action} of env 1 is outside Discrete\(8\) of Counter"):
         interpreted.step(np.array([0, action]))
-    nearest = min(max(action, 0), 3)
+    nearest = min(max(action, 0), 7)
     assert compiled.step(np.array([0, action])).reward.tolist() == [10.0, 10.0 + nearest]
 
 

@@ -190,7 +190,7 @@ def test_a_fraction_written_into_a_whole_number_observation_is_reported(check) -
         observe="def observe(self, s, obs):\n    obs[0] = s.x\n    obs[1] = s.x / 2",
     )
     assert not is_fine
-    assert re.search(r"Meadow.observe writes \d.5, which int32 cannot hold", text)
+    assert re.search(r"Meadow.observe writes \d.5 to obs, which int32 cannot hold", text)
 
 
 def test_a_number_too_large_for_its_field_is_reported_with_function_and_line(check) -> None:
@@ -276,8 +276,8 @@ def test_a_function_of_the_wrong_form_is_reported_by_name(check, part: str, code
         ("state", 'state = {"x": "nothing"}', "Meadow.state['x']"),
         ("state", 'state = {"x": object}', "Meadow.state['x']"),
         ("observation_space", "", "Meadow.observation_space"),
-        ("observation_space", "observation_space = Discrete(3)", "Meadow.observation_space"),
-        ("action_space", "action_space = Box(0, 1, (2,))", "Meadow.action_space"),
+        ("observation_space", "observation_space = 3", "Meadow.observation_space"),
+        ("action_space", "action_space = Box(0, 1, (2,), np.float64)", "Meadow.action_space"),
         ("action_space", "action_space = Discrete(3, start=1)", "starts at 1"),
         ("extra", 'stat_names = ("win",)', "Meadow needs both stat_names"),
         ("extra", "def stats(self, s, stats):\n    pass", "Meadow needs both stat_names"),

@@ -49,10 +49,12 @@ def learn(env, num_updates, *, seed=1, num_envs=16, num_steps=8, network=None, s
         network, env.observation_space, env.action_space, normalize_observations=config.normalize_observations
     )
     pool = NativePool(env, num_envs, num_threads=1)
-    rollout = allocate_rollout(pool, num_steps)
+    rollout = allocate_rollout(pool, policy.distribution, num_steps)
     pool.reset(seed + 10_000, out=rollout.rows[-1])
     batch_size = num_envs * num_steps
-    learner = Learner(policy, config, num_envs=num_envs, total_steps=num_updates * batch_size, seed=seed)
+    learner = Learner(
+        policy, config, num_rewards=num_envs, batch_size=batch_size, total_steps=num_updates * batch_size, seed=seed
+    )
     generator = torch.Generator().manual_seed(seed)
     for update in range(num_updates):
         collect(pool, policy, rollout, generator)
@@ -158,7 +160,7 @@ def test_the_lucky_arm_of_a_noisy_bandit_is_found():
     env = load_env("bandit", arms=5, lucky_arm=3, noise=0.5)
     policy = learn(env, 80)
     assert probabilities(policy, [1.0])[0][3] > 0.95
-    result = Evaluator(env, episodes=64, seed=0)(policy)
+    result = Evaluator(NativePool(env, 32), episodes=64, seed=0)(policy)
     assert result.stats["lucky"] == 1.0
     assert result.mean_return == pytest.approx(1.0, abs=0.2)
 
@@ -195,7 +197,7 @@ def test_a_forbidden_action_is_never_taken_however_well_it_pays_and_the_best_leg
     rewards = []
     policy = learn(ForbiddenFruit(), 80, watch=lambda rollout: rewards.append(rollout.reward.max().item()))
     assert max(rewards) == 1.0
-    result = Evaluator(ForbiddenFruit(), episodes=64, seed=0)(policy)
+    result = Evaluator(NativePool(ForbiddenFruit(), 32), episodes=64, seed=0)(policy)
     assert result.stats == {"forbidden": 0.0}
     assert result.mean_return == 1.0
     for shown, row in enumerate(np.eye(3).tolist()):

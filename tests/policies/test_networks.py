@@ -13,7 +13,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.native import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
-from scramjet.policies import Policy, PolicyConfig, SeparateActorCritic, SharedActorCritic
+from scramjet.policies import Categorical, Policy, PolicyConfig, SeparateActorCritic, SharedActorCritic
 from scramjet.policies.networks import count_parameters, default_network
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
@@ -89,10 +89,11 @@ def test_a_network_computes_what_its_weights_say(activation, shared):
 
 def test_the_value_loss_reaches_the_policy_only_through_a_shared_trunk():
     torch.manual_seed(0)
-    separate = SeparateActorCritic(6, 5, PolicyConfig())
+    space, distribution = Box(-1, 1, (6,), np.float32), Categorical(5)
+    separate = SeparateActorCritic(space, distribution, PolicyConfig())
     separate(torch.randn(4, 6)).value.sum().backward()
     assert all(parameter.grad is None for parameter in separate.actor.parameters())
-    shared = SharedActorCritic(6, 5, PolicyConfig(shared_trunk=True))
+    shared = SharedActorCritic(space, distribution, PolicyConfig(shared_trunk=True))
     shared(torch.randn(4, 6)).value.sum().backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in shared.trunk.parameters())
 
@@ -155,10 +156,10 @@ def test_any_module_from_observations_to_logits_and_value_collects_and_learns(ne
     env = load_env("cartpole")
     policy = Policy(network(), env.observation_space, env.action_space)
     pool = NativePool(env, 4, num_threads=1)
-    rollout = allocate_rollout(pool, 16)
+    rollout = allocate_rollout(pool, policy.distribution, 16)
     pool.reset(0, out=rollout.rows[-1])
     before = [parameter.detach().clone() for parameter in policy.parameters()]
-    learner = Learner(policy, PPOConfig(), num_envs=4, total_steps=1000, seed=0)
+    learner = Learner(policy, PPOConfig(), num_rewards=4, batch_size=64, total_steps=1000, seed=0)
     collect(pool, policy, rollout, torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(rollout.value.flatten(), policy(rollout.obs.flatten(0, 1)).value)

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scramjet.policies.normalization import ObservationNormalizer, RunningMoments
+from scramjet.policies.normalization import ObservationNormalizer, RunningMoments, make_normalizer
 
 
 @settings(max_examples=60, deadline=None)
@@ -78,3 +79,66 @@ def test_the_statistics_are_saved_with_the_weights():
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float64])
 def test_any_number_type_comes_out_as_float32(dtype):
     assert ObservationNormalizer((2,))(torch.ones(3, 2, dtype=dtype)).dtype == torch.float32
+
+
+MIXED = Dict(
+    {
+        "camera": Box(0, 255, (2, 8, 8), np.uint8),
+        "counts": Box(0, 9, (2,), np.int32),
+        "deep": Dict({"force": Box(-np.inf, np.inf, (2,), np.float64)}),
+        "entities": Box(0, 1, (5, 3), np.float32),
+        "flags": MultiBinary(4),
+        "speed": Box(-np.inf, np.inf, (3,), np.float32),
+        "turn": Discrete(3),
+    }
+)
+
+
+def mixed_batch(rows, seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "camera": torch.from_numpy(rng.integers(256, size=(rows, 2, 8, 8), dtype=np.uint8)),
+        "counts": torch.from_numpy(rng.integers(9, size=(rows, 2), dtype=np.int32)),
+        "deep": {"force": torch.from_numpy(rng.normal(-40, 5, (rows, 2)))},
+        "entities": torch.from_numpy(rng.random((rows, 5, 3), dtype=np.float32)),
+        "flags": torch.from_numpy(rng.integers(2, size=(rows, 4), dtype=np.int8)),
+        "speed": torch.from_numpy(rng.normal(7, 3, (rows, 3)).astype(np.float32)),
+        "turn": torch.from_numpy(rng.integers(3, size=(rows, 1))),
+    }
+
+
+def test_of_a_dict_the_vectors_of_floats_are_normalized_and_nothing_else_is_touched():
+    normalizer, seen = make_normalizer(MIXED), mixed_batch(500, 0)
+    normalizer.update(seen)
+    obs = mixed_batch(20, 1)
+    normal = normalizer(obs)
+    for name in ("camera", "counts", "entities", "flags", "turn"):
+        assert normal[name] is obs[name], name
+    for got, raw, all_seen in (
+        (normal["speed"], obs["speed"], seen["speed"]),
+        (normal["deep"]["force"], obs["deep"]["force"], seen["deep"]["force"]),
+    ):
+        expected = (raw.double() - all_seen.double().mean(0)) / all_seen.double().std(0, unbiased=False)
+        torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-4)
+        assert got.dtype == torch.float32
+    assert set(normal) == set(obs)
+    assert obs["speed"].mean() > 5  # what was given stays as it was
+
+
+def test_the_statistics_of_a_dict_are_saved_with_the_weights():
+    normalizer, other = make_normalizer(MIXED), make_normalizer(MIXED)
+    normalizer.update(mixed_batch(50, 0))
+    other.load_state_dict(normalizer.state_dict())
+    obs = mixed_batch(4, 1)
+    assert torch.equal(normalizer(obs)["speed"], other(obs)["speed"])
+    assert not torch.equal(make_normalizer(MIXED)(obs)["speed"], other(obs)["speed"])
+
+
+@pytest.mark.parametrize("space", [Box(0, 255, (8, 8, 3), np.uint8), Discrete(3), MultiBinary(2), MultiDiscrete([2])])
+def test_a_space_with_a_scale_of_its_own_has_no_normalizer(space):
+    assert make_normalizer(space) is None
+
+
+def test_a_box_of_numbers_that_is_the_whole_observation_is_normalized_in_any_shape():
+    assert make_normalizer(Box(-1, 1, (3, 2), np.float32)).moments.mean.shape == (3, 2)
+    assert isinstance(make_normalizer(Box(-1, 1, (3,), np.float64)), ObservationNormalizer)

@@ -25,6 +25,11 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+def evaluator_of(env: Env, *, episodes: int, seed: int, backend="cpu") -> Evaluator:
+    num_envs = max(1, min(episodes, evaluation.MAX_ENVS))
+    return Evaluator(NativePool(env, num_envs, num_threads=1, backend=backend), episodes=episodes, seed=seed)
+
+
 class ShortOrLong(Env):
     """Envs of even seed play one step for nothing; envs of odd seed play `long` steps for 1 each."""
 
@@ -71,7 +76,7 @@ def make_policy(env):
 
 def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_counted():
     env = ShortOrLong()
-    result = Evaluator(env, episodes=64, seed=1, backend="interpreted")(make_policy(env))
+    result = evaluator_of(env, episodes=64, seed=1, backend="interpreted")(make_policy(env))
     assert result.episodes == 64
     assert result.mean_return == 20.0  # the first 64 episodes to end would all be short: a mean of 0
     assert result.std_return == 20.0
@@ -100,7 +105,7 @@ def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action_
     env, backend, episodes
 ):
     policy = make_policy(env)
-    result = Evaluator(env, episodes=episodes, seed=11, backend=backend)(policy)
+    result = evaluator_of(env, episodes=episodes, seed=11, backend=backend)(policy)
     num_envs = min(episodes, 32)
     returns = []
     for i in range(num_envs):
@@ -115,11 +120,11 @@ def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action_
 def test_the_same_policy_gets_the_same_result_twice_also_from_the_same_evaluator():
     env = load_env("cartpole")
     policy = make_policy(env)
-    evaluator = Evaluator(env, episodes=40, seed=3)
+    evaluator = evaluator_of(env, episodes=40, seed=3)
     first = evaluator(policy)
     assert evaluator(policy) == first
-    assert Evaluator(env, episodes=40, seed=3)(policy) == first
-    assert Evaluator(env, episodes=40, seed=4)(policy) != first
+    assert evaluator_of(env, episodes=40, seed=3)(policy) == first
+    assert evaluator_of(env, episodes=40, seed=4)(policy) != first
 
 
 def test_evaluation_does_not_disturb_training():
@@ -127,9 +132,9 @@ def test_evaluation_does_not_disturb_training():
 
     def train(evaluate):
         policy = make_policy(env)
-        evaluator = Evaluator(env, episodes=8, seed=0)
+        evaluator = evaluator_of(env, episodes=8, seed=0)
         pool = NativePool(env, 4, num_threads=1)
-        rollout = allocate_rollout(pool, 20)
+        rollout = allocate_rollout(pool, policy.distribution, 20)
         pool.reset(0, out=rollout.rows[-1])
         generator = torch.Generator().manual_seed(0)
         torch.manual_seed(9)
@@ -161,22 +166,22 @@ def test_evaluation_obeys_masks():
     policy = make_policy(env)
     with torch.no_grad():
         policy.network.actor_head.bias.copy_(torch.tensor([50.0, 0.0]))
-    assert Evaluator(env, episodes=4, seed=0, backend="interpreted")(policy).mean_return == 1.0
+    assert evaluator_of(env, episodes=4, seed=0, backend="interpreted")(policy).mean_return == 1.0
 
 
 def test_an_episode_that_never_ends_counts_as_it_stands_at_the_limit(monkeypatch):
     monkeypatch.setattr(evaluation, "STEP_LIMIT", 50)
     env = ShortOrLong(endless=True)
-    result = Evaluator(env, episodes=2, seed=0, backend="interpreted")(make_policy(env))
+    result = evaluator_of(env, episodes=2, seed=0, backend="interpreted")(make_policy(env))
     assert (result.episodes, result.mean_length) == (2, 50.0)
 
 
 def test_no_episodes_is_refused():
     with pytest.raises(ConfigError, match="episodes=0 must be at least 1"):
-        Evaluator(ShortOrLong(), episodes=0, seed=0, backend="interpreted")
+        evaluator_of(ShortOrLong(), episodes=0, seed=0, backend="interpreted")
 
 
 def test_the_result_as_a_dict_has_the_names_the_command_line_prints():
     env = ShortOrLong()
-    result = Evaluator(env, episodes=2, seed=0, backend="interpreted")(make_policy(env)).as_dict()
+    result = evaluator_of(env, episodes=2, seed=0, backend="interpreted")(make_policy(env)).as_dict()
     assert sorted(result) == ["episodes", "mean_length", "mean_return", "stats", "std_return"]

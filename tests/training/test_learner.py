@@ -71,7 +71,10 @@ def make_rollout(policy, seed=0, masked=False):
         truncated=truncated,
         final_value=torch.where(truncated, torch.randn(NUM_STEPS, NUM_ENVS, generator=g), 0.0),
         rows=[],
-        actions=[],
+        steps_obs=[],
+        alive=None,
+        seat=None,
+        last_value=None,
     )
 
 
@@ -255,7 +258,9 @@ def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(cas
     ours, theirs = CASES[case]
     config = PPOConfig(**BASE | ours)
     policy = make_policy(normalize_observations=config.normalize_observations)
-    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
+    )
     rollouts = [make_rollout(policy, seed, masked) for seed in (1, 2)]
     before = [parameter.detach().clone() for parameter in policy.parameters()]
     metrics = assert_same_update(policy, learner, Oracle(policy, **theirs), rollouts)
@@ -268,10 +273,14 @@ def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(cas
 def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_target():
     policy = make_policy()
     config = PPOConfig(**BASE | {"target_kl": 1e-4, "num_epochs": 8})
-    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
+    )
     assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 1
     config = PPOConfig(**BASE | {"target_kl": 1e4, "num_epochs": 8})
-    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
+    )
     assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 8
 
 
@@ -279,7 +288,14 @@ def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_targe
 def test_scheduled_numbers_are_those_of_the_env_steps_taken(share):
     schedules = {"learning_rate": "0.02@0,0.01@end", "clip_epsilon": "0.3@0,0.1@end", "entropy_coef": "0.1@0%,0@100%"}
     policy = make_policy()
-    learner = Learner(policy, PPOConfig(**BASE | schedules), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy,
+        PPOConfig(**BASE | schedules),
+        num_rewards=NUM_ENVS,
+        batch_size=NUM_ENVS * NUM_STEPS,
+        total_steps=TOTAL_STEPS,
+        seed=SEED,
+    )
     rate, clip, entropy = 0.02 - 0.01 * share, 0.3 - 0.2 * share, 0.1 - 0.1 * share
     oracle = Oracle(policy, rate=rate, clip=clip, entropy=entropy)
     step = int(share * TOTAL_STEPS)
@@ -293,7 +309,9 @@ def test_with_learning_rate_0_nothing_moves():
     policy = make_policy()
     before = [parameter.detach().clone() for parameter in policy.parameters()]
     config = PPOConfig(**BASE | {"learning_rate": 0})
-    learner = Learner(policy, config, num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
+    )
     learner.update(learner.prepare(make_rollout(policy)), 0)
     for old, new in zip(before, policy.parameters(), strict=True):
         assert torch.equal(old, new)
@@ -316,7 +334,14 @@ def test_every_epoch_sees_each_sample_exactly_once_in_an_order_of_its_own(split)
     policy = make_policy()
     rollout = make_rollout(policy)
     rollout.obs[:-1, :, 0] = torch.arange(BATCH).reshape(NUM_STEPS, NUM_ENVS)
-    learner = Watching(policy, PPOConfig(**BASE | split), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Watching(
+        policy,
+        PPOConfig(**BASE | split),
+        num_rewards=NUM_ENVS,
+        batch_size=NUM_ENVS * NUM_STEPS,
+        total_steps=TOTAL_STEPS,
+        seed=SEED,
+    )
     learner.seen = []
     learner.update(learner.prepare(rollout), 0)
     per_epoch = len(learner.seen) // 3
@@ -336,7 +361,14 @@ def test_samples_keep_their_own_action_and_numbers_when_laid_flat_and_shuffled()
     rollout.obs[:-1, :, 0] = number
     rollout.log_prob, rollout.action = number.clone(), number.long()
     rollout.value[:-1] = number
-    learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy,
+        PPOConfig(**BASE),
+        num_rewards=NUM_ENVS,
+        batch_size=NUM_ENVS * NUM_STEPS,
+        total_steps=TOTAL_STEPS,
+        seed=SEED,
+    )
     batch = learner.prepare(rollout).select(torch.tensor([5, 90, 17]))
     assert batch.obs[:, 0].tolist() == batch.log_prob.tolist() == batch.action.tolist() == [5, 90, 17]
     assert batch.value.tolist() == [5, 90, 17]
@@ -354,7 +386,14 @@ def test_the_first_gradient_step_on_fresh_data_has_ratio_1_so_no_kl_and_no_clipp
             legal = rollout.mask[:-1] if masked else torch.ones_like(logits).bool()
             log_probs = torch.log_softmax(torch.where(legal, logits, -torch.inf), -1)
         rollout.log_prob = log_probs.gather(-1, rollout.action.unsqueeze(-1)).squeeze(-1)
-        learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+        learner = Learner(
+            policy,
+            PPOConfig(**BASE),
+            num_rewards=NUM_ENVS,
+            batch_size=NUM_ENVS * NUM_STEPS,
+            total_steps=TOTAL_STEPS,
+            seed=SEED,
+        )
         terms = learner.loss(learner.prepare(rollout), clip=0.2, entropy_coef=0.0)
         assert abs(terms.approx_kl.item()) < 1e-6
         assert terms.clip_fraction.item() == 0.0
@@ -370,7 +409,14 @@ def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the
             counts.append(policy.normalizer.moments.count.item())
             return super().loss(minibatch, **numbers)
 
-    learner = Counting(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Counting(
+        policy,
+        PPOConfig(**BASE),
+        num_rewards=NUM_ENVS,
+        batch_size=NUM_ENVS * NUM_STEPS,
+        total_steps=TOTAL_STEPS,
+        seed=SEED,
+    )
     learner.update(learner.prepare(rollout), 0)
     assert set(counts) == {0.0}
     assert policy.normalizer.moments.count.item() == BATCH
@@ -381,7 +427,14 @@ def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the
 def test_the_same_seed_gives_the_same_weights_bit_for_bit_and_another_seed_others():
     def weights_after(seed):
         policy = make_policy()
-        learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=seed)
+        learner = Learner(
+            policy,
+            PPOConfig(**BASE),
+            num_rewards=NUM_ENVS,
+            batch_size=NUM_ENVS * NUM_STEPS,
+            total_steps=TOTAL_STEPS,
+            seed=seed,
+        )
         learner.update(learner.prepare(make_rollout(policy)), 0)
         return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 
@@ -393,6 +446,13 @@ def test_numbers_that_are_none_stop_training_with_advice():
     policy = make_policy()
     rollout = make_rollout(policy)
     rollout.reward[3, 2] = torch.inf
-    learner = Learner(policy, PPOConfig(**BASE), num_envs=NUM_ENVS, total_steps=TOTAL_STEPS, seed=SEED)
+    learner = Learner(
+        policy,
+        PPOConfig(**BASE),
+        num_rewards=NUM_ENVS,
+        batch_size=NUM_ENVS * NUM_STEPS,
+        total_steps=TOTAL_STEPS,
+        seed=SEED,
+    )
     with pytest.raises(TrainingError, match=r"diverged.*--learning-rate"):
         learner.update(learner.prepare(rollout), 0)

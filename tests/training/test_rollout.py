@@ -86,7 +86,7 @@ def start(env, num_envs, num_steps, *, backend="interpreted", policy_config=None
     policy = Policy(network, env.observation_space, env.action_space, normalize_observations=normalize)
     with torch.no_grad():
         network.actor_head.weight.mul_(100)
-    rollout = allocate_rollout(pool, num_steps)
+    rollout = allocate_rollout(pool, policy.distribution, num_steps)
     pool.reset(RESET_SEED, out=rollout.rows[-1])
     return pool, policy, rollout, torch.Generator().manual_seed(5)
 

@@ -1,0 +1,285 @@
+"""A network over entities: which of one kind goes with which of another, as in packing items into spaces.
+
+Two streams of entities, rows and columns, look at themselves and at each other (Vaswani et al. 2017, with the
+normalization before each part as in Xiong et al. 2020). An action pairs a row with a column: its logit is the scaled
+dot product of the two, and action `row * num_columns + column` stands for the pair. The value is read off the mean of
+each stream. An entity that is not valid is never looked at, and its pairs are out of reach.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gymnasium.spaces import Box, Dict, MultiBinary
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scramjet.errors import ConfigError
+from scramjet.policies.categorical import MASKED_LOGIT
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.distributions import Categorical, Distribution
+from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
+
+INVALID_PAIR_LOGIT = -1e4
+"""Of a pair without two valid entities: probability exactly 0, yet far above what a world's own mask forbids."""
+
+
+@dataclass(frozen=True)
+class EntityStream:
+    """The entries of a Dict observation that hold one kind of entity."""
+
+    features: str
+    """Box [count, numbers], a row an entity."""
+    present: str
+    """MultiBinary [count], 1 where the row holds an entity."""
+    used: str | None = None
+    """MultiBinary [count], 1 where the entity can be chosen no more."""
+
+
+@dataclass(frozen=True)
+class EntitySpec:
+    """Which entries are the two streams that an action pairs."""
+
+    rows: EntityStream
+    columns: EntityStream
+
+
+BIN_PACK = EntitySpec(
+    rows=EntityStream("ems", "ems_mask"),
+    columns=EntityStream("items", "items_mask", "items_placed"),
+)
+"""Empty maximal spaces, and the items to put into them."""
+
+
+class Stream:
+    """The valid entities of one kind in a batch of B observations.
+
+    Layers work on one list of all n of them, and attention on an array as long as the observation with most of them
+    (`longest`), valid ones first. So rows without an entity cost little and can change nothing.
+    """
+
+    def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
+        valid = obs[names.present] != 0
+        if names.used is not None:
+            valid = valid & (obs[names.used] == 0)
+        self.valid = valid  # [B, count] bool
+        self.num_valid = valid.sum(1)  # [B]
+        self.longest = max(1, int(self.num_valid.max()))
+        self.owner, place = valid.nonzero(as_tuple=True)  # [n], the observation it belongs to, and its row there
+        self.place = self.owner * valid.shape[1] + place  # [n], in the flattened batch
+        rank = valid.cumsum(1).flatten().index_select(0, self.place) - 1
+        self.slot = self.owner * self.longest + rank  # [n], in the flattened array for attention
+        # Finite, so that attention to an observation without any valid entity gives numbers: it sees empty slots, 0.
+        is_empty = torch.arange(self.longest, device=valid.device) >= self.num_valid.unsqueeze(1)
+        self.bias = torch.zeros(is_empty.shape, device=valid.device).masked_fill_(is_empty, MASKED_LOGIT)
+        self.features = obs[names.features].flatten(0, 1).index_select(0, self.place).float()  # [n, numbers]
+
+    def to_slots(self, entities: Tensor) -> Tensor:
+        """[n, W] to [B, longest, W], 0 in empty slots."""
+        padded = entities.new_zeros(len(self.valid) * self.longest, entities.shape[-1])
+        return padded.index_copy(0, self.slot, entities).unflatten(0, (-1, self.longest))
+
+    def from_slots(self, slots: Tensor) -> Tensor:
+        """[B, longest, W] to [n, W]."""
+        return slots.flatten(0, 1).index_select(0, self.slot)
+
+    def to_places(self, entities: Tensor) -> Tensor:
+        """[n, W] to [B, count, W], each where the observation has it, 0 where it has none."""
+        padded = entities.new_zeros(self.valid.numel(), entities.shape[-1])
+        return padded.index_copy(0, self.place, entities).unflatten(0, tuple(self.valid.shape))
+
+    def mean(self, entities: Tensor) -> Tensor:
+        """The mean of each observation's entities, [B, W]; the mean of none is 0."""
+        return self.to_slots(entities).sum(1) / self.num_valid.clamp(min=1).unsqueeze(1)
+
+
+class Attention(nn.Module):
+    """The entities of one stream look at those of another, or at each other."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = orthogonal(nn.Linear(width, width), 1.0)
+        self.key_value = orthogonal(nn.Linear(width, 2 * width), 1.0)
+        self.output = orthogonal(nn.Linear(width, width), 1.0)
+
+    def forward(self, own: Tensor, own_stream: Stream, other: Tensor, other_stream: Stream) -> Tensor:
+        """What `own` [n, W] see in `other` [m, W]: [n, W]; what is made of 0 where there is nothing to see."""
+        query = self._split(own_stream.to_slots(self.query(own)))
+        key, value = map(self._split, other_stream.to_slots(self.key_value(other)).chunk(2, dim=-1))
+        bias = other_stream.bias[:, None, None, :]
+        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        output: Tensor = self.output(own_stream.from_slots(seen.transpose(1, 2).flatten(2)))
+        return output
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, heads, longest, W / heads]
+
+
+class StreamBlock(nn.Module):
+    """One stream's part of a block: itself, the other stream, feed-forward; a residual around each."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm_self, self.norm_cross, self.norm_forward = (nn.LayerNorm(width) for _ in range(3))
+        self.self_attention = Attention(width, heads)
+        self.cross_attention = Attention(width, heads)
+        self.feed_forward = nn.Sequential(
+            orthogonal(nn.Linear(width, 4 * width), math.sqrt(2)),
+            nn.ReLU(),
+            orthogonal(nn.Linear(4 * width, width), 1.0),
+        )
+
+    def look_at_own(self, own: Tensor, stream: Stream) -> Tensor:
+        """Self-attention within the stream."""
+        normal = self.norm_self(own)
+        seen: Tensor = self.self_attention(normal, stream, normal, stream)
+        return own + seen
+
+    def look_at_other(self, own: Tensor, seen: Tensor) -> Tensor:
+        """Take in what was seen in the other stream, then feed-forward."""
+        own = own + seen
+        forward: Tensor = self.feed_forward(self.norm_forward(own))
+        return own + forward
+
+
+class EntityTorso(nn.Module):
+    """Both streams through all blocks."""
+
+    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig) -> None:
+        super().__init__()
+        width, heads = config.attention_width, config.attention_heads
+        features: list[Any] = [space[names.features] for names in (spec.rows, spec.columns)]
+        self.embed_rows = orthogonal(nn.Linear(features[0].shape[1], width), 1.0)
+        self.embed_columns = orthogonal(nn.Linear(features[1].shape[1], width), 1.0)
+        self.row_blocks = nn.ModuleList([StreamBlock(width, heads) for _ in range(config.attention_blocks)])
+        self.column_blocks = nn.ModuleList([StreamBlock(width, heads) for _ in range(config.attention_blocks)])
+        self.norm_rows, self.norm_columns = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, row_stream: Stream, column_stream: Stream) -> tuple[Tensor, Tensor]:
+        """All rows [n, W] and columns [m, W] of the batch."""
+        rows, columns = self.embed_rows(row_stream.features), self.embed_columns(column_stream.features)
+        for row_block, column_block in zip(self.row_blocks, self.column_blocks, strict=True):
+            assert isinstance(row_block, StreamBlock)
+            assert isinstance(column_block, StreamBlock)
+            rows = row_block.look_at_own(rows, row_stream)
+            columns = column_block.look_at_own(columns, column_stream)
+            normal_rows, normal_columns = row_block.norm_cross(rows), column_block.norm_cross(columns)
+            in_columns = row_block.cross_attention(normal_rows, row_stream, normal_columns, column_stream)
+            in_rows = column_block.cross_attention(normal_columns, column_stream, normal_rows, row_stream)
+            rows = row_block.look_at_other(rows, in_columns)
+            columns = column_block.look_at_other(columns, in_rows)
+        return self.norm_rows(rows), self.norm_columns(columns)
+
+
+class PairHead(nn.Module):
+    """The logit of each pair: a scaled dot product; small at first, so that no pair is preferred."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        width = config.attention_width
+        self.rows = orthogonal(nn.Linear(width, width), 1.0)
+        self.columns = orthogonal(nn.Linear(width, width), 0.01)
+        self.scale = 1 / math.sqrt(width)
+
+    def forward(self, rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
+        """Logits [B, R * C], row-major; pairs without two valid entities out of reach."""
+        keys = column_stream.to_places(self.columns(columns)).transpose(1, 2)
+        scores = row_stream.to_places(self.rows(rows) * self.scale) @ keys
+        valid = row_stream.valid.unsqueeze(2) & column_stream.valid.unsqueeze(1)
+        return scores.masked_fill(~valid, INVALID_PAIR_LOGIT).flatten(1)
+
+
+class PooledValueHead(nn.Module):
+    """The value, by an MLP from the mean of each stream's entities."""
+
+    def __init__(self, config: PolicyConfig) -> None:
+        super().__init__()
+        self.layers = mlp(2 * config.attention_width, config.hidden, config.activation)
+        self.output = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
+
+    def forward(self, rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
+        """Values [B]."""
+        pooled = torch.cat([row_stream.mean(rows), column_stream.mean(columns)], dim=1)
+        value: Tensor = self.output(self.layers(pooled))
+        return value.squeeze(-1)
+
+
+class SeparateEntityNetwork(nn.Module):
+    """Policy and value with a torso each."""
+
+    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig) -> None:
+        super().__init__()
+        self.spec = spec
+        self.actor, self.actor_head = EntityTorso(space, spec, config), PairHead(config)
+        self.critic, self.critic_head = EntityTorso(space, spec, config), PooledValueHead(config)
+
+    def forward(self, obs: dict[str, Tensor]) -> PolicyOutput:
+        """Logits [B, R * C] and values [B]."""
+        return PolicyOutput(self.logits(obs), self.value(obs))
+
+    def logits(self, obs: dict[str, Tensor]) -> Tensor:
+        """The logits alone, [B, R * C]."""
+        row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        rows, columns = self.actor(row_stream, column_stream)
+        logits: Tensor = self.actor_head(rows, row_stream, columns, column_stream)
+        return logits
+
+    def value(self, obs: dict[str, Tensor]) -> Tensor:
+        """The values alone, [B]."""
+        row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        rows, columns = self.critic(row_stream, column_stream)
+        value: Tensor = self.critic_head(rows, row_stream, columns, column_stream)
+        return value
+
+
+class SharedEntityNetwork(nn.Module):
+    """Policy and value on one torso."""
+
+    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig) -> None:
+        super().__init__()
+        self.spec = spec
+        self.torso = EntityTorso(space, spec, config)
+        self.actor_head, self.critic_head = PairHead(config), PooledValueHead(config)
+
+    def forward(self, obs: dict[str, Tensor]) -> PolicyOutput:
+        """Logits [B, R * C] and values [B]."""
+        row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        rows, columns = self.torso(row_stream, column_stream)
+        heads = (self.actor_head, self.critic_head)
+        return PolicyOutput(*(head(rows, row_stream, columns, column_stream) for head in heads))
+
+
+def make_entity_network(
+    space: Any, distribution: Distribution, config: PolicyConfig, spec: EntitySpec = BIN_PACK
+) -> nn.Module:
+    """The attention network of a Dict space that has the entries of `spec`."""
+    entries = dict(space.spaces) if isinstance(space, Dict) else {}
+    counts = [_check_stream(stream, entries, space) for stream in (spec.rows, spec.columns)]
+    if not isinstance(distribution, Categorical) or distribution.num_inputs != math.prod(counts):
+        raise ConfigError(
+            f"policy.encoder='entity_attention' chooses a pair of {counts[0]} {spec.rows.features} and {counts[1]} "
+            f"{spec.columns.features}, so the action space must be Discrete({math.prod(counts)}); "
+            f"use another --policy.encoder"
+        )
+    return (SharedEntityNetwork if config.shared_trunk else SeparateEntityNetwork)(space, spec, config)
+
+
+def _check_stream(stream: EntityStream, entries: dict[str, Any], space: Any) -> int:
+    """How many entities a stream has; refuses a space without its entries."""
+    features: Any = entries.get(stream.features)
+    is_fitting = isinstance(features, Box) and len(features.shape) == 2
+    count = features.shape[0] if is_fitting else 0
+    flags = [name for name in (stream.present, stream.used) if name is not None]
+    for name in flags:
+        is_fitting = is_fitting and isinstance(entries.get(name), MultiBinary | Box) and entries[name].shape == (count,)
+    if not is_fitting:
+        raise ConfigError(
+            f"policy.encoder='entity_attention' needs an entry '{stream.features}' (Box [count, numbers]) with "
+            f"{' and '.join(repr(name) for name in flags)} (MultiBinary [count]) in the observation space, which is "
+            f"{space}; use --policy.encoder auto"
+        )
+    return int(count)

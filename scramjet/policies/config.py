@@ -1,0 +1,71 @@
+"""The settings of the network that acts and values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scramjet.errors import ConfigError
+from scramjet.settings import require, settle
+
+MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
+"""Where the logarithm of a Gaussian's standard deviation is kept: from 5e-5 to 7.4."""
+
+EncoderName = Literal["auto", "mlp", "nature_cnn", "impala_cnn", "grid_cnn", "value_propagation", "entity_attention"]
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """The network that acts and values."""
+
+    hidden: tuple[int, ...] = (64, 64)
+    """Width of each hidden layer."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    """Nonlinearity after each hidden layer."""
+    shared_trunk: bool = False
+    """One encoder and trunk for policy and value, instead of one each."""
+    encoder: EncoderName = "auto"
+    """How observations become features; auto: by their space (images by a CNN, all else laid flat)."""
+    embedding_size: int | None = None
+    """Learned numbers for each choice of a discrete observation; none: one-hot."""
+    state_dependent_std: bool = False
+    """Continuous actions: the network gives the deviation too, instead of one learned for all states."""
+    log_std_init: float = 0.0
+    """Continuous actions: logarithm of the first standard deviation."""
+    bounded_actions: Literal["clip", "tanh"] = "clip"
+    """Continuous actions: how they are kept within the action space."""
+    impala_width: int = 1
+    """impala_cnn: multiplies its 16, 32, 32 channels."""
+    grid_channels: tuple[int, ...] = (32, 32)
+    """grid_cnn: channels of each 3x3 convolution; value_propagation: the first is the width of its cell embedding."""
+    grid_readout: Literal["flatten", "pool"] = "flatten"
+    """grid_cnn: keep every cell's features in its place, or the mean and highest of each channel."""
+    planning_steps: int | None = None
+    """value_propagation: sweeps of the value map over the grid; none: until it settles."""
+    attention_blocks: int = 2
+    """entity_attention: blocks of self-attention, cross-attention and feed-forward."""
+    attention_heads: int = 4
+    """entity_attention: heads of each attention."""
+    attention_width: int = 64
+    """entity_attention: numbers that describe an entity; a multiple of the heads."""
+
+    def __post_init__(self) -> None:
+        settle(self, "policy.")
+        for name in ("hidden", "grid_channels"):
+            widths = getattr(self, name)
+            if not widths or min(widths) < 1:
+                raise ConfigError(
+                    f"policy.{name}={list(widths)} needs at least one layer of at least one unit; "
+                    f"try --policy.{name.replace('_', '-')} 64 64"
+                )
+        counts = ["embedding_size", "planning_steps", "impala_width"]
+        counts += ["attention_blocks", "attention_heads", "attention_width"]
+        require(self, counts, lambda value: value is None or value >= 1, "must be at least 1", "policy.")
+        within = f"must be from {MIN_LOG_STD} to {MAX_LOG_STD}, where deviations are kept"
+        require(self, ("log_std_init",), lambda value: MIN_LOG_STD <= value <= MAX_LOG_STD, within, "policy.")
+        heads, width = self.attention_heads, self.attention_width
+        if width % heads:
+            raise ConfigError(
+                f"policy.attention_width={width} does not split into attention_heads={heads}; "
+                f"try --policy.attention-width {heads * (width // heads + 1)}"
+            )

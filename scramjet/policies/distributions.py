@@ -1,0 +1,314 @@
+"""What stands between a network's numbers and actions: a distribution for each kind of action space.
+
+A network gives `num_inputs` numbers per row ("logits", whatever they mean to the distribution). A rollout draws its
+random numbers at once (`noise`), then each step turns logits and noise into actions and their log-probabilities. The
+loss asks for the log-probability and entropy of the actions that were stored. What an env receives is
+`env_action(action)`: stored actions stay in the form in which their probability is known.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from torch import Tensor
+
+from scramjet.engine.jit import compiled
+from scramjet.errors import ConfigError
+from scramjet.policies import categorical
+from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
+
+
+class Distribution(ABC):
+    """A family of distributions over the actions of one space."""
+
+    num_inputs: int
+    """Numbers that a network gives per row."""
+    action_shape: tuple[int, ...]
+    """Shape of one stored action."""
+    action_dtype: torch.dtype
+    """Number type of stored actions."""
+    mask_size: int
+    """Length of a row's mask of legal choices; 0 where masks make no sense."""
+
+    @abstractmethod
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+        """All random numbers of a rollout, [T, R, ...]; step t gets `noise[t]`."""
+
+    @abstractmethod
+    def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
+        """Draw from logits [B, num_inputs] into `action` [B, *action_shape] and `log_prob` [B], in place."""
+
+    @abstractmethod
+    def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """The most likely legal action, [B, *action_shape]: how a trained policy plays."""
+
+    @abstractmethod
+    def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """log pi(a|s) [B] of stored actions, and the entropy [B]; differentiable in the logits."""
+
+    @abstractmethod
+    def env_action(self, action: Tensor) -> Tensor:
+        """Stored actions [B, *action_shape] as the env receives them, [B, *space.shape]."""
+
+
+class Categorical(Distribution):
+    """One choice out of n (`Discrete`); logits are unnormalized log-probabilities, [B, n]."""
+
+    action_shape = ()
+    action_dtype = torch.int64
+
+    def __init__(self, num_choices: int, start: int = 0) -> None:
+        self.num_inputs = self.mask_size = num_choices
+        self.start = start
+
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+        """Uniform numbers, [T, R]."""
+        return torch.rand(num_steps, num_rows, generator=generator)
+
+    def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
+        """Invert the distribution at `noise` [B]."""
+        categorical.sample(logits, mask, noise, action, log_prob)
+
+    def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """The legal choice of highest logit, [B]."""
+        return categorical.most_likely(logits, mask)
+
+    def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Over the legal choices only."""
+        return categorical.log_prob_and_entropy(logits, action, mask)
+
+    def env_action(self, action: Tensor) -> Tensor:
+        """The choice itself, counted from the space's start."""
+        return action + self.start if self.start else action
+
+
+class MultiCategorical(Distribution):
+    """Several independent choices at once (`MultiDiscrete`).
+
+    Logits and masks of all components stand side by side, [B, sum(nvec)]. The log-probability and the entropy of
+    independent choices are the sums of theirs.
+    """
+
+    action_dtype = torch.int64
+
+    def __init__(self, space: MultiDiscrete) -> None:
+        sizes = np.asarray(space.nvec, np.int64).ravel()
+        self.num_inputs = self.mask_size = int(sizes.sum())
+        self.action_shape = (len(sizes),)
+        self.space_shape = tuple(space.shape)
+        self.start = torch.from_numpy(np.asarray(space.start, np.int64).ravel())
+        self.has_start = bool(self.start.any())
+        self.offsets = np.concatenate([[0], np.cumsum(sizes)])  # component d has logits offsets[d]:offsets[d + 1]
+        # Components of unequal size are padded to the largest: entry [d, a] is where its logit stands.
+        column = np.arange(sizes.max())
+        is_padding = column >= sizes[:, None]
+        place = np.where(is_padding, 0, self.offsets[:-1, None] + column)
+        self.place = torch.from_numpy(place.ravel())
+        self.padding = torch.from_numpy(is_padding) if is_padding.any() else None
+
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+        """Uniform numbers, [T, R, components]."""
+        return torch.rand(num_steps, num_rows, *self.action_shape, generator=generator)
+
+    def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
+        """Invert each component's distribution at its own number of `noise` [B, components]."""
+        legal = categorical.mask_logits(logits, mask)
+        _sample_components(legal.numpy(), self.offsets, noise.numpy(), action.numpy(), log_prob.numpy())
+
+    def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """Each component's legal choice of highest logit, [B, components]."""
+        return self._padded(logits, mask).argmax(-1)
+
+    def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Over the legal choices only, summed over components."""
+        log_prob, entropy = categorical.log_prob_and_entropy(self._padded(logits, mask), action, None)
+        return log_prob.sum(-1), entropy.sum(-1)
+
+    def env_action(self, action: Tensor) -> Tensor:
+        """The choices in the space's shape, counted from its starts."""
+        action = action + self.start.to(action.device) if self.has_start else action
+        return action.reshape(-1, *self.space_shape)
+
+    def _padded(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """Logits with what is illegal or padding out of reach, [B, components, largest]."""
+        legal = categorical.mask_logits(logits, mask)
+        if self.padding is None:
+            return legal.unflatten(-1, (self.action_shape[0], -1))
+        padded = legal.index_select(-1, self.place.to(logits.device)).unflatten(-1, tuple(self.padding.shape))
+        return padded.masked_fill(self.padding.to(logits.device), categorical.MASKED_LOGIT)
+
+
+@compiled
+def _sample_components(
+    logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray
+) -> None:
+    """One pass over rows and components; each as in `categorical`."""
+    for row in range(logits.shape[0]):
+        summed = 0.0
+        for component in range(len(offsets) - 1):
+            first, end = offsets[component], offsets[component + 1]
+            highest = logits[row, first]
+            for a in range(first + 1, end):
+                highest = max(highest, logits[row, a])
+            total = 0.0
+            for a in range(first, end):
+                total += math.exp(logits[row, a] - highest)
+            threshold = uniform[row, component] * total
+            chosen = first
+            reached = 0.0
+            for a in range(first, end):
+                weight = math.exp(logits[row, a] - highest)
+                reached += weight
+                if weight > 0.0:
+                    chosen = a  # the last possible one, should rounding leave the sum short of the threshold
+                    if reached > threshold:
+                        break
+            action[row, component] = chosen - first
+            summed += logits[row, chosen] - highest - math.log(total)
+        log_prob[row] = summed
+
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+_QUADRATURE_POINTS = 32
+
+
+class DiagonalGaussian(Distribution):
+    """Independent normal numbers (`Box`); logits are all means, then all logarithms of deviations, [B, 2 D].
+
+    Stored actions are the normal numbers themselves, [B, D]. With bounded="clip" the env receives them clipped to the
+    space. With bounded="tanh" it receives tanh of them, scaled to the space, and the log-probability and entropy are
+    those of what the env receives (Haarnoja et al. 2018, appendix C).
+    """
+
+    action_dtype = torch.float32
+    mask_size = 0
+
+    def __init__(self, space: Box, bounded: str = "clip") -> None:
+        self.size = math.prod(space.shape)
+        self.num_inputs = 2 * self.size
+        self.action_shape = (self.size,)
+        self.space_shape = tuple(space.shape)
+        self.squashes = bounded == "tanh"
+        is_finite = np.isfinite(space.low).all() and np.isfinite(space.high).all()
+        if self.squashes and not (is_finite and (space.low < space.high).all()):
+            raise ConfigError(
+                f"policy.bounded_actions='tanh' needs finite bounds, low below high, to squash actions into, and the "
+                f"action space is {space}; use --policy.bounded-actions clip"
+            )
+        self.low = torch.from_numpy(np.asarray(space.low, np.float64).ravel().astype(np.float32))
+        self.high = torch.from_numpy(np.asarray(space.high, np.float64).ravel().astype(np.float32))
+        self.env_dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
+        # log of how much the scaling from (-1, 1) to the space stretches all components together
+        self.log_stretch = float((0.5 * (self.high - self.low)).double().log().sum()) if self.squashes else 0.0
+        nodes, weights = np.polynomial.hermite.hermgauss(_QUADRATURE_POINTS)
+        self.nodes = torch.from_numpy(nodes * math.sqrt(2))  # of a standard normal number
+        self.weights = torch.from_numpy(weights / math.sqrt(math.pi))
+
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+        """Standard normal numbers, [T, R, D]."""
+        return torch.randn(num_steps, num_rows, self.size, generator=generator)
+
+    def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
+        """Mean plus deviation times `noise` [B, D]."""
+        _sample_normal(
+            logits.numpy(), noise.numpy(), self.squashes, self.log_stretch, MIN_LOG_STD, MAX_LOG_STD,
+            action.numpy(), log_prob.numpy(),
+        )  # fmt: skip
+
+    def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
+        """The means, [B, D]."""
+        return logits[..., : self.size]
+
+    def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Summed over components; of the squashed action where the distribution squashes."""
+        mean, log_std = self.mean_and_log_std(logits)
+        std = log_std.exp()
+        log_prob = (-0.5 * ((action - mean) / std) ** 2 - log_std - _HALF_LOG_TWO_PI).sum(-1)
+        entropy = (0.5 + _HALF_LOG_TWO_PI + log_std).sum(-1)
+        if not self.squashes:
+            return log_prob, entropy
+        log_prob = log_prob - _log_slope_of_tanh(action).sum(-1) - self.log_stretch
+        return log_prob, entropy + self._expected_log_slope(mean, std).sum(-1) + self.log_stretch
+
+    def env_action(self, action: Tensor) -> Tensor:
+        """Within the space's bounds, in its shape and number type."""
+        low, high = self.low.to(action.device), self.high.to(action.device)
+        if self.squashes:
+            action = 0.5 * (low + high) + 0.5 * (high - low) * action.tanh()
+        bounded = torch.minimum(torch.maximum(action, low), high)
+        return bounded.reshape(-1, *self.space_shape).to(self.env_dtype)
+
+    def mean_and_log_std(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Means [B, D] and logarithms of deviations [B, D], the latter within their range."""
+        mean, log_std = logits.split(self.size, dim=-1)
+        return mean, _KeepWithin.apply(log_std, MIN_LOG_STD, MAX_LOG_STD)
+
+    def _expected_log_slope(self, mean: Tensor, std: Tensor) -> Tensor:
+        """E[log d tanh(u)/du], [B, D], by Gauss-Hermite quadrature: differentiable, and no random numbers."""
+        nodes, weights = self.nodes.to(mean), self.weights.to(mean)
+        return _log_slope_of_tanh(mean.unsqueeze(-1) + std.unsqueeze(-1) * nodes) @ weights
+
+
+def _log_slope_of_tanh(u: Tensor) -> Tensor:
+    """log(1 - tanh(u)^2) in a form that neither overflows nor cancels: 2 (log 2 - u - softplus(-2 u))."""
+    return 2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))
+
+
+class _KeepWithin(torch.autograd.Function):
+    """Clamp whose gradient still leads back: outside the range, only a pull further out is dropped.
+
+    A plain clamp has no gradient there, so that a learned deviation which once left the range would stay there.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.range = low, high
+        return x.clamp(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (x,), (low, high), (grad,) = ctx.saved_tensors, ctx.range, grads
+        # Descent moves x against its gradient.
+        leaves = ((x > high) & (grad < 0)) | ((x < low) & (grad > 0))
+        return grad.masked_fill(leaves, 0.0), None, None
+
+
+@compiled
+def _sample_normal(
+    logits: np.ndarray, noise: np.ndarray, squashes: bool, log_stretch: float, low: float, high: float,
+    action: np.ndarray, log_prob: np.ndarray,
+) -> None:  # fmt: skip
+    """One pass over rows and components instead of a dozen operators."""
+    size = noise.shape[1]
+    for row in range(logits.shape[0]):
+        summed = 0.0
+        for d in range(size):
+            mean = logits[row, d]
+            log_std = min(max(logits[row, size + d], low), high)
+            action[row, d] = mean + math.exp(log_std) * noise[row, d]
+            u = action[row, d]  # as stored, rounded: the loss will see no other
+            distance = (u - mean) * math.exp(-log_std)
+            summed -= 0.5 * distance * distance + log_std + 0.9189385332046727  # log(2 pi) / 2
+            if squashes:
+                summed -= 2.0 * (0.6931471805599453 - abs(u) - math.log1p(math.exp(-2.0 * abs(u))))  # log 2
+        log_prob[row] = summed - log_stretch
+
+
+def make_distribution(action_space: Any, config: PolicyConfig) -> Distribution:
+    """The distribution over an action space."""
+    if isinstance(action_space, Discrete):
+        return Categorical(int(action_space.n), int(action_space.start))
+    if isinstance(action_space, MultiDiscrete):
+        return MultiCategorical(action_space)
+    if isinstance(action_space, Box) and np.dtype(action_space.dtype).kind == "f":
+        return DiagonalGaussian(action_space, config.bounded_actions)
+    advice = "; whole numbers are a MultiDiscrete" if isinstance(action_space, Box) else ""
+    raise ConfigError(
+        f"no policy acts in the space {action_space}; supported: Discrete, MultiDiscrete and Box of floats{advice}"
+    )

@@ -1,0 +1,46 @@
+"""Layers, their first weights, and what a network returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+from torch import Tensor, nn
+
+_Layer = TypeVar("_Layer", nn.Linear, nn.Conv2d)
+
+
+class PolicyOutput(NamedTuple):
+    """What a network makes of B observations."""
+
+    logits: Tensor  # [B, distribution.num_inputs]
+    value: Tensor  # [B]
+
+
+def orthogonal(layer: _Layer, gain: float) -> _Layer:
+    """Orthogonal weights and zero bias (Saxe et al. 2014)."""
+    nn.init.orthogonal_(layer.weight, gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(inputs: int, hidden: Sequence[int], activation: str) -> nn.Sequential:
+    """Linear layers with a nonlinearity after each; gain sqrt 2."""
+    nonlinearity: type[nn.Module] = nn.Tanh if activation == "tanh" else nn.ReLU
+    layers: list[nn.Module] = []
+    for outputs in hidden:
+        layers += [orthogonal(nn.Linear(inputs, outputs), math.sqrt(2)), nonlinearity()]
+        inputs = outputs
+    return nn.Sequential(*layers)
+
+
+def convolution(inputs: int, outputs: int, size: int, stride: int = 1, padding: int = 0) -> nn.Conv2d:
+    """A square convolution, orthogonal, gain sqrt 2."""
+    return orthogonal(nn.Conv2d(inputs, outputs, size, stride, padding), math.sqrt(2))
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Trainable numbers in a module."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

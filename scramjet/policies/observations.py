@@ -1,0 +1,53 @@
+"""Batches of observations: a tensor, or for a Dict space a dict of them, nested like the space.
+
+A batch has one row per observation, in the space's own number type: Box [B, *shape], Discrete int64 [B, 1],
+MultiDiscrete int64 [B, *shape], MultiBinary int8 [B, *shape]. Images stay uint8 until they are inside an encoder.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from torch import Tensor
+
+from scramjet.errors import ConfigError
+
+Observations: TypeAlias = "Tensor | dict[str, Observations]"
+
+SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary and Dict of these"
+
+
+def floats_as_float32(obs: Observations) -> Observations:
+    """What networks are given: every floating-point entry as float32, all others as they are."""
+    if isinstance(obs, Tensor):
+        return obs if obs.dtype == torch.float32 or not obs.is_floating_point() else obs.float()
+    return {name: floats_as_float32(entry) for name, entry in obs.items()}
+
+
+def lowest_observations(space: Any, num_rows: int) -> Observations:
+    """`num_rows` rows of zeros, or of the lowest number where a space counts from another, as a network gets them."""
+    if isinstance(space, Dict):
+        return {name: lowest_observations(entry, num_rows) for name, entry in space.spaces.items()}
+    if isinstance(space, Discrete):
+        return torch.full((num_rows, 1), int(space.start))
+    if isinstance(space, MultiDiscrete):
+        start = torch.from_numpy(np.asarray(space.start, np.int64))
+        return start.expand(num_rows, *space.shape).clone()
+    if isinstance(space, Box | MultiBinary):
+        return floats_as_float32(torch.from_numpy(np.zeros((num_rows, *space.shape), space.dtype)))
+    raise unsupported_space(space)
+
+
+def describe_observations(obs: Observations) -> str:
+    """Shapes and number types of a batch, in words: `[2, 4] float32`, `{agent: [2, 2] int64, walls: ...}`."""
+    if isinstance(obs, Tensor):
+        return f"{list(obs.shape)} {str(obs.dtype).removeprefix('torch.')}"
+    return "{" + ", ".join(f"{name}: {describe_observations(entry)}" for name, entry in obs.items()) + "}"
+
+
+def unsupported_space(space: Any) -> ConfigError:
+    """The error for an observation space without an encoder."""
+    return ConfigError(f"no network takes observations of the space {space}; supported: {SUPPORTED}")

@@ -1,0 +1,405 @@
+"""BinPack: spaces are the maximal boxes of air, items never overlap, and the container can always be filled."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scramjet.engine.interpreted import Record
+from scramjet.engine.layout import allocate_obs, state_dtype
+from scramjet.envs.binpack import BinPack, pick_item
+from scramjet.envs.binpack_drawing import back_to_front
+from scramjet.errors import WorldError
+
+seeds = st.integers(0, 2**40)
+small_worlds = st.builds(
+    lambda lengths, same: BinPack(
+        max_items=9, max_spaces=60, split_num_same_items=same, length=lengths[0], width=lengths[1], height=lengths[2]
+    ),
+    st.tuples(st.integers(3, 6), st.integers(2, 5), st.integers(2, 4)),
+    st.integers(2, 4),
+)
+
+
+def empty_record(env: BinPack, seed: int = 0) -> Record:
+    states = np.zeros(1, state_dtype(env))
+    states["_seed"] = seed
+    return Record(states[0], "BinPack")
+
+
+def new_game(env: BinPack, seed: int = 0) -> Record:
+    s = empty_record(env, seed)
+    env.reset(s)
+    return s
+
+
+def given_items(env: BinPack, *lengths: tuple[int, int, int]) -> Record:
+    """A game with these items, whether they fill the container or not."""
+    s = new_game(env)
+    s.num_items = len(lengths)
+    s.lengths[:] = 0
+    s.lengths[: len(lengths)] = lengths
+    return s
+
+
+def legal_actions(env: BinPack, s: Record) -> np.ndarray:
+    mask = np.ones(env.action_space.n, np.bool_)
+    env.mask(s, mask)
+    return np.flatnonzero(mask)
+
+
+def observation(env: BinPack, s: Record) -> dict[str, np.ndarray]:
+    """What `observe` writes over arrays full of other numbers."""
+    obs = allocate_obs(env.observation_space)
+    for part in obs.values():
+        part[:] = 7
+    env.observe(s, SimpleNamespace(**obs))
+    return obs
+
+
+def shown_spaces(s: Record) -> np.ndarray:
+    """Spaces as the policy sees them, a row each, in millimetres."""
+    return np.asarray(s.spaces)[:, np.asarray(s.order)[: s.num_spaces]].T
+
+
+def random_game(env: BinPack, seed: int, choices: int = 0) -> Iterator[Record]:
+    """The states of a game of random legal actions, each before the next action is taken."""
+    s = new_game(env, seed)
+    random = np.random.default_rng(choices)
+    is_over = False
+    while not is_over:
+        yield s
+        _, is_over = env.step(s, int(random.choice(legal_actions(env, s))))
+    yield s
+
+
+def boxes_of(corners: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    return np.stack([corners, corners + lengths], axis=-1).reshape(-1, 6)
+
+
+def placed_boxes(s: Record) -> np.ndarray:
+    is_placed = np.asarray(s.placed) == 1
+    return boxes_of(np.asarray(s.location)[is_placed], np.asarray(s.lengths)[is_placed])
+
+
+def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Which of some boxes share volume with which of others."""
+    low = np.maximum(first[:, None, ::2], second[None, :, ::2])
+    high = np.minimum(first[:, None, 1::2], second[None, :, 1::2])
+    return (low < high).all(axis=-1)
+
+
+def holds(outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """Which of some boxes hold which of others."""
+    low = outer[:, None, ::2] <= inner[None, :, ::2]
+    high = outer[:, None, 1::2] >= inner[None, :, 1::2]
+    return (low & high).all(axis=-1)
+
+
+def assert_packed_without_overlap(env: BinPack, boxes: np.ndarray) -> None:
+    room = np.array([[0, env.length, 0, env.width, 0, env.height]])
+    assert holds(room, boxes).all()
+    np.testing.assert_array_equal(overlap(boxes, boxes), np.eye(len(boxes), dtype=bool))
+
+
+def maximal_boxes_of_air(env: BinPack, s: Record) -> set[tuple[int, ...]]:
+    """By trying every box: those that no item reaches into and that would meet an item or a wall if they grew."""
+    filled = np.ones((env.length + 2, env.width + 2, env.height + 2), int)  # with walls one cell thick
+    filled[1:-1, 1:-1, 1:-1] = 0
+    for x1, x2, y1, y2, z1, z2 in placed_boxes(s) + 1:
+        filled[x1:x2, y1:y2, z1:z2] = 1
+    sums = np.pad(filled, ((1, 0), (1, 0), (1, 0))).cumsum(0).cumsum(1).cumsum(2)
+
+    def is_air(x1, x2, y1, y2, z1, z2) -> np.ndarray:
+        total = 0
+        for (x, sign_x), (y, sign_y), (z, sign_z) in itertools.product(
+            ((x1, -1), (x2, 1)), ((y1, -1), (y2, 1)), ((z1, -1), (z2, 1))
+        ):
+            total = total + sign_x * sign_y * sign_z * sums[x, y, z]
+        return total == 0
+
+    sides = [np.array(list(itertools.combinations(range(1, n + 2), 2))) for n in env.container]
+    number = [grid.ravel() for grid in np.meshgrid(*[np.arange(len(pairs)) for pairs in sides], indexing="ij")]
+    edges = [sides[axis][number[axis], end] for axis in range(3) for end in (0, 1)]
+    is_maximal = is_air(*edges)
+    for i in range(6):
+        grown = list(edges)
+        grown[i] = edges[i] + (1 if i % 2 else -1)
+        is_maximal &= ~is_air(*grown)
+    return {tuple(box) for box in (np.stack(edges, axis=1)[is_maximal] - 1).tolist()}
+
+
+# --- instances --------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=40)
+@given(seeds, st.integers(2, 7), st.floats(0, 0.5), st.floats(0, 1))
+def test_the_items_of_an_instance_fill_the_container_exactly(seed, same, eps, prob) -> None:
+    env = BinPack(split_num_same_items=same, split_eps=eps, prob_split_one_item=prob)
+    s = new_game(env, seed)
+    items = boxes_of(np.asarray(s.solution), np.asarray(s.lengths))
+    assert 20 - same < s.num_items < 20
+    assert (items[s.num_items :] == 0).all()
+    assert_packed_without_overlap(env, items[: s.num_items])
+    assert np.asarray(s.lengths, np.int64).prod(axis=1).sum() == 5870 * 2330 * 2200
+
+
+@settings(deadline=None, max_examples=30)
+@given(seeds, small_worlds)
+def test_the_smallest_containers_are_cut_into_items_too(seed, env) -> None:
+    s = new_game(env, seed)
+    items = boxes_of(np.asarray(s.solution), np.asarray(s.lengths))[: s.num_items]
+    assert s.num_items > env.max_items - env.split_num_same_items
+    assert_packed_without_overlap(env, items)
+    assert np.asarray(s.lengths).prod(axis=1).sum() == env.length * env.width * env.height
+
+
+def test_an_item_cut_in_two_is_cut_at_a_distance_from_its_ends() -> None:
+    env = BinPack(max_items=3, split_num_same_items=2, prob_split_one_item=1, length=1000, width=1000, height=1000)
+    shares = np.array([np.asarray(new_game(env, seed).lengths)[0].min() for seed in range(200)])
+    assert 300 <= shares.min() < 320
+    assert 680 < shares.max() < 700
+
+
+def test_an_item_cut_evenly_gives_parts_alike_to_a_millimetre() -> None:
+    env = BinPack(max_items=7, split_num_same_items=6, prob_split_one_item=0, length=1000, width=1000, height=1000)
+    counts = set()
+    for seed in range(60):
+        s = new_game(env, seed)
+        shortest = np.asarray(s.lengths)[: s.num_items].min(axis=1)
+        assert np.ptp(shortest) <= 1
+        counts.add(s.num_items)
+    assert counts == {2, 3, 4, 5, 6}
+
+
+def test_a_longer_item_is_cut_more_often() -> None:
+    s = given_items(BinPack(), (100, 300, 5), (300, 100, 5))
+    picks = np.array([[pick_item(s, axis) for axis in range(3)] for _ in range(1500)])
+    np.testing.assert_allclose(picks.mean(axis=0), [3 / 4, 1 / 4, 1 / 2], atol=0.06)
+
+
+@settings(deadline=None, max_examples=12)
+@given(seeds, st.permutations(range(3)))
+def test_items_put_back_corner_after_corner_fill_the_whole_container(seed, axes) -> None:
+    """Whatever touches a low side of an item at its corner comes before it in this order, so a space begins there."""
+    env = BinPack()
+    s = new_game(env, seed)
+    solution = np.asarray(s.solution)
+    in_order = sorted(range(s.num_items), key=lambda item: [solution[item, axis] for axis in axes])
+    total = 0.0
+    for number, item in enumerate(in_order):
+        spaces = shown_spaces(s)
+        rank = np.flatnonzero(
+            (spaces[:, ::2] == solution[item]).all(axis=1)
+            & (spaces[:, 1::2] >= solution[item] + np.asarray(s.lengths)[item]).all(axis=1)
+        )[0]
+        reward, is_over = env.step(s, int(rank) * env.max_items + item)
+        assert is_over == (number == s.num_items - 1)
+        total += reward
+    np.testing.assert_array_equal(s.location, s.solution)
+    stats = SimpleNamespace()
+    env.stats(s, stats)
+    assert vars(stats) == {"volume_used": 1.0, "items_placed": s.num_items}
+    assert total == pytest.approx(1)
+    assert s.num_spaces == 0
+
+
+# --- spaces -----------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=50)
+@given(small_worlds, seeds, seeds)
+def test_the_spaces_are_exactly_the_maximal_boxes_of_air(env, seed, choices) -> None:
+    for s in random_game(env, seed, choices):
+        spaces = [tuple(space) for space in shown_spaces(s).tolist()]
+        assert len(set(spaces)) == len(spaces) < env.max_spaces
+        assert set(spaces) == maximal_boxes_of_air(env, s)
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.sampled_from([3, 8, 40]), seeds)
+def test_spaces_are_air_within_the_walls_and_none_holds_another_even_when_slots_run_out(max_spaces, seed) -> None:
+    env = BinPack(max_spaces=max_spaces, split_num_same_items=2)
+    room = np.array([[0, env.length, 0, env.width, 0, env.height]])
+    most = 0  # at once
+    for s in random_game(env, seed):
+        spaces = shown_spaces(s)
+        most = max(most, len(spaces))
+        assert (spaces[:, ::2] < spaces[:, 1::2]).all()
+        assert holds(room, spaces).all()
+        assert not overlap(spaces, placed_boxes(s)).any()
+        np.testing.assert_array_equal(holds(spaces, spaces), np.eye(len(spaces), dtype=bool))
+    assert most == max_spaces or max_spaces == 40
+
+
+@settings(deadline=None, max_examples=5)
+@given(seeds)
+def test_placed_items_never_overlap_and_stay_inside(seed) -> None:
+    env = BinPack()
+    for s in random_game(env, seed):
+        assert len(placed_boxes(s)) == s.num_placed
+        assert_packed_without_overlap(env, placed_boxes(s))
+
+
+def test_an_item_in_the_corner_leaves_a_space_on_each_side_of_it_the_largest_first() -> None:
+    env = BinPack(max_items=3, max_spaces=5, split_num_same_items=2, length=4, width=2, height=2)
+    s = given_items(env, (1, 1, 1))
+    assert env.step(s, 0) == (1 / 16, True)
+    assert shown_spaces(s).tolist() == [[1, 4, 0, 2, 0, 2], [0, 4, 1, 2, 0, 2], [0, 4, 0, 2, 1, 2]]
+
+
+def test_an_item_in_the_middle_leaves_six_spaces() -> None:
+    env = BinPack(max_items=3, max_spaces=6, split_num_same_items=2, length=9, width=8, height=7)
+    s = given_items(env, (2, 3, 3), (1, 1, 1))
+    s.spaces[:, 1] = (3, 9, 2, 8, 1, 7)  # made up: only from the low corner of such a space can an item float
+    s.volumes[1] = 6 * 6 * 6
+    s.num_spaces = s.num_slots = 2
+    s.order[:2] = (0, 1)
+    assert env.step(s, env.max_items) == (18 / 504, False)
+    assert sorted(shown_spaces(s).tolist()) == sorted(
+        [
+            [0, 3, 0, 8, 0, 7],
+            [5, 9, 0, 8, 0, 7],
+            [0, 9, 0, 2, 0, 7],
+            [0, 9, 5, 8, 0, 7],
+            [0, 9, 0, 8, 0, 1],
+            [0, 9, 0, 8, 4, 7],
+        ]
+    )
+
+
+def test_when_no_slot_is_free_the_space_in_the_first_gives_way() -> None:
+    env = BinPack(max_items=3, max_spaces=2, split_num_same_items=2, length=4, width=2, height=2)
+    s = given_items(env, (1, 1, 1), (1, 1, 1))
+    assert env.step(s, 0) == (1 / 16, False)
+    assert np.asarray(s.spaces).T.tolist() == [[0, 4, 0, 2, 1, 2], [0, 4, 1, 2, 0, 2]]
+    assert s.num_spaces == 2
+
+
+# --- playing ----------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=5)
+@given(seeds, st.sampled_from([2, 5]))
+def test_the_mask_says_what_fits_as_the_observation_shows_it(seed, same) -> None:
+    env = BinPack(split_num_same_items=same)
+    for s in random_game(env, seed):
+        obs = observation(env, s)
+        assert env.observation_space.contains(obs)
+        ems = np.rint(obs["ems"] * np.repeat(env.container, 2))
+        items = np.rint(obs["items"] * np.array(env.container))
+        np.testing.assert_array_equal(ems[: s.num_spaces], shown_spaces(s))
+        np.testing.assert_array_equal(items, s.lengths)
+        assert (np.diff((ems[:, 1::2] - ems[:, ::2]).prod(axis=1)) <= 0).all()
+        np.testing.assert_array_equal(obs["items_placed"], s.placed)
+        np.testing.assert_array_equal(obs["items_mask"], np.arange(20) < s.num_items)
+        np.testing.assert_array_equal(obs["ems_mask"], np.arange(40) < s.num_spaces)
+        is_open = (obs["ems_mask"] == 1)[:, None] & (obs["items_mask"] == 1) & (obs["items_placed"] == 0)
+        fits = is_open & (items[None] <= (ems[:, 1::2] - ems[:, ::2])[:, None]).all(axis=-1)
+        np.testing.assert_array_equal(np.flatnonzero(fits), legal_actions(env, s))
+
+
+@settings(deadline=None, max_examples=5)
+@given(seeds)
+def test_rewards_add_up_to_the_share_of_the_volume_used_and_the_game_ends_when_nothing_fits(seed) -> None:
+    env = BinPack()
+    s = new_game(env, seed)
+    random = np.random.default_rng(seed)
+    rewards, is_over = [], False
+    while not is_over:
+        action = int(random.choice(legal_actions(env, s)))
+        x, y, z = np.asarray(s.lengths)[action % 20].tolist()
+        reward, is_over = env.step(s, action)
+        rewards.append(reward)
+        assert reward == x * y * z / (5870 * 2330 * 2200)
+        assert is_over == (len(legal_actions(env, s)) == 0)
+    stats = SimpleNamespace()
+    env.stats(s, stats)
+    assert stats.volume_used == pytest.approx(sum(rewards))
+    assert stats.items_placed == len(rewards) == np.asarray(s.placed).sum()
+
+
+@settings(deadline=None, max_examples=3)
+@given(seeds)
+def test_an_illegal_choice_ends_the_game_without_reward_and_changes_nothing(seed) -> None:
+    env = BinPack()
+    for number, s in enumerate(random_game(env, seed)):
+        if number % 4 != 2:
+            continue
+        before = s._row.tobytes()
+        illegal = np.setdiff1d(np.arange(800), legal_actions(env, s))
+        for action in illegal.tolist():
+            assert env.step(s, action) == (0.0, True)
+        assert s._row.tobytes() == before
+        ranks, items = np.divmod(illegal, 20)
+        assert (ranks >= s.num_spaces).any()
+        assert (items >= s.num_items).any()
+        assert np.asarray(s.placed)[items].any()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"max_items": 0}, r"max_items=0 must be in 2 \.\. 1000"),
+        ({"max_items": 1}, r"max_items=1 must be in 2 \.\. 1000"),
+        ({"max_items": 4}, r"split_num_same_items=5 must be in 2 \.\. 4"),
+        ({"split_num_same_items": 1}, r"split_num_same_items=1 must be in 2 \.\. 20"),
+        ({"max_spaces": 0}, r"max_spaces=0 must be in 1 \.\. 10000"),
+        ({"split_eps": 0.6}, r"split_eps=0.6 must be in 0.0 \.\. 0.5"),
+        ({"split_eps": -0.1}, r"split_eps=-0.1 must be in"),
+        ({"prob_split_one_item": 1.5}, r"prob_split_one_item=1.5 must be in 0.0 \.\. 1.0"),
+        ({"length": 0}, r"length=0 must be in 1 \.\. 100000"),
+        ({"height": 100_001}, r"height=100001 must be in"),
+        ({"length": 3, "width": 3, "height": 2}, "3 x 3 x 2 mm cannot be cut into max_items=20; make it larger or"),
+    ],
+)
+def test_parameters_that_make_no_world_are_refused(parameters, message) -> None:
+    with pytest.raises((ValueError, WorldError), match=message):
+        BinPack(**parameters)
+
+
+def test_the_sizes_of_the_spaces_follow_the_parameters() -> None:
+    env = BinPack(max_items=12, max_spaces=7)
+    assert env.action_space.n == 84
+    shapes = {name: space.shape for name, space in env.observation_space.items()}
+    assert shapes == {"ems": (7, 6), "ems_mask": (7,), "items": (12, 3), "items_mask": (12,), "items_placed": (12,)}
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------
+
+
+def test_far_and_low_boxes_are_painted_before_those_that_hide_them() -> None:
+    def box(x: int, y: int, z: int) -> np.ndarray:
+        return np.array([(x, y, z), (x + 1, y + 1, z + 1)])
+
+    boxes = {0: box(1, 0, 1), 1: box(1, 0, 0), 2: box(0, 0, 0), 3: box(0, 1, 0), 4: box(0, 0, 1)}
+    order = back_to_front(boxes)
+    for behind, in_front in ((3, 2), (2, 1), (1, 0), (2, 4), (4, 0)):
+        assert order.index(behind) < order.index(in_front)
+
+
+def test_the_pictures_show_the_items_where_they_are() -> None:
+    env = BinPack(max_items=3, max_spaces=5, split_num_same_items=2, length=44, width=12, height=10)
+    s = given_items(env, (11, 12, 10), (22, 6, 4), (40, 1, 1))
+    empty = env.render(s)
+    env.step(s, 0)
+    env.step(s, 1)
+    image = env.render(s)
+    assert image.shape == empty.shape == (340, 600, 3)
+    assert image.dtype == np.uint8
+    assert (image != empty).any(axis=-1).mean() > 0.05
+    lines = env.ascii(s).split("\n")
+    assert lines[1] == "A" * 11 + "." * 33 + "   " + "9" * 11 + "." * 33
+    assert lines[12] == "A" * 11 + "B" * 22 + "." * 11 + "   " + "9" * 11 + "3" * 22 + "." * 11
+    assert lines[15:18] == [
+        "  0 A       11     12     10        0      0      0",
+        "  1 B       22      6      4       11      0      0",
+        "  2 C       40      1      1        -      -      -",
+    ]
+    assert lines[-1] == "2 of 3 items placed   35.0% of the volume used"

@@ -1,0 +1,192 @@
+"""Acrobot, both MountainCars and Pendulum are Gymnasium's, transition for transition, to the last digits of a float64.
+
+Both begin each transition from the same state: over a long episode the chaotic ones blow up a last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from scramjet.engine import NativePool
+from scramjet.envs import Discrete, Env
+from scramjet.envs.acrobot import Acrobot
+from scramjet.envs.mountain_car import MountainCar
+from scramjet.envs.mountain_car_continuous import MountainCarContinuous
+from scramjet.envs.pendulum import Pendulum
+
+NUM_ENVS = 4
+LAST_DIGITS = 1e-13
+FLOAT32_DIGITS = 1.2e-7
+HILL = ((-1.2, 0.6), (-0.07, 0.07))
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A world of ours beside its original."""
+
+    env_class: type[Env]
+    gymnasium_id: str
+    bounds: tuple[tuple[float, float], ...]  # of each field, to draw states from; angles a turn further than they go
+    helpful: int  # the field whose sign says where to push for more energy
+    state_digits: float = LAST_DIGITS
+    can_terminate: bool = True
+
+    def theirs(self, **arguments: Any) -> Any:
+        return gymnasium.make(self.gymnasium_id, disable_env_checker=True, **arguments)
+
+
+TWINS = [
+    # four stages, one inside the other, of what may be a fast whirl: a few digits less
+    Twin(Acrobot, "Acrobot-v1", ((-np.pi, np.pi), (-np.pi, np.pi), (-12, 12), (-28, 28)), 3, state_digits=1e-10),
+    Twin(MountainCar, "MountainCar-v0", HILL, 1),
+    # Gymnasium rounds this one's state to float32 after every step, ours does not
+    Twin(MountainCarContinuous, "MountainCarContinuous-v0", HILL, 1, state_digits=FLOAT32_DIGITS),
+    Twin(Pendulum, "Pendulum-v1", ((-3 * np.pi, 3 * np.pi), (-8, 8)), 1, can_terminate=False),
+]
+every_twin = pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.gymnasium_id)
+
+
+def as_array(env: Env, s: Any) -> np.ndarray:
+    return np.array([getattr(s, name) for name in env.state])
+
+
+def for_gymnasium(action: Any) -> Any:
+    """A Box action in 64 bits, so that Gymnasium computes in as many."""
+    return action.astype(np.float64) if isinstance(action, np.ndarray) else int(action)
+
+
+def random_action(random: np.random.Generator, space: Any) -> Any:
+    """Any action; a third of those of a Box lie outside of it."""
+    if isinstance(space, Discrete):
+        return int(random.integers(space.n))
+    return random.uniform(1.5 * space.low, 1.5 * space.high).astype(np.float32)
+
+
+def pushing_action(space: Any, direction: float) -> Any:
+    """As far as it goes one way, and beyond where there is a Box."""
+    if isinstance(space, Discrete):
+        return 2 if direction > 0 else 0
+    return (1.3 * space.high * (1 if direction > 0 else -1)).astype(np.float32)
+
+
+def assert_same_transitions(twin: Twin, env: Env, theirs: Any, num_transitions: int) -> int:
+    """Step both from random states, some on the edge of the space; returns how many transitions ended an episode."""
+    random = np.random.default_rng(7)
+    low, high = np.array(twin.bounds).T
+    states, their_states = np.empty((2, num_transitions, len(low)))
+    obs, their_obs = np.empty((2, num_transitions, *env.observation_space.shape), np.float32)
+    rewards, their_rewards = np.empty((2, num_transitions))
+    num_ended = 0
+    for t in range(num_transitions):
+        start = random.uniform(low, high)
+        on_edge = random.random(len(low)) < 0.1
+        start[on_edge] = np.where(random.random(len(low)) < 0.5, low, high)[on_edge]
+        action = random_action(random, env.action_space)
+        s = SimpleNamespace(**dict(zip(env.state, start.tolist(), strict=True)))
+        rewards[t], terminated = env.step(s, action)
+        env.observe(s, obs[t])
+        states[t] = as_array(env, s)
+        theirs.unwrapped.state = start
+        their_obs[t], their_rewards[t], their_terminated, _, _ = theirs.unwrapped.step(for_gymnasium(action))
+        their_states[t] = theirs.unwrapped.state
+        assert terminated == their_terminated, f"transition {t} from {start} with {action}"
+        num_ended += terminated
+    np.testing.assert_allclose(rewards, their_rewards, rtol=LAST_DIGITS, atol=1e-15)
+    np.testing.assert_allclose(obs, their_obs, rtol=FLOAT32_DIGITS, atol=1e-12)
+    np.testing.assert_allclose(states, their_states, rtol=twin.state_digits, atol=1e-12)
+    return num_ended
+
+
+@every_twin
+def test_transitions_from_any_state_equal_those_of_gymnasium(twin: Twin) -> None:
+    theirs = twin.theirs()
+    theirs.reset()
+    num_ended = assert_same_transitions(twin, twin.env_class(), theirs, 3000)
+    assert (num_ended > 50) == twin.can_terminate
+
+
+@pytest.mark.parametrize(
+    ("twin", "parameters", "arguments"),
+    [
+        (TWINS[1], {"goal_velocity": 0.03}, {"goal_velocity": 0.03}),
+        (TWINS[2], {"goal_velocity": 0.03}, {"goal_velocity": 0.03}),
+        (TWINS[3], {"gravity": 4.2}, {"g": 4.2}),
+    ],
+    ids=lambda value: value.gymnasium_id if isinstance(value, Twin) else "",
+)
+def test_the_parameters_of_gymnasium_mean_the_same_here(twin: Twin, parameters: dict, arguments: dict) -> None:
+    theirs = twin.theirs(**arguments)
+    theirs.reset()
+    assert_same_transitions(twin, twin.env_class(**parameters), theirs, 500)
+
+
+@every_twin
+def test_whole_episodes_run_as_in_gymnasium_to_their_ends_and_time_limits(twin: Twin) -> None:
+    """Half of the envs are pushed to more energy, which wins; half play at random, to the time limit."""
+    env = twin.env_class()
+    pool = NativePool(env, NUM_ENVS, backend="interpreted")
+    theirs = [twin.theirs() for _ in range(NUM_ENVS)]
+    pool.reset(3)
+    for their_env in theirs:
+        their_env.reset()
+    random = np.random.default_rng(3)
+    ends = {"terminated": 0, "truncated": 0}
+    for t in range(env.max_episode_steps + 50):
+        states = [as_array(env, pool.record(i)) for i in range(NUM_ENVS)]
+        actions = [
+            pushing_action(env.action_space, states[i][twin.helpful])
+            if i % 2 and twin.can_terminate
+            else random_action(random, env.action_space)
+            for i in range(NUM_ENVS)
+        ]
+        if not isinstance(env.action_space, Discrete):  # a pool takes actions of the space
+            actions = [np.clip(action, env.action_space.low, env.action_space.high) for action in actions]
+        out = pool.step(np.array(actions))
+        for i, their_env in enumerate(theirs):
+            their_env.unwrapped.state = states[i]
+            obs, reward, terminated, truncated, _ = their_env.step(for_gymnasium(actions[i]))
+            where = f"env {i} at step {t}"
+            assert math.isclose(out.reward[i], reward, rel_tol=FLOAT32_DIGITS), where
+            assert out.terminated[i] == terminated, where
+            assert out.truncated[i] == (truncated and not terminated), where  # ours never sets both
+            ended = terminated or truncated
+            ours = out.final_obs[i] if ended else out.obs[i]
+            assert np.allclose(ours, obs, rtol=FLOAT32_DIGITS, atol=1e-12), where
+            if ended:
+                ends["terminated" if terminated else "truncated"] += 1
+                their_env.reset()
+    assert ends["truncated"] >= 2
+    assert (ends["terminated"] >= 2) == twin.can_terminate
+
+
+@every_twin
+def test_the_spaces_and_the_time_limit_are_those_of_gymnasium(twin: Twin) -> None:
+    ours, theirs = twin.env_class(), twin.theirs()
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    assert ours.max_episode_steps == theirs.spec.max_episode_steps
+
+
+@every_twin
+def test_episodes_begin_as_in_gymnasium(twin: Twin) -> None:
+    """The largest distance between the distribution functions of both (Kolmogorov and Smirnov), one in 1000 above."""
+    env, theirs, size = twin.env_class(), twin.theirs().unwrapped, 3000
+    ours, their_starts = np.empty((2, size, len(env.state)))
+    theirs.reset(seed=1)
+    for k in range(size):
+        s = SimpleNamespace(_seed=k, _episode=0, _draw=0, **dict.fromkeys(env.state, 0.0))
+        env.reset(s)
+        ours[k] = as_array(env, s)
+        theirs.reset()
+        their_starts[k] = theirs.state
+    for first, second in zip(ours.T, their_starts.T, strict=True):
+        both = np.concatenate([first, second])
+        shares = [np.searchsorted(np.sort(sample), both, side="right") / size for sample in (first, second)]
+        assert np.abs(shares[0] - shares[1]).max() < 1.95 * math.sqrt(2 / size)
