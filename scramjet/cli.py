@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = run(words)
+        sys.stdout.flush()  # here, where a full disk can still be told
     except ScramjetError as error:
         print(f"scramjet: {error}", file=sys.stderr)
         code = error.exit_code
@@ -42,6 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # `scramjet list | head`: the reader has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"scramjet: {error.strerror}: free some and run the command again", file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):  # what is still to be written has nowhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 2
     sys.exit(code)
 
 

@@ -12,6 +12,7 @@ import torch
 
 import scramjet
 from scramjet.cli import main
+from scramjet.commands.train import _typed, split_env_parameters
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.config_files import load_frozen
 
@@ -236,6 +237,14 @@ def test_a_time_limit_stops_the_run_and_leaves_it_to_be_resumed(tmp_path: Path) 
         (["train", "--env.gravty", "3"], ["gravty", "Did you mean 'gravity'"]),
         (["train", "--env.gravity", "strong"], ["--env.gravity", "strong"]),
         (["train", "--env.gravity"], ["--env.gravity", "needs a value"]),
+        (["train", "--env.no-gravity"], ["no_gravity", "Did you mean 'gravity'"]),
+        (["train", "maze", "--env.rows", "1", "--env.cols", "1"], ["rows=1", "at least 2"]),
+        (["train", "binpack", "--env.max-items", "0"], ["max_items=0"]),
+        (["train", "connect_four", "--env.rows", "4", "--env.cols", "4", "--env.connect", "5"], ["connect=5", "lower"]),
+        (["train", "cartpole", "--policy.encoder", "nature_cnn"], ["nature_cnn", "--policy.encoder auto"]),
+        (["train", "snake", "--policy.encoder", "nature_cnn"], ["10x10", "--policy.encoder grid_cnn"]),
+        (["train", "maze", "--frame-stack", "4"], ["frame_stack=4", "--frame-stack 1"]),
+        (["eval", "nowhere", "--render", "--json"], ["--render", "--json"]),
         (["train", "--env.mass-pole", "-1"], ["mass_pole=-1", "above 0"]),
         (["train", "--policy.hidden", "0"], ["policy.hidden", "--policy.hidden 64 64"]),
         (["train", "--run-name", "../escape"], ["../escape", "letters"]),
@@ -467,3 +476,18 @@ def test_a_world_that_writes_past_its_observation_is_refused_before_it_is_compil
     message = refusal(capsys, "train", tmp_path / "wild.py", *TINY, "--runs-dir", tmp_path)
     assert "Corridor.observe" in message
     assert not list(tmp_path.glob("wild-*"))
+
+
+@pytest.mark.parametrize(("flag", "expected"), [("--env.random-opponent", True), ("--env.no-random-opponent", False)])
+def test_a_boolean_parameter_of_a_world_is_a_flag_with_a_no_form(flag: str, expected: bool) -> None:
+    words, values = split_env_parameters(["connect_four", flag, "--seed", "3"])
+    assert words == ["connect_four", "--seed", "3"]
+    assert _typed("connect_four", values) == {"random_opponent": expected}
+
+
+def test_output_that_finds_no_room_is_one_message_and_exit_code_2() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "scramjet", "list"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "space" in result.stderr

@@ -16,7 +16,7 @@ import tyro
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
-from scramjet.envs.registry import canonical_name, load_env
+from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig, default_network
 from scramjet.policies.policy import Policy
@@ -32,6 +32,7 @@ Each figure is the median of repeats after a warm-up, in env steps per second.
 
   scramjet bench
   scramjet bench cartpole --num-envs 1024 --num-threads 1 2
+  scramjet bench all
   scramjet bench my_world.py --json
 """
 
@@ -43,7 +44,7 @@ class Arguments:
     """What to measure."""
 
     env: Annotated[str, tyro.conf.Positional] = "cartpole"
-    """A world's name or file."""
+    """A world's name or file; all: the env steps of every world at 1024 envs."""
     num_envs: tuple[int, ...] = (64, 256, 1024, 4096)
     """Batch sizes."""
     num_threads: tuple[int, ...] = ()
@@ -87,6 +88,8 @@ def bench_command(words: list[str]) -> int:
     if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
         raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
     keep_freed_memory()
+    if arguments.env == "all":
+        return _bench_all(arguments)
     threads = arguments.num_threads or tuple(sorted({1, available_cores()}))
     rows: list[Row] = []
     if not arguments.json:
@@ -101,6 +104,27 @@ def bench_command(words: list[str]) -> int:
                 print(f"{num_envs:>7} {num_threads:>8} " + " ".join(f"{_human(speed):>12}" for speed in speeds))
     if arguments.json:
         print(json.dumps({"machine": _machine(), "versions": _versions(), "rows": [asdict(row) for row in rows]}))
+    return 0
+
+
+ALL_NUM_ENVS = 1024
+
+
+def _bench_all(arguments: Arguments) -> int:
+    """Env steps of every world, a line each."""
+    threads = arguments.num_threads or tuple(sorted({1, available_cores()}))
+    names = [entry.name for entry in registrations() if not entry.name.startswith("probe_")]
+    rates: dict[str, dict[int, float]] = {}
+    if not arguments.json:
+        print(f"env steps per second at {ALL_NUM_ENVS} envs, {_machine()}")
+        print(f"{'world':<24}" + "".join(f"{f'{count} threads' if count > 1 else '1 thread':>14}" for count in threads))
+    for name in names:
+        pools = {count: NativePool(load_env(name), ALL_NUM_ENVS, num_threads=count) for count in threads}
+        rates[name] = {count: _env_rate(pool, arguments.seconds) for count, pool in pools.items()}
+        if not arguments.json:
+            print(f"{name:<24}" + "".join(f"{_human(rate):>14}" for rate in rates[name].values()), flush=True)
+    if arguments.json:
+        print(json.dumps({"machine": _machine(), "versions": _versions(), "env_steps_per_second": rates}))
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.errors import ConfigError
 from scramjet.training.playing import load_trained, play
 from scramjet.training.session import make_evaluator
 
@@ -51,6 +52,8 @@ def eval_command(words: list[str]) -> int:
         args=words,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
+    if arguments.render and arguments.json:
+        raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     policy, config, checkpoint = load_trained(arguments.path, runs_dir=arguments.runs_dir)
     seed = config.seed if arguments.seed is None else arguments.seed
     if arguments.render:

@@ -138,8 +138,14 @@ def _parameter_help(env: str, base: RunConfig) -> str:
     return f"\nParameters of {env}:\n{flags}\n"
 
 
+BARE = ""
+
+
 def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Take the `--env.NAME value` pairs out of the command line: what they may be depends on the world."""
+    """Take the `--env.NAME value` pairs out of the command line: what they may be depends on the world.
+
+    A flag without a value, as booleans have it, gets BARE.
+    """
     rest: list[str] = []
     values: dict[str, str] = {}
     position = 0
@@ -150,9 +156,9 @@ def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:
             rest.append(word)
             continue
         name, equals, value = word.removeprefix("--env.").partition("=")
-        if not equals:
-            if position == len(words):
-                raise ConfigError(f"{word} needs a value: {word} VALUE")
+        if not equals and (position == len(words) or words[position].startswith("--")):
+            value = BARE
+        elif not equals:
             value = words[position]
             position += 1
         values[name.replace("-", "_")] = value
@@ -164,10 +170,17 @@ def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
     known = env_class(env).parameter_defaults()
     typed: dict[str, Any] = {}
     for name, text in values.items():
+        switch = name if name in known else name.removeprefix("no_")
+        if text == BARE and isinstance(known.get(switch), bool):
+            typed[switch] = switch == name
+            continue
         if name not in known:
             raise ConfigError(
                 f"{env} has no parameter '{name}'.{did_you_mean(name, known)} Parameters: {', '.join(known)}"
             )
+        if text == BARE:
+            flag = f"--env.{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} needs a value: {flag} {known[name]}")
         words = {"true": True, "false": False, "none": None}
         if text.lower() in words:
             typed[name] = words[text.lower()]

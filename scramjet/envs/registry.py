@@ -121,7 +121,9 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except WorldError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the file raises, it is the file that is wrong
         line = _line_in(error, full_path)
         raise WorldError(f"{path}{line}: {type(error).__name__}: {error}") from error
     return module

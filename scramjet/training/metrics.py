@@ -64,6 +64,7 @@ _TABLE = (
     Metric("length_100", "Mean length of the last 100 finished episodes."),
     Metric("eval/stat/*", "A named statistic of the world, mean over the evaluation's episodes."),
     Metric("stat/*", "A named statistic of the world, mean over the episodes finished in this update."),
+    Metric("return_of/*", "Mean return of one agent or seat, by its number, where several play."),
     Metric(
         "policy_loss",
         "The clipped surrogate loss; its size says little, it hovers around 0.",
@@ -131,7 +132,7 @@ _DIVERGED = "training has diverged: fork with a lower --learning-rate"
 
 def metric_for(key: str) -> Metric | None:
     """The table's entry for a record's key ("stat/win" is a "stat/*"), None if there is none."""
-    for prefix in ("stat/", "eval/stat/"):
+    for prefix in ("stat/", "eval/stat/", "return_of/"):
         if key.startswith(prefix):
             return METRICS[prefix + "*"]
     return METRICS.get(key)

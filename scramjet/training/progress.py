@@ -20,7 +20,8 @@ RECENT = 100
 class Progress:
     """The last hundred episodes; part of the checkpoint, so that metrics go on as they were."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_players: int = 1) -> None:
+        self.num_players = num_players
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.lengths: deque[float] = deque(maxlen=RECENT)
 
@@ -40,6 +41,9 @@ class Progress:
         }
         for name, values in episodes.stats.items():
             metrics[f"stat/{name}"] = float(values.mean()) if any_ended else None
+        for player in range(self.num_players if self.num_players > 1 else 0):
+            own = episodes.returns[episodes.players == player]
+            metrics[f"return_of/{player}"] = float(own.mean()) if len(own) else None
         return metrics
 
     @property

@@ -99,6 +99,6 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         learner=learner,
         rollout=rollout,
         generator=torch.Generator().manual_seed(config.seed),
-        progress=Progress(),
+        progress=Progress(pool.num_players),
         evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
     )
