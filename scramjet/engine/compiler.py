@@ -14,13 +14,22 @@ import hashlib
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from scramjet.engine.layout import action_kind, action_sizes, num_players, played_by, row_function, writes_rewards
+from scramjet.engine.layout import (
+    PlayedBy,
+    action_kind,
+    action_sizes,
+    num_players,
+    played_by,
+    row_function,
+    writes_rewards,
+)
 from scramjet.engine.transitions import (
     NO_LIMIT,
     Rules,
@@ -56,7 +65,33 @@ RULE_NAMES = tuple(PLAYERS_RULE_ARGUMENTS)
 
 def interpreted_rules(env: Env) -> Rules:
     """The world's functions as they are: breakpoints and prints work."""
-    return _rules(env, env, {**_stand_ins(env), **rule_functions(env)})
+    rules = _rules(env, env, {**_stand_ins(env), **rule_functions(env)})
+    if rules.played_by is PlayedBy.ONE:
+        return rules
+    return replace(rules, step=_checked_step(env, rules.step), seat=_checked_seat(env, rules.seat))
+
+
+def _checked_step(env: Env, step: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*arguments: Any) -> bool:
+        terminated = step(*arguments)
+        if not isinstance(terminated, bool | np.bool_):
+            raise WorldError(
+                f"{type(env).__name__}.step must return terminated, a bool; it returned {terminated!r}. "
+                f"Rewards of players are written: reward[player] = ..."
+            )
+        return bool(terminated)
+
+    return checked
+
+
+def _checked_seat(env: Env, seat: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*arguments: Any) -> int:
+        number = seat(*arguments)
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < env.num_seats:
+            raise WorldError(f"{type(env).__name__}.seat gave {number!r}; seats are 0 to {env.num_seats - 1}")
+        return int(number)
+
+    return checked
 
 
 def rule_functions(env: Env) -> dict[str, FunctionType]:

@@ -10,6 +10,7 @@ from types import FunctionType
 
 from scramjet.engine import transitions
 from scramjet.engine.compiler import RULE_NAMES
+from scramjet.engine.layout import writes_rewards
 from scramjet.envs.api import Env
 from scramjet.errors import ScramjetError, WorldError
 
@@ -29,7 +30,8 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
             return clearer
     last_frame = traceback.extract_tb(error.__traceback__)[-1]
     if last_frame.name == "play" and last_frame.filename == transitions.__file__:  # it takes apart what step returned
-        return WorldError(f"{type(env).__name__}.step must return (reward, terminated), a number and a bool: {error}")
+        wanted = "terminated, a bool" if writes_rewards(env) else "(reward, terminated), a number and a bool"
+        return WorldError(f"{type(env).__name__}.step must return {wanted}: {error}")
     place = _place(env, error)
     if not place and not _is_compilation(error):
         return error

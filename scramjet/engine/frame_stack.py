@@ -86,13 +86,14 @@ class FrameStackPool(Pool):
         self.pool.prepare()
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
+        out = self._own if out is None else self._fitting(out)
         self.pool.reset(seed, out=self._new)
         for frames in leaves(self._frames):
             frames[:] = 0
-        return self._show(self._own if out is None else out)
+        return self._show(out)
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else out
+        out = self._own if out is None else self._fitting(out)
         new = self.pool.step(actions, out=self._new)
         ended = new.terminated | new.truncated
         is_over = self._episodes_over(ended)
@@ -105,6 +106,12 @@ class FrameStackPool(Pool):
                     frames[is_over] = 0
         out.reward[:], out.terminated[:], out.truncated[:] = new.reward, new.terminated, new.truncated
         return self._show(out)
+
+    def _fitting(self, out: Transition) -> Transition:
+        """Refuse arrays of another size before the envs move."""
+        if out.layout != self._own.layout:
+            raise ConfigError(f"out= is not of this pool's size ({self.num_envs} envs); make it with pool.allocate()")
+        return out
 
     def _episodes_over(self, ended: np.ndarray) -> np.ndarray:
         """Rows whose observations now begin an episode: of agents, all of an env once it has been reset."""
@@ -138,7 +145,7 @@ class FrameStackPool(Pool):
         return {**self.pool.snapshot(), **frames}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        out = self._own if out is None else out
+        out = self._own if out is None else self._fitting(out)
         self.pool.restore(snapshot, out=self._new)
         for i, leaf in enumerate(leaves(self._frames)):
             leaf[:] = snapshot[f"frames/{i}"]
@@ -152,7 +159,10 @@ class FrameStackPool(Pool):
         return self.pool.simulate(states, actions)
 
     def views(self) -> Any:
-        return map_leaves(np.copy, self._own.obs)
+        def seen(stacks: bool, frames: np.ndarray, newest: np.ndarray) -> np.ndarray:
+            return (frames if stacks else newest).copy()
+
+        return map_leaves(seen, self._is_stacked, self._frames, self._new.obs)
 
     def episodes(self) -> Episodes:
         return self.pool.episodes()

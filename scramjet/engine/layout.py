@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
+import keyword
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -45,9 +47,14 @@ class ActionKind(enum.Enum):
 
 def played_by(env: Env) -> PlayedBy:
     """Who plays this world. One whose `step` writes rewards has agents, even if only one, unless it takes turns."""
-    if env.num_seats > 1 or hasattr(env, "seat"):
+    if env.num_seats > 1 or (writes_rewards(env) and has_seat_rule(env)):
         return PlayedBy.SEATS
     return PlayedBy.AGENTS if writes_rewards(env) else PlayedBy.ONE
+
+
+def has_seat_rule(env: Env) -> bool:
+    """Whether the world has a function that says whose turn it is."""
+    return isinstance(getattr(type(env), "seat", None), FunctionType)
 
 
 def writes_rewards(env: Env) -> bool:
@@ -252,12 +259,17 @@ def check_spaces(env: Env) -> None:
             raise WorldError(f"{name}.{attribute} is {count!r}; it must be an integer of at least 1")
     if env.num_agents > 1 and env.num_seats > 1:
         raise WorldError(f"{name} has num_agents={env.num_agents} and num_seats={env.num_seats}; one of them must be 1")
+    if has_seat_rule(env) and env.num_agents > 1:
+        raise WorldError(f"{name} has num_agents={env.num_agents} and a seat(); agents act at once: drop one of them")
+    if has_seat_rule(env) and not writes_rewards(env):
+        raise WorldError(f"{name} has a seat(): write `def step(self, s, action, reward)`, or drop seat()")
     if num_players(env) > 1 and not writes_rewards(env):
         raise WorldError(f"{name} has {num_players(env)} players: write `def step(self, s, action, reward)`")
 
 
 def _check_observations(name: str, env: Env) -> None:
     space = getattr(env, "observation_space", None)
+    _check_keys(name, space)
     for where, part in named_leaves(space_tree(space), "observation_space"):
         if not isinstance(part, Box | Discrete | MultiDiscrete | MultiBinary):
             raise WorldError(
@@ -267,13 +279,16 @@ def _check_observations(name: str, env: Env) -> None:
         start = getattr(part, "start", 0)
         if np.any(start):
             raise WorldError(f"{name}.{where} starts at {start}; values start at 0")
-        for key in where.split(".")[1:]:
-            if not key.isidentifier() or key.startswith("_"):
-                raise WorldError(
-                    f"{name}.observation_space has a key {key!r}; use a plain name: it is read as obs.{key}"
-                )
     if isinstance(space, Dict) and not leaves(space_tree(space)):
         raise WorldError(f"{name}.observation_space is an empty Dict; give it entries")
+
+
+def _check_keys(name: str, space: Any) -> None:
+    """Entries are read as attributes, so their names must be such."""
+    for key, part in space.spaces.items() if isinstance(space, Dict) else ():
+        if not isinstance(key, str) or not key.isidentifier() or key.startswith("_") or keyword.iskeyword(key):
+            raise WorldError(f"{name}.observation_space has a key {key!r}; use a plain name: it is written as obs.name")
+        _check_keys(name, part)
 
 
 def _check_actions(name: str, env: Env) -> None:

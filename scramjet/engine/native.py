@@ -77,7 +77,8 @@ class NativePool(Pool):
         self._action_shape = (self.num_rows, *action_shape)
         self._sent: deque[slice] = deque()
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
-        self._seen: Transition | None = None  # what the players saw last; None before the first reset
+        self._legal = np.ones_like(self._own.mask)
+        self._was_reset = False
 
     def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
         """Kernels and the number of threads they run on."""
@@ -124,7 +125,7 @@ class NativePool(Pool):
                     "step_threaded", self.num_threads, self._tick, self._states, self._state_bytes, actions,
                     *out.arrays, self._log, self._log_size,
                 )  # fmt: skip
-        self._seen = out
+        self._remember_mask(out)
         return out
 
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
@@ -138,7 +139,7 @@ class NativePool(Pool):
                 raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
         self._sent_actions[start:stop] = actions
         self._step_envs(start // per_env, stop // per_env, self._sent_actions, self._own)
-        self._seen = self._own
+        self._legal[start:stop] = self._own.mask[start:stop]
         self._sent.append(slice(start, stop))
 
     def recv(self) -> Batch:
@@ -169,7 +170,13 @@ class NativePool(Pool):
         self._tick = tick
         self._log_size[:] = 0
         self._sent.clear()
-        self._seen = out
+        self._was_reset = True
+        self._remember_mask(out)
+
+    def _remember_mask(self, out: Transition) -> None:
+        """Interpreted, actions are held against the last mask, whatever array it was written to."""
+        if self.backend == "interpreted":
+            self._legal[:] = out.mask
 
     def states(self) -> np.ndarray:
         """A copy of every env's record, to branch from with `simulate`."""
@@ -254,7 +261,7 @@ class NativePool(Pool):
 
     def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...], first_row: int | None = 0) -> None:
         """Refuse actions of another shape or type; interpreted, also illegal ones of rows from `first_row` on."""
-        if self._seen is None:
+        if not self._was_reset:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
         if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != self._action_dtype:
             given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
@@ -262,7 +269,7 @@ class NativePool(Pool):
                 f"actions are {given}; this pool takes {self._action_dtype} {list(shape)} as a NumPy array"
             )
         if self.backend == "interpreted":
-            mask = None if first_row is None else self._seen.mask[first_row : first_row + len(actions)]
+            mask = None if first_row is None else self._legal[first_row : first_row + len(actions)]
             unfit = unfit_action(self.action_space, actions, mask)
             if unfit is not None:
                 row, problem = unfit

@@ -204,7 +204,7 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
     @inner
     def begin(s: Any) -> None:
         for k in range(num_agents):
-            s._alive[k] = 1
+            s._alive[k] = 1 if rules_alive(parameters, s, k) else 0
 
     @inner
     def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
@@ -278,7 +278,7 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
 
     @inner
     def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
-        seat = rules_seat(parameters, s)
+        seat = min(max(rules_seat(parameters, s), 0), num_seats - 1)
         turn[i] = seat
         rules_observe(parameters, s, row(obs, i), seat)
         legal = mask[i]

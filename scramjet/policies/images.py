@@ -36,9 +36,10 @@ class ImageLayout:
 
     @classmethod
     def of(cls, space: Box) -> ImageLayout:
-        """The layout of a Box with three axes."""
+        """The layout of a Box with three axes: channels are the odd one out of a square picture, else the smaller."""
         first, middle, last = space.shape
-        if first <= last:
+        is_square = middle == last or first == middle
+        if middle == last if is_square else first <= last:
             return cls(first, middle, last, False, pixel_divisor(space))
         return cls(last, first, middle, True, pixel_divisor(space))
 

@@ -90,4 +90,4 @@ def make_normalizer(space: Any, *, is_whole: bool = True) -> ObservationNormaliz
     if not isinstance(space, Box) or space.dtype == np.uint8:
         return None
     is_vector = len(space.shape) <= 1 and np.dtype(space.dtype).kind == "f"
-    return ObservationNormalizer(tuple(space.shape)) if is_whole or is_vector else None
+    return ObservationNormalizer(tuple(space.shape) or (1,)) if is_whole or is_vector else None

@@ -90,6 +90,9 @@ class Evaluator:
         states = self.pool.states()
         for whose in np.flatnonzero(played < self.quota):
             state = states[whose // self.pool.num_players]
+            player = whose % self.pool.num_players
+            if self.pool.played_by is PlayedBy.AGENTS and not state["_alive"][player]:
+                continue  # its episode is over, and counted
             by_one = self.pool.played_by is PlayedBy.ONE
-            returns.append(float(state["_return"] if by_one else state["_returns"][whose % self.pool.num_players]))
+            returns.append(float(state["_return"] if by_one else state["_returns"][player]))
             lengths.append(int(state["_steps"]))

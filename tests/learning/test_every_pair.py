@@ -1,0 +1,133 @@
+"""Every pair of features trains together: each world here combines some, and its best score is known to be 1."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from choosing import choosing_world
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.engine.native import Backend, NativePool
+from scramjet.engine.random_play import random_actions
+from scramjet.envs import Env
+from scramjet.policies import Policy, PolicyConfig
+from scramjet.policies.networks import default_network
+from scramjet.training.evaluation import Evaluator
+from scramjet.training.learner import Learner
+from scramjet.training.rollout import allocate_rollout, collect
+
+pytestmark = pytest.mark.learning
+
+OBS, PLAYERS = ("box", "dict"), ("one", "agents", "seats")
+CHOICES = [
+    {"obs": obs, "action": action, "players": players, "masked": masked}
+    for obs, action, players, masked in itertools.product(OBS, ("discrete", "multi"), PLAYERS, (False, True))
+]
+NUMBERS = [{"obs": obs, "action": "box", "players": players} for obs, players in itertools.product(OBS, PLAYERS)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Small tensors gain nothing from threads, and lose much on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def name_of(case: dict) -> str:
+    words = [value for value in case.values() if isinstance(value, str)]
+    return "-".join([*words, "masked"] if case.get("masked") else words)
+
+
+def pool_of(
+    env: Env, num_envs: int, *, frames: int = 1, backend: Backend = "interpreted"
+) -> NativePool | FrameStackPool:
+    pool = NativePool(env, num_envs, num_threads=1, backend=backend)
+    return pool if frames == 1 else FrameStackPool(pool, frames)
+
+
+def learn(
+    pool: NativePool | FrameStackPool, num_updates: int, *, num_steps: int = 12, policy_config=None, **ppo
+) -> Policy:
+    """Train with the pieces a run is made of."""
+    settings = {"learning_rate": "0.02@0,0.002@end", "gamma": 0.5, "entropy_coef": 0.0, "num_minibatches": 2} | ppo
+    shape, config = (
+        PolicyConfig(**{"hidden": (32,), "log_std_init": -0.5} | (policy_config or {})),
+        PPOConfig(**settings),
+    )
+    spaces = pool.observation_space, pool.action_space
+    torch.manual_seed(1)
+    policy = Policy(
+        default_network(*spaces, shape), *spaces, shape, normalize_observations=config.normalize_observations
+    )
+    rollout = allocate_rollout(pool, policy.distribution, num_steps)
+    pool.reset(10_001, out=rollout.rows[-1])
+    steps_per_update = pool.num_envs * num_steps
+    learner = Learner(
+        policy,
+        config,
+        num_rewards=rollout.reward[0].numel(),
+        batch_size=rollout.value[:-1].numel(),
+        total_steps=num_updates * steps_per_update,
+        seed=1,
+    )
+    generator = torch.Generator().manual_seed(1)
+    for update in range(num_updates):
+        collect(pool, policy, rollout, generator)
+        learner.update(learner.prepare(rollout), update * steps_per_update)
+    return policy
+
+
+def random_score(env: Env) -> float:
+    """What random legal actions score."""
+    pool, random = pool_of(env, 8), np.random.default_rng(0)
+    out = pool.reset(0)
+    for _ in range(60):
+        out = pool.step(random_actions(pool, out, random))
+    return float(pool.episodes().stats["score"].mean())
+
+
+def score(policy: Policy, pool: NativePool | FrameStackPool) -> float:
+    """What the policy's most likely actions score, of all players."""
+    return Evaluator(pool, episodes=16, seed=0)(policy).stats["score"]
+
+
+@pytest.mark.parametrize("case", CHOICES, ids=name_of)
+def test_the_shown_numbers_are_chosen_however_a_world_is_seen_played_and_masked(case):
+    env = choosing_world(**case)
+    assert random_score(env) < 0.6
+    assert score(learn(pool_of(env, 8), 12), pool_of(env, 16)) > 0.9
+
+
+@pytest.mark.parametrize("bounded", ["clip", "tanh"])
+@pytest.mark.parametrize("case", NUMBERS, ids=name_of)
+def test_the_shown_numbers_are_met_by_continuous_actions_however_a_world_is_seen_and_played(case, bounded):
+    env = choosing_world(**case)
+    assert random_score(env) < 0.5
+    policy = learn(pool_of(env, 8), 16, policy_config={"bounded_actions": bounded})
+    assert score(policy, pool_of(env, 16)) > 0.85
+
+
+EXTRAS = {
+    "normalize_observations": True, "normalize_rewards": True, "normalize_advantages": "batch", "reward_clip": 0.9,
+    "value_clip": 0.5, "target_kl": 0.1, "num_epochs": 6, "entropy_coef": 0.001,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("players", PLAYERS)
+def test_compiled_players_learn_with_every_extra_of_the_learner_at_once(players):
+    env = choosing_world("dict", "multi", players, masked=True)
+    policy = learn(pool_of(env, 16, backend="cpu"), 20, policy_config={"shared_trunk": True}, **EXTRAS)
+    assert score(policy, pool_of(env, 16, backend="cpu")) > 0.9
+
+
+@pytest.mark.parametrize("players", ["one", "agents"])
+@pytest.mark.parametrize("obs", OBS)
+def test_the_shown_numbers_are_chosen_when_the_last_three_observations_are_seen(obs, players):
+    env = choosing_world(obs, "discrete", players, masked=True)
+    assert score(learn(pool_of(env, 8, frames=3), 16), pool_of(env, 16, frames=3)) > 0.9
