@@ -40,6 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"scramjet: not enough memory ({error}); lower --num-envs, --num-steps or --policy.hidden", file=sys.stderr
         )
         code = 2
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):  # torch's way to say that there is none
+            raise
+        print("scramjet: not enough memory for the network or its batches; lower --num-envs, --num-steps, "
+              "--policy.hidden, or the world's size", file=sys.stderr)  # fmt: skip
+        code = 2
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:  # `scramjet list | head`: the reader has gone

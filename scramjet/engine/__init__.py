@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.layout import Transition
 from scramjet.engine.native import Backend, NativePool
 from scramjet.engine.pool import Batch, Episodes, Pool
 from scramjet.envs.registry import load_env
 
-__all__ = ["Backend", "Batch", "Episodes", "NativePool", "Pool", "Transition", "make"]
+__all__ = ["Backend", "Batch", "Episodes", "FrameStackPool", "NativePool", "Pool", "Transition", "make"]
 
 
 def make(
-    name: str, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu", **parameters: Any
-) -> NativePool:
-    """A pool of `num_envs` copies of a world: `scramjet.make("cartpole", num_envs=1024)`."""
-    return NativePool(load_env(name, **parameters), num_envs, num_threads=num_threads, backend=backend)
+    name: str,
+    num_envs: int,
+    *,
+    num_threads: int | None = None,
+    backend: Backend = "cpu",
+    frame_stack: int = 1,
+    **parameters: Any,
+) -> NativePool | FrameStackPool:
+    """A pool of `num_envs` copies of a world: `scramjet.make("cartpole", num_envs=1024)`.
+
+    A policy trained with `frame_stack` wants to see as many observations at once here too.
+    """
+    pool = NativePool(load_env(name, **parameters), num_envs, num_threads=num_threads, backend=backend)
+    return pool if frame_stack == 1 else FrameStackPool(pool, frame_stack)

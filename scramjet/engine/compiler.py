@@ -74,10 +74,13 @@ def interpreted_rules(env: Env) -> Rules:
 def _checked_step(env: Env, step: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*arguments: Any) -> bool:
         terminated = step(*arguments)
-        if not isinstance(terminated, bool | np.bool_):
+        is_bool = isinstance(terminated, bool | np.bool_) or (
+            isinstance(terminated, np.ndarray) and terminated.shape == () and terminated.dtype == np.bool_
+        )
+        if not is_bool:
             raise WorldError(
                 f"{type(env).__name__}.step must return terminated, a bool; it returned {terminated!r}. "
-                f"Rewards of players are written: reward[player] = ..."
+                f"Rewards of players are written, reward[player] = ..., not returned"
             )
         return bool(terminated)
 

@@ -110,7 +110,7 @@ class FrameStackPool(Pool):
     def _fitting(self, out: Transition) -> Transition:
         """Refuse arrays of another size before the envs move."""
         if out.layout != self._own.layout:
-            raise ConfigError(f"out= is not of this pool's size ({self.num_envs} envs); make it with pool.allocate()")
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
         return out
 
     def _episodes_over(self, ended: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ def load_single(world: str, parameters: dict[str, Any]) -> Env:
     if num_players(env) > 1:
         raise WorldError(
             f"{world} has {num_players(env)} {played_by(env).value}; Gymnasium's interface is for one player. "
-            f"Play it with scramjet.engine.NativePool"
+            f"Play it with scramjet.make"
         )
     return env
 

@@ -193,14 +193,14 @@ class Transition:
     truncated: np.ndarray  # [R] bool, never together with terminated
     final_obs: Any  # [R, *obs_shape] ([N * num_seats, ...]); the last of each episode that ended; other rows are stale
     arrays: tuple[Any, ...] = field(init=False, repr=False)  # all of the above as kernels take them
-    layout: tuple[Any, ...] = field(init=False, repr=False)  # shapes and types, to compare at a glance
+    layout: tuple[Any, ...] = field(init=False, repr=False)  # shapes, types, writeable: to compare at a glance
 
     def __post_init__(self) -> None:
         obs, final_obs = kernel_obs(self.obs), kernel_obs(self.final_obs)
         arrays = (obs, self.mask, self.turn, self.reward, self.terminated, self.truncated, final_obs)
         object.__setattr__(self, "arrays", arrays)
         flat = [leaf for part in arrays for leaf in (part if isinstance(part, tuple) else (part,))]
-        object.__setattr__(self, "layout", tuple((leaf.shape, leaf.dtype) for leaf in flat))
+        object.__setattr__(self, "layout", tuple((leaf.shape, leaf.dtype, leaf.flags.writeable) for leaf in flat))
 
     def part(self, rows: slice) -> Transition:
         """Views of some rows."""
@@ -301,8 +301,8 @@ def _check_actions(name: str, env: Env) -> None:
     if isinstance(space, MultiDiscrete) and space.nvec.ndim != 1:
         raise WorldError(f"{name}.action_space is {space!r}; give MultiDiscrete a flat list of sizes")
     if isinstance(space, Box):
-        if space.dtype != np.float32 or space.shape == ():
-            raise WorldError(f"{name}.action_space is {space!r}; give it dtype float32 and at least one axis")
+        if space.dtype != np.float32 or 0 in (len(space.shape), *space.shape):
+            raise WorldError(f"{name}.action_space is {space!r}; give it dtype float32 and at least one number")
         if hasattr(env, "mask"):
             raise WorldError(
                 f"{name} has a mask, but actions of a Box are not masked; drop mask() or choose discretely"

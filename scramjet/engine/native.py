@@ -256,7 +256,7 @@ class NativePool(Pool):
     def _fitting(self, out: Transition) -> Transition:
         """Refuse arrays of another size: compiled code would write past their end."""
         if out.layout != self._layout:
-            raise ConfigError(f"out= is not of this pool's size ({self.num_envs} envs); make it with pool.allocate()")
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
         return out
 
     def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...], first_row: int | None = 0) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution, make_distribution
 from scramjet.policies.networks import PolicyOutput, check_network, splits
@@ -58,8 +59,13 @@ class Policy(nn.Module):
         return self.forward(obs).value
 
     @torch.inference_mode()
-    def act(self, obs: Observations, mask: Tensor | None = None) -> Tensor:
-        """The most likely legal action for each observation, as the env receives it: how a trained policy plays."""
+    def act(self, obs: Any, mask: Any = None) -> Tensor:
+        """The most likely legal action for each observation, as the env receives it: how a trained policy plays.
+
+        Takes what a pool gives, arrays or tensors: `policy.act(out.obs, out.mask)`.
+        """
+        obs = map_leaves(torch.as_tensor, obs)
+        mask = None if mask is None or not mask.shape[-1] else torch.as_tensor(mask)
         logits = self.logits(obs) if self.splits else self.forward(obs).logits
         return self.distribution.env_action(self.distribution.mode(logits, mask))
 

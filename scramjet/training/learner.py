@@ -105,6 +105,10 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         batch_size = len(batch.action)
+        if not batch_size:
+            raise TrainingError(
+                "nobody was alive in a whole rollout; look at the world's alive(): after reset someone must be"
+            )
         rows: list[Tensor] = []  # one of diagnostics for each gradient step, read once at the end
         epochs = 0
         for _ in range(config.num_epochs):

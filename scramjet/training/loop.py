@@ -190,6 +190,7 @@ def _summary(
         seconds=seconds,
         steps_per_second=trained / seconds,
         return_100=record["return_100"],
+        recent_episodes=len(session.progress.returns),
         best_return=session.best_return,
         evaluation=evaluation.as_dict() if evaluation else None,
         stopped_by=stopped_by,

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
 from scramjet.engine.pool import Pool
-from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
+from scramjet.envs.api import Discrete, MultiDiscrete
 from scramjet.errors import TrainingError
 from scramjet.policies.distributions import Distribution
 from scramjet.policies.policy import Policy
@@ -100,17 +101,22 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
     distribution = policy.distribution
     noise = distribution.noise(rollout.num_steps, pool.num_rows, generator)
     final_obs = FinalObservations(pool, rollout, policy)
-    for t in range(rollout.num_steps):
-        if policy.splits:
-            logits = policy.logits(rollout.steps_obs[t])
-        else:
-            logits, rollout.value[t] = policy(rollout.steps_obs[t])
-        mask = None if rollout.mask is None else rollout.mask[t]
-        distribution.sample(logits, mask, noise[t], rollout.action[t], rollout.log_prob[t])
-        pool.step(distribution.env_action(rollout.action[t]).numpy(), out=rollout.rows[t])
-        final_obs.keep(t)
-    final_obs.value_all()
+    try:
+        for t in range(rollout.num_steps):
+            if policy.splits:
+                logits = policy.logits(rollout.steps_obs[t])
+            else:
+                logits, rollout.value[t] = policy(rollout.steps_obs[t])
+            mask = None if rollout.mask is None else rollout.mask[t]
+            distribution.sample(logits, mask, noise[t], rollout.action[t], rollout.log_prob[t])
+            pool.step(distribution.env_action(rollout.action[t]).numpy(), out=rollout.rows[t])
+            final_obs.keep(t)
+        final_obs.value_all()
+    except (IndexError, RuntimeError):  # an encoder may stumble over a choice that is none: tell whose it is
+        _check_choices(pool, rollout)
+        raise
     _check_finite(pool, rollout)
+    _check_choices(pool, rollout)
     _value_rows(pool, policy, rollout)
     return rollout
 
@@ -200,9 +206,23 @@ def _check_finite(pool: Pool, rollout: Rollout) -> None:
             raise _bad_number(pool, name, float(data[bad][0]), row, steps_before + first + t)
 
 
+def _check_choices(pool: Pool, rollout: Rollout) -> None:
+    """Refuse a choice outside its space: one-hot, it would be another one's, or nobody's."""
+    spaces = leaves(space_tree(pool.observation_space))
+    for (name, leaf), space in zip(named_leaves(rollout.obs), spaces, strict=True):
+        if not isinstance(space, Discrete | MultiDiscrete):
+            continue
+        bad = (leaf < 0) | (leaf >= torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec))
+        if bool(bad.any()):
+            t, row = (int(i) for i in bad.nonzero()[0][:2])
+            step = pool.steps_taken - (pool.steps_taken - 1) % rollout.num_steps - 1 + t
+            raise _bad_number(pool, f"{name} =", int(leaf[bad][0]), row, step)
+
+
 def _bad_number(pool: Pool, name: str, value: float, row: int, step: int) -> TrainingError:
     env = row * pool.num_envs // pool.num_rows
+    said = f"{name} {value}, outside its space," if name.endswith("=") else f"{name} of {value}"
     return TrainingError(
-        f"{pool.name} gave {name} of {value} in env {env} at step {step}; look for it with `scramjet check`. "
+        f"{pool.name} gave {said} in env {env} at step {step}; look for it with `scramjet check`. "
         f"The weights have not seen it, and the checkpoints are kept"
     )

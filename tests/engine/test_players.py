@@ -641,7 +641,7 @@ MISTAKES: dict[str, tuple[type[Env], dict[str, Any], str]] = {
         {"action_space": Box(-1, 1, (2,), np.float64)},
         r"action_space is Box.*dtype float32",
     ),
-    "a lone number": (Plain, {"action_space": Box(-1, 1, (), np.float32)}, r"action_space is Box.*at least one axis"),
+    "a lone number": (Plain, {"action_space": Box(-1, 1, (), np.float32)}, r"action_space is Box.*at least one number"),
     "a table of choices": (
         Plain,
         {"action_space": MultiDiscrete([[2, 2]])},

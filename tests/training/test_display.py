@@ -45,6 +45,7 @@ SUMMARY = Summary(
     seconds=75.0,
     steps_per_second=142_000.0,
     return_100=489.2,
+    recent_episodes=100,
     best_return=500.0,
     evaluation={"mean_return": 498.5, "std_return": 3.25, "mean_length": 498.5, "episodes": 100},
     stopped_by=None,
@@ -227,7 +228,7 @@ def test_a_finished_run_can_be_evaluated_watched_extended_and_forked():
         "scramjet eval runs/cartpole-7 --episodes 100",
         "scramjet eval runs/cartpole-7 --render",
         "scramjet train --resume runs/cartpole-7 --total-timesteps 2000896",
-        "scramjet train --fork runs/cartpole-7/checkpoints/best --learning-rate 1e-4",
+        "scramjet train --fork runs/cartpole-7/checkpoints/best --learning-rate 1e-4 --total-timesteps 2000896",
     ]
 
 
@@ -443,8 +444,9 @@ def test_the_live_summary_has_the_result_and_the_commands_whole(stopped_by):
     ):
         assert wanted in text
     assert {None: "finished", "ctrl-c": "Ctrl-C", "sigterm": "SIGTERM", "time limit": "time limit"}[stopped_by] in text
+    unbroken = text.replace(" \\\n    ", " ")  # a long command goes on in the next line, as a shell reads it
     for command in commands(summary):
-        assert f"  {command}" in lines
+        assert f"  {command}\n" in f"{unbroken}\n"
     assert max(map(cell_len, lines[-20:])) <= 80
 
 

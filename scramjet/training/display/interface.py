@@ -42,6 +42,7 @@ class Summary:
     seconds: float
     steps_per_second: float
     return_100: float | None
+    recent_episodes: int  # that `return_100` is the mean of, at most 100
     best_return: float | None
     evaluation: dict[str, Any] | None
     """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""

@@ -146,14 +146,13 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
     checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
     run = shlex.quote(run)
-    go_on = f"scramjet train --resume {run}"
-    if summary.stopped_by is None:
-        go_on += f" --total-timesteps {2 * summary.step}"
+    further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
+    go_on = f"scramjet train --resume {run}{further}"
     return [
         ("evaluate it", f"scramjet eval {run} --episodes 100"),
         ("watch it", f"scramjet eval {run} --render"),
         ("finish it" if summary.stopped_by else "train it further", go_on),
-        ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4"),
+        ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4{further}"),
     ]
 
 
@@ -171,7 +170,7 @@ def shell_lines(command: str, width: int) -> list[str]:
 
 def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     """The result of a run: (label, value)."""
-    rows = [("return", f"{human_number(summary.return_100)} over the last 100 episodes")]
+    rows = [("return", f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes")]
     if summary.return_100 is None:
         rows = [("return", "no episode finished")]
     if summary.best_return is not None:
