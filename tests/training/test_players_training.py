@@ -268,7 +268,7 @@ def test_a_lone_number_among_the_observations_is_normalized_like_any_other():
     learner.update(learner.prepare(rollout), 0)
     seen = rollout.obs["number"][:-1][rollout.alive[:-1]].double()
     obs = map_leaves(lambda leaf: leaf[0], rollout.obs)
-    expected = (obs["number"] - seen.mean()) / (seen.var(unbiased=False) + 1e-8).sqrt()
+    expected = (obs["number"].double() - seen.mean()) / (seen.var(unbiased=False) + 1e-8).sqrt()
     torch.testing.assert_close(policy.normalizer(obs)["number"].double(), expected, rtol=1e-4, atol=1e-4)
 
 
