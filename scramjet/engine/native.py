@@ -36,6 +36,9 @@ EPISODES_KEPT_PER_ENV = 16
 ENVS_PER_THREAD = 256
 """Below this many envs a thread costs more to wake than it saves."""
 
+CACHE_LINES = 128
+"""Bytes between what two threads write: a line, and the next one that processors fetch with it."""
+
 # Numba's fallback threading layer allows one parallel region at a time in a process.
 _PARALLEL_REGION = threading.Lock()
 
@@ -68,7 +71,8 @@ class NativePool(Pool):
         self._kernels, self.num_threads = self._start(backend, num_threads)
         capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs * self.num_players // self.num_threads)
         self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
-        self._log_size = np.zeros((self.num_threads, 2), np.int64)  # episodes since the last look, next row
+        # For each thread: episodes since the last look, next row; apart by cache lines, as all threads write theirs at once.
+        self._log_size = np.zeros((self.num_threads, CACHE_LINES // 8), np.int64)
         self._first_log = self._wrap(self._log[0]), self._log_size[0]
         self._tick = 0
         self._own = self.allocate()
