@@ -6,7 +6,14 @@ Runs inside an environment that has PufferLib 3.0 from PyPI, built with its Cart
 
 Matched to our benchmark: separate 4-64-64-{2,1} tanh actor and critic, the rollout length, 4 epochs
 of 4 minibatches (16 Adam steps per update, each sample seen 4 times on average), gamma 0.99, lambda
-0.95, float32, no RNN, no ``torch.compile``, PyTorch's default thread count, one process.
+0.95, float32, no ``torch.compile``, PyTorch's default thread count, one process.
+
+With ``--lstm SIZE`` the policy is PufferLib's own: ``LSTMWrapper`` around ``Default``, which is one
+linear layer of SIZE, an LSTM of SIZE and a linear output each for actions and value. Matched then:
+one trunk for both, its width, the LSTM's width, and gradients through whole rollouts of 128 steps
+(``bptt_horizon`` is the rollout length). Not matched: GELU after the first layer where ours has
+tanh; PufferLib resets no state where an episode ends inside a segment, and starts every rollout
+from a state of zeros; ours keeps the state between rollouts and clears it at each episode's end.
 
 Not matchable, because it is how the trainer or the environment is written:
 
@@ -36,6 +43,7 @@ os.chdir(SCRATCH.name)
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from pufferlib.models import Default, LSTMWrapper  # noqa: E402
 from pufferlib.ocean.cartpole.cartpole import Cartpole  # noqa: E402
 from pufferlib.pufferl import PuffeRL  # noqa: E402
 
@@ -79,7 +87,15 @@ class QuietPuffeRL(PuffeRL):
         """Print nothing: drawing the table would cost training time."""
 
 
-def train_config(num_envs: int, num_steps: int) -> dict[str, Any]:
+def make_policy(env: Cartpole, lstm_size: int) -> torch.nn.Module:
+    """The tanh networks, or PufferLib's LSTM policy where ``lstm_size`` is not 0."""
+    if not lstm_size:
+        return TanhActorCritic()
+    policy = Default(env, hidden_size=lstm_size)
+    return LSTMWrapper(env, policy, input_size=lstm_size, hidden_size=lstm_size)
+
+
+def train_config(num_envs: int, num_steps: int, *, use_rnn: bool) -> dict[str, Any]:
     """The trainer's settings: it takes a plain dictionary and wants every key."""
     batch = num_envs * num_steps
     minibatch = batch // MINIBATCHES
@@ -99,7 +115,7 @@ def train_config(num_envs: int, num_steps: int) -> dict[str, Any]:
         "prio_beta0": 0.2,
         "precision": "float32",
         "device": "cpu",
-        "use_rnn": False,
+        "use_rnn": use_rnn,
         "compile": False,
         # Customary PPO values: no effect on speed.
         "adam_beta1": 0.9,
@@ -141,15 +157,45 @@ def time_env(num_envs: int, num_steps: int, seconds: float) -> float:
     return sweeps * num_steps * num_envs / elapsed
 
 
-def time_training(num_envs: int, num_steps: int, seconds: float) -> dict[str, Any]:
+def check_memory_is_used(trainer: PuffeRL, num_envs: int, num_steps: int) -> None:
+    """Make one update and see each rollout step go through the LSTM's cell and each minibatch through the LSTM."""
+    seen: dict[str, list[tuple[int, ...]]] = {"cell": [], "lstm": []}
+
+    def cell_hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        seen["cell"].append(tuple(inputs[0].shape[:-1]))
+
+    def lstm_forward(*inputs: Any) -> Any:  # the wrapper calls `forward` itself, past any hook
+        seen["lstm"].append(tuple(inputs[0].shape[:-1]))
+        return forward(*inputs)
+
+    hook = trainer.policy.cell.register_forward_hook(cell_hook)
+    forward = trainer.policy.lstm.forward
+    trainer.policy.lstm.forward = lstm_forward
+    trainer.evaluate()
+    trainer.train()
+    hook.remove()
+    del trainer.policy.lstm.forward  # the class's own again
+    expected = {
+        "cell": [(num_envs,)] * num_steps,
+        "lstm": [(num_steps, num_envs // MINIBATCHES)] * trainer.total_minibatches,
+    }
+    if seen != expected:
+        raise RuntimeError("the trainer does not run the LSTM as this benchmark says it does")
+
+
+def time_training(num_envs: int, num_steps: int, lstm_size: int, seconds: float) -> dict[str, Any]:
     """Train for about ``seconds`` after a warm-up and summarise the time each update took."""
     torch.manual_seed(0)
     env = Cartpole(num_envs=num_envs, report_interval=num_steps)
-    trainer = QuietPuffeRL(train_config(num_envs, num_steps), env, TanhActorCritic())
+    env.agents_per_batch = env.num_agents  # the trainer asks for it with an LSTM; 3.0's native envs spell it otherwise
+    settings = train_config(num_envs, num_steps, use_rnn=bool(lstm_size))
+    trainer = QuietPuffeRL(settings, env, make_policy(env, lstm_size))
     batch = num_envs * num_steps
     passes = trainer.total_minibatches * trainer.minibatch_size / batch
     if passes != EPOCHS or trainer.accumulate_minibatches != 1:
         raise RuntimeError(f"the trainer makes {passes} passes over a batch, not {EPOCHS}")
+    if lstm_size:
+        check_memory_is_used(trainer, num_envs, num_steps)
 
     times: list[float] = []
     episode_length = float("nan")
@@ -176,7 +222,10 @@ def time_training(num_envs: int, num_steps: int, seconds: float) -> dict[str, An
             "minibatch_size": trainer.minibatch_size,
             "optimizer_steps_per_update": trainer.total_minibatches,
             "gradient_samples_per_env_step": passes,
-            "network": "separate actor and critic, 2 x 64 tanh",
+            "network": f"linear {lstm_size}, LSTM {lstm_size}"
+            if lstm_size
+            else "separate actor and critic, 2 x 64 tanh",
+            "parameters": sum(parameter.numel() for parameter in trainer.policy.parameters()),
             "optimizer": "adam",
             "gamma": 0.99,
             "gae_lambda": 0.95,
@@ -192,18 +241,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time PufferLib's trainer on its CartPole.")
     parser.add_argument("--num-envs", type=int, default=256)
     parser.add_argument("--num-steps", type=int, default=128)
+    parser.add_argument("--lstm", type=int, default=0, metavar="SIZE", help="PufferLib's LSTM policy; 0: no memory")
     parser.add_argument("--seconds", type=float, default=20.0, help="timed training, roughly")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     if args.num_envs % MINIBATCHES:
         parser.error(f"--num-envs must be a multiple of {MINIBATCHES}")
+    if args.lstm < 0:
+        parser.error("--lstm must be at least 0")
 
     result = {
         "system": "pufferlib",
         "version": version("pufferlib"),
         "num_envs": args.num_envs,
         "env_steps_per_second": round(time_env(args.num_envs, args.num_steps, seconds=2.0)),
-        **time_training(args.num_envs, args.num_steps, args.seconds),
+        "lstm_size": args.lstm,
+        **time_training(args.num_envs, args.num_steps, args.lstm, args.seconds),
     }
     if args.json:
         print(json.dumps(result))

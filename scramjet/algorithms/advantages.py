@@ -8,6 +8,9 @@ from torch import Tensor
 
 from scramjet.engine.jit import compiled
 
+MAX_LOG_RATIO = 20.0
+"""Where the logarithm of a ratio of two policies is cut: e^20 is above every sensible clip, and far from infinity."""
+
 
 def gae(
     reward: Tensor,
@@ -68,36 +71,114 @@ def seat_gae(
     [T, N], value being that of the seat to move; final_value [T, N, S], read only where truncated; last_value [N, S]
     of each seat's own view after the rollout.
     """
-    advantage = torch.empty_like(value)
-    _seat_gae(
-        reward.numpy(), value.numpy(), seat.numpy(), terminated.numpy(), truncated.numpy(), final_value.numpy(),
-        advantage.numpy(), last_value.clone().numpy(), torch.zeros_like(last_value).numpy(),
-        torch.zeros_like(last_value).numpy(), np.float32(gamma), np.float32(gae_lambda),
+    on_policy = torch.ones_like(value)
+    return _seat_chains(
+        reward, value, seat, terminated, truncated, final_value, last_value, on_policy, on_policy, gamma, gae_lambda
+    )
+
+
+def vtrace(
+    reward: Tensor,
+    value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    final_value: Tensor,
+    log_ratio: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float = 1.0,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """V-trace (Espeholt et al. 2018, eq. 1 and remark 2): advantages and returns for another policy than the one that
+    acted, both [T, N].
+
+    log_ratio [T, N] is log pi(a|x) - log mu(a|x) of the actions taken: pi is learned, mu acted; the rest is as in
+    `gae`, ends of episodes too. With rho = min(rho_clip, pi / mu) and c = lambda min(c_clip, pi / mu), the returns are
+
+        v_t = V_t + rho_t (r_t + gamma V_t+1 - V_t) + gamma c_t (v_t+1 - V_t+1)
+
+    and the advantages r_t + gamma (V_t+1 + lambda (v_t+1 - V_t+1)) - V_t: with lambda 1 the paper's r_t + gamma v_t+1 -
+    V_t. The factor rho_t of its policy gradient is left out, because PPO's surrogate multiplies by the ratio itself;
+    other losses must bring it. Where log_ratio is 0 and no clip below 1, both are `gae`'s for every lambda. The paper
+    wants rho_clip >= c_clip. Ratios over e^20 count as e^20.
+    """
+    return seat_vtrace(
+        reward.unsqueeze(-1), value[:-1], torch.zeros(reward.shape, dtype=torch.int8), terminated, truncated,
+        final_value.unsqueeze(-1), value[-1].unsqueeze(-1), log_ratio,
+        gamma=gamma, gae_lambda=gae_lambda, rho_clip=rho_clip, c_clip=c_clip,
     )  # fmt: skip
-    return advantage, advantage + value
+
+
+def seat_vtrace(
+    reward: Tensor,
+    value: Tensor,
+    seat: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    final_value: Tensor,
+    last_value: Tensor,
+    log_ratio: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float = 1.0,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """`vtrace` of a turn-based game, a chain of its own for each seat: advantages and returns, both [T, N].
+
+    Steps and shapes are those of `seat_gae`; log_ratio [T, N] is of the action of the seat to move. A step is weighed
+    by its own seat's ratio alone: the other seats are part of its world, played as they played.
+    """
+    ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()  # so that exp is never infinite, and 0 * infinity never NaN
+    rho, trace = ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
+    return _seat_chains(
+        reward, value, seat, terminated, truncated, final_value, last_value, rho, trace, gamma, gae_lambda
+    )
+
+
+def _seat_chains(
+    reward: Tensor, value: Tensor, seat: Tensor, terminated: Tensor, truncated: Tensor, final_value: Tensor,
+    last_value: Tensor, rho: Tensor, trace: Tensor, gamma: float, gae_lambda: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Allocate what `_seat_vtrace` writes, and call it."""
+    advantage, returns = torch.empty_like(value), torch.empty_like(value)
+    _seat_vtrace(
+        reward.numpy(), value.numpy(), seat.numpy(), terminated.numpy(), truncated.numpy(), final_value.numpy(),
+        rho.numpy(), trace.numpy(), advantage.numpy(), returns.numpy(), last_value.clone().numpy(),
+        torch.zeros_like(last_value).numpy(), torch.zeros_like(last_value).numpy(),
+        np.float32(gamma), np.float32(gae_lambda),
+    )  # fmt: skip
+    return advantage, returns
 
 
 @compiled
-def _seat_gae(
+def _seat_vtrace(
     reward: np.ndarray, value: np.ndarray, seat: np.ndarray, terminated: np.ndarray, truncated: np.ndarray,
-    final_value: np.ndarray, advantage: np.ndarray, next_value: np.ndarray, next_advantage: np.ndarray,
-    earned: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
+    final_value: np.ndarray, rho: np.ndarray, trace: np.ndarray, advantage: np.ndarray, returns: np.ndarray,
+    next_value: np.ndarray, next_gain: np.ndarray, earned: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
-    """Backwards; next_value, next_advantage and earned [N, S] are of each seat's next turn and what came before it."""
+    """Backwards; next_value, next_gain (v - V) and earned [N, S] are of each seat's next turn and what came before it.
+
+    rho and trace [T, N] are the clipped ratios; where both are 1, gain and advantage are the same: GAE.
+    """
     num_steps, num_rows, num_seats = reward.shape
     for t in range(num_steps - 1, -1, -1):
         for n in range(num_rows):
             for p in range(num_seats):
                 if terminated[t, n] or truncated[t, n]:
                     next_value[n, p] = final_value[t, n, p] if truncated[t, n] else np.float32(0.0)
-                    next_advantage[n, p] = np.float32(0.0)
+                    next_gain[n, p] = np.float32(0.0)
                     earned[n, p] = np.float32(0.0)
                 earned[n, p] += reward[t, n, p]
             mover = seat[t, n]
             error = earned[n, mover] + gamma * next_value[n, mover] - value[t, n]
-            advantage[t, n] = error + gamma * gae_lambda * next_advantage[n, mover]
+            following = gamma * gae_lambda * next_gain[n, mover]
+            gain = rho[t, n] * error + trace[t, n] * following
+            advantage[t, n] = error + following
+            returns[t, n] = value[t, n] + gain
             next_value[n, mover] = value[t, n]
-            next_advantage[n, mover] = advantage[t, n]
+            next_gain[n, mover] = gain
             earned[n, mover] = np.float32(0.0)
 
 

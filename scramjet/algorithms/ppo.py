@@ -24,6 +24,14 @@ class PPOConfig:
     """Discount of the future, per step."""
     gae_lambda: float = 0.95
     """Bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
+    advantage: Literal["gae", "vtrace"] = "gae"
+    """How advantages are estimated: once for each rollout, or again before each pass for the policy as it is then."""
+    vtrace_rho_clip: float = 1.0
+    """vtrace: bound on the probability ratio that weighs a step's error."""
+    vtrace_c_clip: float = 1.0
+    """vtrace: bound on the probability ratio that carries later errors back."""
+    bptt_horizon: int | None = None
+    """With memory: steps that gradients go back; divides num_steps; none: the whole rollout."""
     num_epochs: int = 4
     """Passes over each rollout."""
     num_minibatches: int = 4
@@ -59,28 +67,35 @@ class PPOConfig:
         require(self, ("num_epochs", "num_minibatches"), lambda x: x >= 1, "must be at least 1")
         require(self, ("value_coef",), lambda x: 0 <= x < math.inf, "must be finite and at least 0")
         require(self, ("adam_eps",), lambda x: 0 < x < math.inf, "must be finite and above 0")
-        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "reward_clip")
+        require(self, ("vtrace_rho_clip", "vtrace_c_clip"), lambda x: 0 < x < math.inf, "must be finite and above 0")
+        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "reward_clip", "bptt_horizon")
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
 
-    def num_minibatches_for(self, batch_size: int) -> int:
-        """Gradient steps per pass over `batch_size` samples, all of one size."""
+    def num_minibatches_for(self, batch_size: int, sequence_length: int = 1) -> int:
+        """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences."""
+        num_units = batch_size // sequence_length
         if self.minibatch_size is None:
-            if batch_size % self.num_minibatches:
-                fit = _largest_divisor(batch_size, self.num_minibatches)
+            if num_units % self.num_minibatches:
+                fit = _largest_divisor(num_units, self.num_minibatches)
+                units = f"{batch_size} samples (num_envs x num_steps)"
+                if sequence_length > 1:
+                    units = f"{num_units} sequences of {sequence_length} steps"
                 raise ConfigError(
-                    f"num_minibatches={self.num_minibatches} does not split the batch of {batch_size} samples "
-                    f"(num_envs x num_steps) evenly; try --num-minibatches {fit}"
+                    f"num_minibatches={self.num_minibatches} does not split the batch of {units} evenly; "
+                    f"try --num-minibatches {fit}"
                 )
             return self.num_minibatches
-        if batch_size % self.minibatch_size:
+        if batch_size % self.minibatch_size or self.minibatch_size % sequence_length:
             too_large = self.minibatch_size > batch_size
-            fit = _largest_divisor(batch_size, batch_size // 4 or 1 if too_large else self.minibatch_size)
+            wanted = (batch_size // 4 if too_large else self.minibatch_size) // sequence_length
+            fit = sequence_length * _largest_divisor(num_units, wanted or 1)
             problem = "is larger than" if too_large else "does not evenly split"
+            memory = f", which memory keeps in sequences of {sequence_length} steps" if sequence_length > 1 else ""
             raise ConfigError(
                 f"minibatch_size={self.minibatch_size} {problem} the batch of {batch_size} samples "
-                f"(num_envs x num_steps); try --minibatch-size {fit}"
+                f"(num_envs x num_steps){memory}; try --minibatch-size {fit}"
             )
         return batch_size // self.minibatch_size
 

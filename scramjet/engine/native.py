@@ -71,7 +71,7 @@ class NativePool(Pool):
         self._kernels, self.num_threads = self._start(backend, num_threads)
         capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs * self.num_players // self.num_threads)
         self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
-        # For each thread: episodes since the last look, next row; apart by cache lines, as all threads write theirs at once.
+        # For each thread: episodes since the last look, next row; cache lines apart, as all write theirs at once.
         self._log_size = np.zeros((self.num_threads, CACHE_LINES // 8), np.int64)
         self._first_log = self._wrap(self._log[0]), self._log_size[0]
         self._tick = 0

@@ -3,7 +3,8 @@
 Two streams of entities, rows and columns, look at themselves and at each other (Vaswani et al. 2017, with the
 normalization before each part as in Xiong et al. 2020). An action pairs a row with a column: its logit is the scaled
 dot product of the two, and action `row * num_columns + column` stands for the pair. The value is read off the mean of
-each stream. An entity that is not valid is never looked at, and its pairs are out of reach.
+each stream. An entity that is not valid is never looked at, and its pairs are out of reach. With memory, a core takes
+in the means; what it remembers is added to every row, and the value is read off it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from scramjet.policies.categorical import MASKED_LOGIT
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
 from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
+from scramjet.policies.memory import Core, make_core
+from scramjet.policies.remembering import CoreMaker, remember, state_parts
 
 INVALID_PAIR_LOGIT = -1e4
 """Of a pair without two valid entities: probability exactly 0, yet far above what a world's own mask forbids."""
@@ -194,67 +197,125 @@ class PairHead(nn.Module):
 
 
 class PooledValueHead(nn.Module):
-    """The value, by an MLP from the mean of each stream's entities."""
+    """The value, by an MLP from the mean of each stream's entities, or from what memory made of it."""
 
-    def __init__(self, config: PolicyConfig) -> None:
+    def __init__(self, num_features: int, config: PolicyConfig) -> None:
         super().__init__()
-        self.layers = mlp(2 * config.attention_width, config.hidden, config.activation)
+        self.layers = mlp(num_features, config.hidden, config.activation)
         self.output = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
 
-    def forward(self, rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
-        """Values [B]."""
-        pooled = torch.cat([row_stream.mean(rows), column_stream.mean(columns)], dim=1)
+    def forward(self, pooled: Tensor) -> Tensor:
+        """[B, F] to values [B]."""
         value: Tensor = self.output(self.layers(pooled))
         return value.squeeze(-1)
 
 
-class SeparateEntityNetwork(nn.Module):
-    """Policy and value with a torso each."""
+class EntityMemory(nn.Module):
+    """A core over the mean of each stream, and what of it every row is told."""
 
-    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig) -> None:
+    def __init__(self, core: Core, config: PolicyConfig) -> None:
+        super().__init__()
+        self.core = core
+        self.to_rows = orthogonal(nn.Linear(core.num_features, config.attention_width), 1.0)
+
+    def forward(self, pooled: Tensor, state: Tensor | None, begins: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Means [T * rows, 2 W] to what is remembered [T * rows, M], and the state after."""
+        return remember(self.core, pooled, state, begins)
+
+    def tell(self, rows: Tensor, stream: Stream, remembered: Tensor) -> Tensor:
+        """Rows [n, W] with what their own observation's memory adds."""
+        return rows + self.to_rows(remembered).index_select(0, stream.owner)
+
+
+def pool_streams(rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
+    """The means of each stream's entities, [B, 2 W]."""
+    return torch.cat([row_stream.mean(rows), column_stream.mean(columns)], dim=1)
+
+
+def make_entity_memory(config: PolicyConfig, core: CoreMaker) -> tuple[EntityMemory | None, int]:
+    """The memory and the number of features it gives; without one, those of the two means."""
+    made = core(2 * config.attention_width, config)
+    return (None, 2 * config.attention_width) if made is None else (EntityMemory(made, config), made.num_features)
+
+
+def _size_of(memory: EntityMemory | None) -> int:
+    return 0 if memory is None else memory.core.state_size
+
+
+class SeparateEntityNetwork(nn.Module):
+    """Policy and value with a torso each, and a memory each where there is any."""
+
+    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig, core: CoreMaker = make_core) -> None:
         super().__init__()
         self.spec = spec
         self.actor, self.actor_head = EntityTorso(space, spec, config), PairHead(config)
-        self.critic, self.critic_head = EntityTorso(space, spec, config), PooledValueHead(config)
+        self.actor_memory, num_features = make_entity_memory(config, core)
+        self.critic, self.critic_head = EntityTorso(space, spec, config), PooledValueHead(num_features, config)
+        self.critic_memory, _ = make_entity_memory(config, core)
+        self.state_size = _size_of(self.actor_memory) + _size_of(self.critic_memory)
 
-    def forward(self, obs: dict[str, Tensor]) -> PolicyOutput:
+    def forward(
+        self, obs: dict[str, Tensor], state: Tensor | None = None, begins: Tensor | None = None
+    ) -> PolicyOutput:
         """Logits [B, R * C] and values [B]."""
-        return PolicyOutput(self.logits(obs), self.value(obs))
+        if self.actor_memory is None or self.critic_memory is None:
+            return PolicyOutput(self.logits(obs), self.value(obs))
+        of_actor, of_critic = state_parts(state, self.actor_memory.core, self.critic_memory.core)
+        streams = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        rows, columns = self.actor(*streams)
+        acting, of_actor = self.actor_memory(pool_streams(rows, streams[0], columns, streams[1]), of_actor, begins)
+        rows = self.actor_memory.tell(rows, streams[0], acting)
+        logits = self.actor_head(rows, streams[0], columns, streams[1])
+        rows, columns = self.critic(*streams)
+        valuing, of_critic = self.critic_memory(pool_streams(rows, streams[0], columns, streams[1]), of_critic, begins)
+        return PolicyOutput(logits, self.critic_head(valuing), torch.cat([of_actor, of_critic], dim=1))
 
     def logits(self, obs: dict[str, Tensor]) -> Tensor:
-        """The logits alone, [B, R * C]."""
+        """The logits alone, [B, R * C]; without memory."""
         row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
         rows, columns = self.actor(row_stream, column_stream)
         logits: Tensor = self.actor_head(rows, row_stream, columns, column_stream)
         return logits
 
     def value(self, obs: dict[str, Tensor]) -> Tensor:
-        """The values alone, [B]."""
+        """The values alone, [B]; without memory."""
         row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
         rows, columns = self.critic(row_stream, column_stream)
-        value: Tensor = self.critic_head(rows, row_stream, columns, column_stream)
+        value: Tensor = self.critic_head(pool_streams(rows, row_stream, columns, column_stream))
         return value
 
 
 class SharedEntityNetwork(nn.Module):
-    """Policy and value on one torso."""
+    """Policy and value on one torso and one memory."""
 
-    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig) -> None:
+    def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig, core: CoreMaker = make_core) -> None:
         super().__init__()
         self.spec = spec
         self.torso = EntityTorso(space, spec, config)
-        self.actor_head, self.critic_head = PairHead(config), PooledValueHead(config)
+        self.memory, num_features = make_entity_memory(config, core)
+        self.actor_head, self.critic_head = PairHead(config), PooledValueHead(num_features, config)
+        self.state_size = _size_of(self.memory)
 
-    def forward(self, obs: dict[str, Tensor]) -> PolicyOutput:
+    def forward(
+        self, obs: dict[str, Tensor], state: Tensor | None = None, begins: Tensor | None = None
+    ) -> PolicyOutput:
         """Logits [B, R * C] and values [B]."""
         row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
         rows, columns = self.torso(row_stream, column_stream)
-        heads = (self.actor_head, self.critic_head)
-        return PolicyOutput(*(head(rows, row_stream, columns, column_stream) for head in heads))
+        pooled = pool_streams(rows, row_stream, columns, column_stream)
+        if self.memory is not None:
+            pooled, state = self.memory(pooled, state, begins)
+            rows = self.memory.tell(rows, row_stream, pooled)
+        logits = self.actor_head(rows, row_stream, columns, column_stream)
+        return PolicyOutput(logits, self.critic_head(pooled), state)
 
 
 def make_entity_network(
-    space: Any, distribution: Distribution, config: PolicyConfig, spec: EntitySpec = BIN_PACK
+    space: Any,
+    distribution: Distribution,
+    config: PolicyConfig,
+    spec: EntitySpec = BIN_PACK,
+    core: CoreMaker = make_core,
 ) -> nn.Module:
     """The attention network of a Dict space that has the entries of `spec`."""
     entries = dict(space.spaces) if isinstance(space, Dict) else {}
@@ -265,7 +326,7 @@ def make_entity_network(
             f"{spec.columns.features}, so the action space must be Discrete({math.prod(counts)}); "
             f"use another --policy.encoder"
         )
-    return (SharedEntityNetwork if config.shared_trunk else SeparateEntityNetwork)(space, spec, config)
+    return (SharedEntityNetwork if config.shared_trunk else SeparateEntityNetwork)(space, spec, config, core)
 
 
 def _check_stream(stream: EntityStream, entries: dict[str, Any], space: Any) -> int:

@@ -26,6 +26,12 @@ class PolicyConfig:
     """One encoder and trunk for policy and value, instead of one each."""
     encoder: EncoderName = "auto"
     """How observations become features; auto: by their space (images by a CNN, all else laid flat)."""
+    memory: Literal["none", "lstm", "gru", "mingru"] = "none"
+    """What is carried from step to step, between the hidden layers and the outputs."""
+    memory_size: int = 128
+    """Units of each layer of memory."""
+    memory_layers: int = 1
+    """Layers of memory, one on top of the other."""
     embedding_size: int | None = None
     """Learned numbers for each choice of a discrete observation; none: one-hot."""
     state_dependent_std: bool = False
@@ -58,7 +64,7 @@ class PolicyConfig:
                     f"policy.{name}={list(widths)} needs at least one layer of at least one unit; "
                     f"try --policy.{name.replace('_', '-')} 64 64"
                 )
-        counts = ["embedding_size", "planning_steps", "impala_width"]
+        counts = ["memory_size", "memory_layers", "embedding_size", "planning_steps", "impala_width"]
         counts += ["attention_blocks", "attention_heads", "attention_width"]
         require(self, counts, lambda value: value is None or value >= 1, "must be at least 1", "policy.")
         within = f"must be from {MIN_LOG_STD} to {MAX_LOG_STD}, where deviations are kept"

@@ -16,6 +16,7 @@ class PolicyOutput(NamedTuple):
 
     logits: Tensor  # [B, distribution.num_inputs]
     value: Tensor  # [B]
+    state: Tensor | None = None  # [rows, state_size], what is remembered after them; None without memory
 
 
 def orthogonal(layer: _Layer, gain: float) -> _Layer:

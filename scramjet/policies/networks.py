@@ -1,4 +1,4 @@
-"""Networks from observations to logits and values: encoder, MLP trunk, heads."""
+"""Networks from observations to logits and values: encoder, MLP trunk, memory where asked for, heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
 from scramjet.policies.encoders import make_encoder
 from scramjet.policies.layers import PolicyOutput, count_parameters, mlp, orthogonal
+from scramjet.policies.memory import Core, make_core
 from scramjet.policies.observations import Observations, describe_observations, lowest_observations
+from scramjet.policies.remembering import CoreMaker, remember, state_parts, state_size
 from scramjet.policies.vectors import Encoder, FlatEncoder
 
 __all__ = [
@@ -73,66 +75,103 @@ def encode(encoder: Encoder | None, obs: Any) -> Tensor:
 
 
 class SeparateActorCritic(nn.Module):
-    """Policy and value with an encoder and an MLP trunk each.
+    """Policy and value with an encoder, an MLP trunk and, where asked for, a memory core each.
 
-    Output gains 0.01 (policy) and 1 (value): a near-uniform first policy, a value of natural scale. Memory, where
-    there is any, stands between `*_encoder` and the trunk that follows it.
+    Output gains 0.01 (policy) and 1 (value): a near-uniform first policy, a value of natural scale.
     """
 
-    def __init__(self, observation_space: Any, distribution: Distribution, config: PolicyConfig) -> None:
+    def __init__(
+        self, observation_space: Any, distribution: Distribution, config: PolicyConfig, core: CoreMaker = make_core
+    ) -> None:
         super().__init__()
         self.actor_encoder, num_features = encoder_before_trunk(observation_space, config)
         self.actor = mlp(num_features, config.hidden, config.activation)
-        self.actor_head = policy_head(config.hidden[-1], distribution, config)
+        self.actor_core, width = core_after_trunk(config, core)
+        self.actor_head = policy_head(width, distribution, config)
         self.critic_encoder, _ = encoder_before_trunk(observation_space, config)
         self.critic = mlp(num_features, config.hidden, config.activation)
-        self.critic_head = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
+        self.critic_core, _ = core_after_trunk(config, core)
+        self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
+        self.state_size = state_size(self.actor_core, self.critic_core)
 
-    def forward(self, obs: Observations) -> PolicyOutput:
-        """Logits [B, num_inputs] and values [B] of a batch of observations."""
-        return PolicyOutput(self.logits(obs), self.value(obs))
+    def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
+        """Logits [B, num_inputs] and values [B] of a batch of observations; see `Policy` for the state."""
+        if self.actor_core is None or self.critic_core is None:
+            return PolicyOutput(self.logits(obs), self.value(obs))
+        of_actor, of_critic = state_parts(state, self.actor_core, self.critic_core)
+        acting, of_actor = remember(self.actor_core, self._actor_features(obs), of_actor, begins)
+        valuing, of_critic = remember(self.critic_core, self._critic_features(obs), of_critic, begins)
+        after = torch.cat([of_actor, of_critic], dim=1)
+        return PolicyOutput(self.actor_head(acting), self.critic_head(valuing).squeeze(-1), after)
 
     def logits(self, obs: Observations) -> Tensor:
-        """The logits alone, [B, num_inputs]."""
-        logits: Tensor = self.actor_head(self.actor(encode(self.actor_encoder, obs)))
+        """The logits alone, [B, num_inputs]; without memory."""
+        logits: Tensor = self.actor_head(self._actor_features(obs))
         return logits
 
     def value(self, obs: Observations) -> Tensor:
-        """The values alone, [B]."""
-        value: Tensor = self.critic_head(self.critic(encode(self.critic_encoder, obs)))
+        """The values alone, [B]; without memory."""
+        value: Tensor = self.critic_head(self._critic_features(obs))
         return value.squeeze(-1)
+
+    def _actor_features(self, obs: Observations) -> Tensor:
+        features: Tensor = self.actor(encode(self.actor_encoder, obs))
+        return features
+
+    def _critic_features(self, obs: Observations) -> Tensor:
+        features: Tensor = self.critic(encode(self.critic_encoder, obs))
+        return features
 
 
 class SharedActorCritic(nn.Module):
-    """Policy and value on one encoder and MLP trunk; the same output gains, the same place for memory."""
+    """Policy and value on one encoder, MLP trunk and memory core; the same output gains."""
 
-    def __init__(self, observation_space: Any, distribution: Distribution, config: PolicyConfig) -> None:
+    def __init__(
+        self, observation_space: Any, distribution: Distribution, config: PolicyConfig, core: CoreMaker = make_core
+    ) -> None:
         super().__init__()
         self.encoder, num_features = encoder_before_trunk(observation_space, config)
         self.trunk = mlp(num_features, config.hidden, config.activation)
-        self.actor_head = policy_head(config.hidden[-1], distribution, config)
-        self.critic_head = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
+        self.core, width = core_after_trunk(config, core)
+        self.actor_head = policy_head(width, distribution, config)
+        self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
+        self.state_size = state_size(self.core)
 
-    def forward(self, obs: Observations) -> PolicyOutput:
-        """Logits [B, num_inputs] and values [B] of a batch of observations."""
+    def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
+        """Logits [B, num_inputs] and values [B] of a batch of observations; see `Policy` for the state."""
         features = self.trunk(encode(self.encoder, obs))
-        return PolicyOutput(self.actor_head(features), self.critic_head(features).squeeze(-1))
+        if self.core is not None:
+            features, state = remember(self.core, features, state, begins)
+        return PolicyOutput(self.actor_head(features), self.critic_head(features).squeeze(-1), state)
 
 
-def default_network(observation_space: Any, action_space: Any, config: PolicyConfig) -> nn.Module:
-    """The network scramjet builds for these spaces when the user brings none."""
+def core_after_trunk(config: PolicyConfig, core: CoreMaker) -> tuple[Core | None, int]:
+    """The memory core and the number of features that leave it; without one, those of the trunk."""
+    made = core(config.hidden[-1], config)
+    return made, config.hidden[-1] if made is None else made.num_features
+
+
+def default_network(
+    observation_space: Any, action_space: Any, config: PolicyConfig, core: CoreMaker = make_core
+) -> nn.Module:
+    """The network scramjet builds for these spaces when the user brings none.
+
+    `core` makes the memory from (number of features, config): by default what config.memory says.
+    """
     widest = max(before * after for before, after in itertools.pairwise((1, *config.hidden, 1)))
     if widest > 2**31:
         raise ConfigError(f"policy.hidden={list(config.hidden)} makes a layer of {widest:.1e} weights; lower it")
     distribution = make_distribution(action_space, config)
     if config.encoder == "entity_attention":
-        return make_entity_network(observation_space, distribution, config)
+        return make_entity_network(observation_space, distribution, config, core=core)
     kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic
-    return kind(observation_space, distribution, config)
+    return kind(observation_space, distribution, config, core)
 
 
 def splits(network: nn.Module) -> bool:
-    """Whether a network has the methods `logits` and `value`; layers of these names are just layers."""
+    """Whether a network has the methods `logits` and `value` and no memory; layers of these names are just layers."""
+    if getattr(network, "state_size", 0):
+        return False
     parts = (getattr(network, "logits", None), getattr(network, "value", None))
     return all(callable(part) and not isinstance(part, nn.Module) for part in parts)
 
@@ -140,27 +179,38 @@ def splits(network: nn.Module) -> bool:
 def check_network(network: nn.Module, observation_space: Any, action_space: Any, config: PolicyConfig) -> None:
     """Try a user's network on two empty observations; say what does not fit."""
     num_inputs = make_distribution(action_space, config).num_inputs
+    size = getattr(network, "state_size", 0)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ConfigError(f"the network {type(network).__name__} has state_size={size!r}; it is a whole number")
     name, obs = type(network).__name__, lowest_observations(observation_space, 2)
     try:
         with torch.no_grad():
-            outputs = [_as_output(*network(obs))]
+            if size:
+                outputs = [_as_output(*network(obs, torch.zeros(rows, size), None)) for rows in (2, 1)]
+            else:
+                outputs = [_as_output(*network(obs))]
             if splits(network):
                 outputs.append(_as_output(network.logits(obs), network.value(obs)))  # type: ignore[operator]
     except Exception as error:
+        takes, returns = (", state [rows, state_size], begins [T, rows] or None", ", state") if size else ("", "")
         raise ConfigError(
             f"the network {name} failed on observations of shape {describe_observations(obs)}: {error}; "
-            f"a network takes observations as their space lays them out, floats as float32 and all else in its own "
-            f"number type (so call .float() on whole numbers), and returns (logits [B, {num_inputs}], value [B])"
+            f"a network takes observations as their space lays them out{takes}, floats as float32 and all else in its "
+            f"own number type (so call .float() on whole numbers), and returns (logits [B, {num_inputs}], value [B]"
+            f"{returns})"
         ) from error
-    for logits, value in outputs:
+    for rows, (logits, value, state) in zip((2, 1), outputs, strict=False):
         if tuple(logits.shape) != (2, num_inputs) or tuple(value.shape) != (2,):
             raise ConfigError(
                 f"the network {name} returned logits {list(logits.shape)} and value {list(value.shape)} for a batch "
                 f"of 2; this world needs logits [2, {num_inputs}] and value [2]"
             )
+        if size and (state is None or tuple(state.shape) != (rows, size)):
+            given = "no state" if state is None else f"a state {list(state.shape)}"
+            raise ConfigError(f"the network {name} returned {given} for {rows} rows; it must be [{rows}, {size}]")
 
 
-def _as_output(logits: Any, value: Any) -> PolicyOutput:
+def _as_output(logits: Any, value: Any, state: Any = None) -> PolicyOutput:
     if not (isinstance(logits, Tensor) and isinstance(value, Tensor)):
         raise TypeError(f"it returned {type(logits).__name__} and {type(value).__name__}, not two tensors")
-    return PolicyOutput(logits, value)
+    return PolicyOutput(logits, value, state)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import leaves, map_leaves
+from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution, make_distribution
 from scramjet.policies.networks import PolicyOutput, check_network, splits
@@ -21,6 +22,10 @@ class Policy(nn.Module):
     `network` is any module with `forward(obs) -> (logits [B, distribution.num_inputs], value [B])`, where `obs` is a
     batch as the observation space lays it out (see `observations`). Where it also has the methods `logits(obs)` and
     `value(obs)`, a rollout asks for logits step by step and for all values at its end.
+
+    A network with memory has an attribute `state_size` and `forward(obs, state, begins) -> (logits, value, state)`:
+    B = T * rows observations, T steps of each row, time-major; `state` [rows, state_size] before the first step and
+    after the last; `begins` as for a `Core`. A state of zeros is the beginning of an episode.
     """
 
     distribution: Distribution
@@ -41,33 +46,67 @@ class Policy(nn.Module):
         self.network = network
         self.normalizer = make_normalizer(observation_space) if normalize_observations else None
         self.splits = splits(network)
+        self.state_size: int = getattr(network, "state_size", 0)
+        """Numbers remembered for each row; 0 without memory."""
 
-    def forward(self, obs: Observations) -> PolicyOutput:
-        """Logits and values of raw observations."""
-        return PolicyOutput(*self.network(self._prepare(obs)))
+    def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
+        """Logits and values of raw observations, and what is remembered after them."""
+        if not self.state_size:
+            return PolicyOutput(*self.network(self._prepare(obs)))
+        return PolicyOutput(*self.network(self._prepare(obs), state, begins))
 
     def logits(self, obs: Observations) -> Tensor:
         """Logits alone, [B, num_inputs]; only where `splits`."""
         logits: Tensor = self.network.logits(self._prepare(obs))  # type: ignore[operator]
         return logits
 
-    def value(self, obs: Observations) -> Tensor:
+    def value(self, obs: Observations, state: Tensor | None = None) -> Tensor:
         """Values alone, [B]."""
         if self.splits:
             value: Tensor = self.network.value(self._prepare(obs))  # type: ignore[operator]
             return value
-        return self.forward(obs).value
+        return self.forward(obs, state).value
+
+    def initial_state(self, num_rows: int) -> Tensor:
+        """What is remembered when episodes begin: zeros [num_rows, state_size]."""
+        return torch.zeros(num_rows, self.state_size)
 
     @torch.inference_mode()
-    def act(self, obs: Any, mask: Any = None) -> Tensor:
+    def act(self, obs: Any, state: Tensor | None = None, *, mask: Any = None) -> Tensor:
         """The most likely legal action for each observation, as the env receives it: how a trained policy plays.
 
-        Takes what a pool gives, arrays or tensors: `policy.act(out.obs, out.mask)`.
+        Takes what a pool gives, arrays or tensors. A policy with memory needs its `state`, and brings it up to date in
+        place; set rows to zero whose episode has ended:
+
+            state = policy.initial_state(pool.num_rows)
+            out = pool.step(policy.act(out.obs, state, mask=out.mask).numpy())
+            state[out.terminated | out.truncated] = 0
         """
         obs = map_leaves(torch.as_tensor, obs)
         mask = None if mask is None or not mask.shape[-1] else torch.as_tensor(mask)
-        logits = self.logits(obs) if self.splits else self.forward(obs).logits
-        return self.distribution.env_action(self.distribution.mode(logits, mask))
+        if state is not None or self.state_size:
+            self._check_state(state, len(leaves(obs)[0]))
+        output = PolicyOutput(self.logits(obs), torch.empty(0)) if self.splits else self.forward(obs, state)
+        if self.state_size:
+            assert state is not None
+            assert output.state is not None
+            state.copy_(output.state)
+        return self.distribution.env_action(self.distribution.mode(output.logits, mask))
+
+    def _check_state(self, state: Tensor | None, num_rows: int) -> None:
+        """Refuse to play without the memory that the policy was trained to use, or with something else."""
+        if state is None:
+            raise ConfigError(
+                f"this policy has memory: make state = policy.initial_state({num_rows}) when episodes begin and call "
+                f"policy.act(obs, state) at every step"
+            )
+        shape = (num_rows, self.state_size)
+        if not isinstance(state, Tensor) or tuple(state.shape) != shape or state.dtype != torch.float32:
+            given = f"{state.dtype} {list(state.shape)}" if hasattr(state, "shape") else repr(state)
+            raise ConfigError(
+                f"state is {given}; this policy takes float32 {list(shape)}, made by policy.initial_state({num_rows}) "
+                f"(a mask is given by name: mask=...)"
+            )
 
     def _prepare(self, obs: Observations) -> Observations:
         if self.normalizer is not None:

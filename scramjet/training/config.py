@@ -110,8 +110,14 @@ class RunConfig:
             parse_duration(self.time_limit)
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self.ppo, name)).check(name, self.total_timesteps)
+        horizon = self.ppo.bptt_horizon
+        if horizon is not None and self.num_steps % horizon:
+            fit = max(steps for steps in range(1, min(horizon, self.num_steps) + 1) if self.num_steps % steps == 0)
+            raise ConfigError(
+                f"bptt_horizon={horizon} does not divide num_steps={self.num_steps}; try --bptt-horizon {fit}"
+            )
         if self.num_envs != "auto":
-            self.ppo.num_minibatches_for(self.batch_size)
+            self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
 
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
@@ -124,8 +130,8 @@ class RunConfig:
         )
         if self.num_threads != "auto":
             return decided
-        minibatch_size = decided.batch_size // decided.ppo.num_minibatches_for(decided.batch_size)
-        pays = minibatch_size * sum(decided.policy.hidden) >= MIN_THREADED_WORK
+        num_minibatches = decided.ppo.num_minibatches_for(decided.batch_size, decided.sequence_length)
+        pays = decided.batch_size // num_minibatches * sum(decided.policy.hidden) >= MIN_THREADED_WORK
         return replace(decided, num_threads=cores if pays else 1)
 
     def make_env(self) -> Env:
@@ -137,6 +143,11 @@ class RunConfig:
         """Samples in one rollout."""
         assert isinstance(self.num_envs, int), "resolve the config first"
         return self.num_envs * self.num_steps
+
+    @property
+    def sequence_length(self) -> int:
+        """Steps that stay together in a minibatch; 1 without memory."""
+        return 1 if self.policy.memory == "none" else self.ppo.bptt_horizon or self.num_steps
 
     @property
     def num_updates(self) -> int:

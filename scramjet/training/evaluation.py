@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.native import NativePool
-from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
+from scramjet.training.memories import Player
 
 SEED_OFFSET = 999
 MAX_ENVS = 32
@@ -60,9 +59,10 @@ class Evaluator:
         returns: list[float] = []
         lengths: list[int] = []
         stats: dict[str, list[float]] = {name: [] for name in pool.env.stat_names}
+        player = Player(pool, policy)
         for _ in range(STEP_LIMIT):
-            mask = torch.from_numpy(out.mask) if pool.mask_size else None
-            out = pool.step(policy.act(map_leaves(torch.from_numpy, out.obs), mask).numpy())
+            out = pool.step(player.act(out))
+            player.see(out)
             if not (out.terminated.any() or out.truncated.any()):
                 continue
             finished = pool.episodes()

@@ -2,57 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from scramjet.algorithms.advantages import RewardScaler, gae, seat_gae
+from scramjet.algorithms.advantages import RewardScaler
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
-from scramjet.errors import TrainingError
+from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout import Rollout
+from scramjet.training.samples import Samples, lay_out
+from scramjet.training.targets import Targets
 
 _SHUFFLE_SEED = 0xA11CE
 _DIAGNOSTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
-
-
-@dataclass(slots=True)
-class Samples:
-    """B samples, in no order; what one gradient step sees, or a whole rollout."""
-
-    obs: Any  # [B, *obs_shape], or nested dicts of such
-    mask: Tensor | None  # [B, mask_size]
-    action: Tensor  # [B, *action_shape]
-    log_prob: Tensor  # [B], under the policy that acted
-    value: Tensor  # [B], at the time of acting
-    advantage: Tensor  # [B]
-    returns: Tensor  # [B]
-
-    def select(self, indices: Tensor) -> Samples:
-        """The samples at `indices`."""
-        return Samples(
-            obs=map_leaves(lambda leaf: leaf.index_select(0, indices), self.obs),
-            mask=None if self.mask is None else self.mask.index_select(0, indices),
-            action=self.action.index_select(0, indices),
-            log_prob=self.log_prob.index_select(0, indices),
-            value=self.value.index_select(0, indices),
-            advantage=self.advantage.index_select(0, indices),
-            returns=self.returns.index_select(0, indices),
-        )
 
 
 class Learner:
     """Owns the optimizer and all that changes with it."""
 
     def __init__(
-        self, policy: Policy, config: PPOConfig, *, num_rewards: int, batch_size: int, total_steps: int, seed: int
+        self,
+        policy: Policy,
+        config: PPOConfig,
+        *,
+        num_rewards: int,
+        batch_size: int,
+        total_steps: int,
+        seed: int,
+        sequence_length: int = 1,
     ) -> None:
-        """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout."""
-        self.num_minibatches = config.num_minibatches_for(batch_size)
+        """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout, in
+        sequences of `sequence_length` steps where the policy has memory."""
+        if config.bptt_horizon is not None and not policy.state_size:
+            raise ConfigError(
+                f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
+                f"none; add --policy.memory lstm, or --bptt-horizon none"
+            )
+        self.num_minibatches = config.num_minibatches_for(batch_size, sequence_length)
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
@@ -63,38 +51,46 @@ class Learner:
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
 
-    def prepare(self, rollout: Rollout) -> Samples:
-        """Advantages and returns of a rollout, and its samples laid flat, less those of agents that were dead."""
-        advantage, returns = self._advantages(rollout)
-        samples = Samples(
-            obs=map_leaves(lambda leaf: leaf[:-1].flatten(0, 1), rollout.obs),
-            mask=None if rollout.mask is None else rollout.mask[:-1].flatten(0, 1),
-            action=rollout.action.flatten(0, 1),
-            log_prob=rollout.log_prob.flatten(),
-            value=rollout.value[:-1].flatten(),
-            advantage=advantage.flatten(),
-            returns=returns.flatten(),
+    @classmethod
+    def for_rollout(
+        cls, rollout: Rollout, policy: Policy, config: PPOConfig, *, total_steps: int, seed: int
+    ) -> Learner:
+        """A learner from rollouts such as this one."""
+        return cls(
+            policy,
+            config,
+            num_rewards=rollout.reward[0].numel(),
+            batch_size=rollout.log_prob.numel(),
+            total_steps=total_steps,
+            seed=seed,
+            sequence_length=rollout.horizon if policy.state_size else 1,
         )
-        if rollout.alive is not None and not bool(rollout.alive[:-1].all()):
-            samples = samples.select(rollout.alive[:-1].flatten().nonzero().squeeze(1))
-        if self.config.normalize_advantages == "batch":
-            samples.advantage = normalize(samples.advantage)
+
+    def prepare(self, rollout: Rollout) -> Samples:
+        """Advantages and returns of a rollout, and its samples as gradient steps take them."""
+        targets = Targets(rollout, self._learned_reward(rollout), self.config)
+        samples = lay_out(rollout, *targets.on_policy())
+        if self.config.advantage == "vtrace":
+            samples.targets = targets  # to be estimated again as the policy moves
+        self._normalize_batch(samples)
         return samples
 
-    def _advantages(self, rollout: Rollout) -> tuple[Tensor, Tensor]:
-        """Advantages and returns, [T, R] each, of rewards clipped and scaled as the config says."""
-        config, reward = self.config, rollout.reward
-        if config.reward_clip is not None:
-            reward = reward.clamp(-config.reward_clip, config.reward_clip)
+    def _normalize_batch(self, samples: Samples) -> None:
+        if self.config.normalize_advantages != "batch":
+            return
+        if samples.counts is None:
+            samples.advantage = normalize(samples.advantage)
+        else:
+            samples.advantage[samples.counts] = normalize(samples.advantage[samples.counts])
+
+    def _learned_reward(self, rollout: Rollout) -> Tensor:
+        """Rewards clipped and scaled as the config says; moves the scaler's statistics."""
+        reward = rollout.reward
+        if self.config.reward_clip is not None:
+            reward = reward.clamp(-self.config.reward_clip, self.config.reward_clip)
         if self.reward_scaler is not None:
             reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated, rollout.alive)
-        ends = rollout.terminated, rollout.truncated, rollout.final_value
-        gamma, gae_lambda = config.gamma, config.gae_lambda
-        if rollout.seat is None:
-            return gae(reward, rollout.value, *ends, gamma=gamma, gae_lambda=gae_lambda)
-        assert rollout.last_value is not None
-        turns = rollout.value[:-1], rollout.seat[:-1]
-        return seat_gae(reward, *turns, *ends, rollout.last_value, gamma=gamma, gae_lambda=gae_lambda)
+        return reward
 
     def update(self, batch: Samples, step: int) -> dict[str, float | None]:
         """All epochs and minibatches of one update, made after `step` env steps. Returns the metrics."""
@@ -104,18 +100,19 @@ class Learner:
         learning_rate = self._learning_rate.at(step, self.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
-        batch_size = len(batch.action)
-        if not batch_size:
+        if not batch.num_units:
             raise TrainingError(
                 "nobody was alive in a whole rollout; look at the world's alive(): after reset someone must be"
             )
         rows: list[Tensor] = []  # one of diagnostics for each gradient step, read once at the end
         epochs = 0
-        for _ in range(config.num_epochs):
-            order = torch.randperm(batch_size, generator=self.shuffle_generator)
+        for epoch in range(config.num_epochs):
+            if epoch and batch.targets is not None:
+                self._estimate_again(batch, batch.targets)
+            order = torch.randperm(batch.num_units, generator=self.shuffle_generator)
             epoch_rows = [
                 self._gradient_step(batch.select(indices), clip=clip, entropy_coef=entropy_coef)
-                for indices in order.tensor_split(min(self.num_minibatches, batch_size))
+                for indices in order.tensor_split(min(self.num_minibatches, batch.num_units))
             ]
             rows += epoch_rows
             epochs += 1
@@ -124,11 +121,26 @@ class Learner:
                 if float(kl) > config.target_kl:
                     break
         metrics = self._summarize(rows)
-        metrics["explained_variance"] = explained_variance(batch.value, batch.returns)
+        metrics["explained_variance"] = explained_variance(*batch.counted(batch.value, batch.returns))
         if self.policy.normalizer is not None:
-            self.policy.normalizer.update(batch.obs)
+            self.policy.normalizer.update(map_leaves(lambda leaf: batch.counted(leaf)[0], batch.obs))
         metrics.update(learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs)
         return metrics
+
+    @torch.no_grad()
+    def _estimate_again(self, batch: Samples, targets: Targets) -> None:
+        """Advantages and returns for the policy as it is now, of the values it gives now."""
+        rollout = targets.rollout
+        value, log_ratio = rollout.value[:-1].clone(), torch.zeros_like(rollout.log_prob)
+        for units in torch.arange(batch.num_units).tensor_split(min(self.num_minibatches, batch.num_units)):
+            part = batch.select(units)
+            output = self.policy(part.obs, part.state, part.begins)
+            log_prob, _ = self.policy.distribution.log_prob_and_entropy(output.logits, part.action, part.mask)
+            place, new_value, change = part.counted(part.place, output.value, log_prob - part.log_prob)
+            value.view(-1)[place] = new_value
+            log_ratio.view(-1)[place] = change
+        batch.set_targets(*targets.off_policy(value, log_ratio))
+        self._normalize_batch(batch)
 
     def _gradient_step(self, minibatch: Samples, *, clip: float, entropy_coef: float) -> Tensor:
         terms = self.loss(minibatch, clip=clip, entropy_coef=entropy_coef)
@@ -144,19 +156,21 @@ class Learner:
     def loss(self, minibatch: Samples, *, clip: float, entropy_coef: float) -> LossTerms:
         """The policy on a minibatch, and PPO's loss of it."""
         config = self.config
-        output = self.policy(minibatch.obs)
+        output = self.policy(minibatch.obs, minibatch.state, minibatch.begins)
         log_prob, entropy = self.policy.distribution.log_prob_and_entropy(
             output.logits, minibatch.action, minibatch.mask
         )
-        per_minibatch = config.normalize_advantages == "minibatch"
+        log_prob, entropy, value, old_log_prob, old_value, advantage, returns = minibatch.counted(
+            log_prob, entropy, output.value, minibatch.log_prob, minibatch.value, minibatch.advantage, minibatch.returns
+        )
         return ppo_loss(
             log_prob,
             entropy,
-            output.value,
-            old_log_prob=minibatch.log_prob,
-            old_value=minibatch.value,
-            advantage=normalize(minibatch.advantage) if per_minibatch else minibatch.advantage,
-            returns=minibatch.returns,
+            value,
+            old_log_prob=old_log_prob,
+            old_value=old_value,
+            advantage=normalize(advantage) if config.normalize_advantages == "minibatch" else advantage,
+            returns=returns,
             clip=clip,
             value_clip=config.value_clip,
             entropy_coef=entropy_coef,

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import nn
 
-from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import SEED_OFFSET, Evaluation
+from scramjet.training.memories import Player
 from scramjet.training.session import make_evaluator, make_policy, make_pool
 from scramjet.training.start import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.state import load_weights
@@ -48,16 +47,16 @@ def load_trained(
 def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
     pool = make_pool(config, num_envs=1)
-    out = pool.reset(seed + SEED_OFFSET)
+    out, player = pool.reset(seed + SEED_OFFSET), Player(pool, policy)
     for _ in range(episodes):
         total, step, ended = 0.0, 0, False
         yield pool.env.ascii(pool.record(0)), total, step, ended
         while not ended:
-            mask = torch.from_numpy(out.mask) if pool.mask_size else None
-            action = policy.act(map_leaves(torch.from_numpy, out.obs), mask).numpy()
+            action = player.act(out)
             after, _ = pool.simulate(pool.states(), action)  # the last picture, before the next episode begins
             picture = pool.env.ascii(pool.as_record(after[0]))
             out = pool.step(action)
+            player.see(out)
             ended = bool(pool.states()["_steps"][0] == 0)
             total, step = total + float(np.sum(out.reward)), step + 1
             yield picture, total, step, ended

@@ -14,8 +14,8 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Discrete, MultiDiscrete
 from scramjet.errors import TrainingError
-from scramjet.policies.distributions import Distribution
 from scramjet.policies.policy import Policy
+from scramjet.training.memories import Memories
 
 VALUE_CHUNK = 4096
 """Observations valued at a time: small enough that activations stay in cache."""
@@ -41,6 +41,8 @@ class Rollout:
     truncated: Tensor  # [T, R] bool
     final_value: Tensor  # [T, R] ([T, N, S]), the value of a truncated episode's own last observation, else 0
     last_value: Tensor | None  # [N, S], of each seat's own view after the rollout; None but for seats
+    memories: Memories  # what the policy remembers after the last step
+    states: Tensor  # [T / horizon, slots, state_size], what it remembered before every horizon-th step
     rows: list[Transition]  # T views: where step t is written
     steps_obs: list[Any]  # T + 1 views: the observations before step t
 
@@ -49,10 +51,21 @@ class Rollout:
         """T."""
         return self.action.shape[0]
 
+    def turn(self, t: int) -> Tensor | None:
+        """Who is alive, or whose turn it is, before step t; None where one plays alone."""
+        turns = self.seat if self.alive is None else self.alive
+        return None if turns is None else turns[t]
 
-def allocate_rollout(pool: Pool, distribution: Distribution, num_steps: int) -> Rollout:
-    """A rollout buffer that fits the pool and the actions of a policy."""
-    like, num_rows = pool.allocate(), pool.num_rows
+    @property
+    def horizon(self) -> int:
+        """Steps from one kept state to the next: how far gradients go back."""
+        return self.num_steps // len(self.states)
+
+
+def allocate_rollout(pool: Pool, policy: Policy, num_steps: int, horizon: int | None = None) -> Rollout:
+    """A rollout buffer that fits the pool and the actions and memory of a policy; `horizon` divides `num_steps`."""
+    like, num_rows, distribution = pool.allocate(), pool.num_rows, policy.distribution
+    memories = Memories.of(policy, pool)
     obs = allocate_obs(pool.observation_space, num_steps + 1, num_rows)
     mask = np.ones((num_steps + 1, num_rows, pool.mask_size), np.bool_)
     turn = np.zeros((num_steps + 1, *like.turn.shape), like.turn.dtype)
@@ -86,6 +99,8 @@ def allocate_rollout(pool: Pool, distribution: Distribution, num_steps: int) -> 
         truncated=torch.from_numpy(truncated),
         final_value=torch.zeros(reward.shape),
         last_value=torch.zeros(num_rows, pool.num_players) if by_seats else None,
+        memories=memories,
+        states=torch.zeros(num_steps // (horizon or num_steps), *memories.states.shape),
         rows=rows,
         steps_obs=[map_leaves(lambda leaf, t=t: leaf[t], tensors) for t in range(num_steps + 1)],
     )
@@ -101,16 +116,22 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
     distribution = policy.distribution
     noise = distribution.noise(rollout.num_steps, pool.num_rows, generator)
     final_obs = FinalObservations(pool, rollout, policy)
+    memories, horizon = rollout.memories, rollout.horizon
     try:
         for t in range(rollout.num_steps):
+            turn = rollout.turn(t)
+            if t % horizon == 0:
+                rollout.states[t // horizon] = memories.states
             if policy.splits:
                 logits = policy.logits(rollout.steps_obs[t])
             else:
-                logits, rollout.value[t] = policy(rollout.steps_obs[t])
+                logits, rollout.value[t], state = policy(rollout.steps_obs[t], memories.of_movers(turn))
+                memories.keep(turn, state)
             mask = None if rollout.mask is None else rollout.mask[t]
             distribution.sample(logits, mask, noise[t], rollout.action[t], rollout.log_prob[t])
             pool.step(distribution.env_action(rollout.action[t]).numpy(), out=rollout.rows[t])
             final_obs.keep(t)
+            memories.forget_ended(turn, rollout.rows[t])
         final_obs.value_all()
     except (IndexError, RuntimeError):  # an encoder may stumble over a choice that is none: tell whose it is
         _check_choices(pool, rollout)
@@ -123,20 +144,23 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
 
 def _value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     """Fill in the values that the steps left open: all of them, or only those after the rollout."""
+    memories = rollout.memories
     if policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
-        _value_into(policy, flat_obs, rollout.value.flatten())
+        _value_into(policy, flat_obs, None, rollout.value.flatten())
     else:
-        rollout.value[-1] = policy.value(rollout.steps_obs[-1])
+        rollout.value[-1] = policy.value(rollout.steps_obs[-1], memories.of_movers(rollout.turn(-1)))
     if rollout.last_value is not None:
-        _value_into(policy, map_leaves(torch.from_numpy, pool.views()), rollout.last_value.flatten())
+        views = map_leaves(torch.from_numpy, pool.views())
+        _value_into(policy, views, memories.states if memories.is_used else None, rollout.last_value.flatten())
 
 
-def _value_into(policy: Policy, obs: Any, value: Tensor) -> None:
-    """The values [B] of observations [B, ...], a chunk at a time."""
+def _value_into(policy: Policy, obs: Any, state: Tensor | None, value: Tensor) -> None:
+    """The values [B] of observations [B, ...] and, with memory, states [B, state_size], a chunk at a time."""
     for start in range(0, len(value), VALUE_CHUNK):
         part = slice(start, start + VALUE_CHUNK)
-        value[part] = policy.value(map_leaves(lambda leaf, part=part: leaf[part], obs))
+        part_state = None if state is None else state[part]
+        value[part] = policy.value(map_leaves(lambda leaf, part=part: leaf[part], obs), part_state)
 
 
 class FinalObservations:
@@ -151,11 +175,12 @@ class FinalObservations:
         self._policy = policy
         self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
         self._observations: list[Any] = []
+        self._states: list[Tensor] = []  # what was remembered when each was seen; empty without memory
         self._places: list[tuple[int, np.ndarray]] = []  # the step, and where in its flattened row
         self._held = 0
 
     def keep(self, t: int) -> None:
-        """Copy what step t cut short, before the next step writes over it."""
+        """Copy what step t cut short, before the next step writes over it and memory forgets."""
         row = self._rollout.rows[t]
         if not row.truncated.any():
             return
@@ -164,6 +189,8 @@ class FinalObservations:
         observations = map_leaves(lambda leaf: leaf[places], row.final_obs)
         self._check_finite(observations, places)
         self._observations.append(observations)
+        if self._rollout.memories.is_used:
+            self._states.append(self._rollout.memories.states[torch.from_numpy(places)])
         self._places.append((t, places))
         self._held += len(places)
         if self._held >= max(VALUE_CHUNK, row.truncated.size):
@@ -184,12 +211,12 @@ class FinalObservations:
         first, *rest = self._observations
         gathered = map_leaves(lambda *parts: torch.from_numpy(np.concatenate(parts)), first, *rest)
         values = torch.empty(self._held)
-        _value_into(self._policy, gathered, values)
+        _value_into(self._policy, gathered, torch.cat(self._states) if self._states else None, values)
         start = 0
         for t, places in self._places:
             self._rollout.final_value[t].view(-1)[torch.from_numpy(places)] = values[start : start + len(places)]
             start += len(places)
-        self._observations, self._places, self._held = [], [], 0
+        self._observations, self._states, self._places, self._held = [], [], [], 0
 
 
 def _check_finite(pool: Pool, rollout: Rollout) -> None:

@@ -79,16 +79,10 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     policy = make_policy(config, network)
     pool = make_pool(config, num_envs=config.num_envs)
     pool.prepare()
-    rollout = allocate_rollout(pool, policy.distribution, config.num_steps)
+    rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
     pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
-    learner = Learner(
-        policy,
-        config.ppo,
-        num_rewards=rollout.reward[0].numel(),
-        batch_size=rollout.value[:-1].numel(),
-        total_steps=config.total_timesteps,
-        seed=config.seed,
-    )
+    totals = {"total_steps": config.total_timesteps, "seed": config.seed}
+    learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
     return Session(
         config=config,
         run=run,

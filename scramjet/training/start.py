@@ -207,6 +207,12 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
             f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
             f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
         )
+    trained_with, here = checkpoint_config(checkpoint).policy.memory, config.policy.memory
+    if needed == DEFAULT_NETWORK and network is None and trained_with != here:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with memory '{trained_with}', and this config has memory '{here}'; "
+            f"add --policy.memory {trained_with}"
+        )
 
 
 @contextmanager

@@ -55,6 +55,8 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
         **{f"pool/{name}": torch.from_numpy(array) for name, array in session.pool.snapshot().items()},
         **session.progress.tensors(),
     }
+    if session.policy.state_size:
+        tensors["memory"] = session.rollout.memories.states
     scaler = session.learner.reward_scaler
     if scaler is not None:
         tensors["reward_scaler/running_return"] = scaler.running_return
@@ -103,6 +105,8 @@ def _restore_everything(session: Session, checkpoint: Checkpoint) -> None:
     snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
     session.pool.restore(snapshot, out=session.rollout.rows[-1])
     session.progress.restore(tensors)
+    if session.policy.state_size:
+        session.rollout.memories.states.copy_(tensors["memory"])
     scaler = session.learner.reward_scaler
     if scaler is not None:
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])

@@ -149,7 +149,7 @@ def _seen(obs: str, sizes: tuple[int, ...], offsets: tuple[int, ...], players: s
         obs.clock[0] = s.turn / 10
 
     def stats_of_player(self: Any, s: Any, stats: Any, player: Any) -> None:
-        stats.score = s.score[player] / s.moves[player]
+        stats.score = s.score[player] / max(s.moves[player], 1)
 
     observe_player = as_box if obs == "box" else as_dict
     if players != "one":

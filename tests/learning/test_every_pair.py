@@ -65,17 +65,11 @@ def learn(
     policy = Policy(
         default_network(*spaces, shape), *spaces, shape, normalize_observations=config.normalize_observations
     )
-    rollout = allocate_rollout(pool, policy.distribution, num_steps)
+    rollout = allocate_rollout(pool, policy, num_steps, config.bptt_horizon)
     pool.reset(10_001, out=rollout.rows[-1])
     steps_per_update = pool.num_envs * num_steps
-    learner = Learner(
-        policy,
-        config,
-        num_rewards=rollout.reward[0].numel(),
-        batch_size=rollout.value[:-1].numel(),
-        total_steps=num_updates * steps_per_update,
-        seed=1,
-    )
+    totals = {"total_steps": num_updates * steps_per_update, "seed": 1}
+    learner = Learner.for_rollout(rollout, policy, config, **totals)
     generator = torch.Generator().manual_seed(1)
     for update in range(num_updates):
         collect(pool, policy, rollout, generator)
@@ -124,6 +118,23 @@ def test_compiled_players_learn_with_every_extra_of_the_learner_at_once(players)
     env = choosing_world("dict", "multi", players, masked=True)
     policy = learn(pool_of(env, 16, backend="cpu"), 20, policy_config={"shared_trunk": True}, **EXTRAS)
     assert score(policy, pool_of(env, 16, backend="cpu")) > 0.9
+
+
+@pytest.mark.parametrize("players", PLAYERS)
+@pytest.mark.parametrize("memory", ["lstm", "gru", "mingru"])
+def test_memory_learns_with_masks_dicts_several_choices_players_and_every_extra_at_once(memory, players):
+    env = choosing_world("dict", "multi", players, masked=True)
+    shape = {"memory": memory, "memory_size": 16, "shared_trunk": True}
+    extras = EXTRAS | {"advantage": "vtrace", "bptt_horizon": 6}
+    policy = learn(pool_of(env, 16, backend="cpu"), 24, policy_config=shape, **extras)
+    assert score(policy, pool_of(env, 16, backend="cpu")) > 0.9
+
+
+@pytest.mark.parametrize("players", PLAYERS)
+def test_memory_of_its_own_for_the_value_learns_continuous_actions(players):
+    env = choosing_world("dict", "box", players)
+    policy = learn(pool_of(env, 16, backend="cpu"), 24, policy_config={"memory": "gru", "memory_size": 16})
+    assert score(policy, pool_of(env, 16, backend="cpu")) > 0.85
 
 
 @pytest.mark.parametrize("players", ["one", "agents"])

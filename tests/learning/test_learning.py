@@ -49,7 +49,7 @@ def learn(env, num_updates, *, seed=1, num_envs=16, num_steps=8, network=None, s
         network, env.observation_space, env.action_space, normalize_observations=config.normalize_observations
     )
     pool = NativePool(env, num_envs, num_threads=1)
-    rollout = allocate_rollout(pool, policy.distribution, num_steps)
+    rollout = allocate_rollout(pool, policy, num_steps)
     pool.reset(seed + 10_000, out=rollout.rows[-1])
     batch_size = num_envs * num_steps
     learner = Learner(

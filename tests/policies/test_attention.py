@@ -210,7 +210,7 @@ def test_a_policy_acts_and_values_with_it_and_only_separate_torsos_split():
         torch.testing.assert_close(policy.value(obs), policy(obs).value)
         mask = torch.zeros(12, ROWS * COLUMNS, dtype=torch.bool)
         mask[:, 7] = True
-        assert policy.act(obs, mask).tolist() == [7] * 12
+        assert policy.act(obs, mask=mask).tolist() == [7] * 12
 
 
 def test_other_worlds_name_their_own_entries():

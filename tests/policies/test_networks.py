@@ -156,7 +156,7 @@ def test_any_module_from_observations_to_logits_and_value_collects_and_learns(ne
     env = load_env("cartpole")
     policy = Policy(network(), env.observation_space, env.action_space)
     pool = NativePool(env, 4, num_threads=1)
-    rollout = allocate_rollout(pool, policy.distribution, 16)
+    rollout = allocate_rollout(pool, policy, 16)
     pool.reset(0, out=rollout.rows[-1])
     before = [parameter.detach().clone() for parameter in policy.parameters()]
     learner = Learner(policy, PPOConfig(), num_rewards=4, batch_size=64, total_steps=1000, seed=0)
@@ -240,4 +240,4 @@ def test_acting_obeys_the_mask():
     policy = Policy(default_network(OBS, ACTIONS, PolicyConfig()), OBS, ACTIONS)
     mask = torch.zeros(20, 5, dtype=torch.bool)
     mask[torch.arange(20), torch.arange(20) % 5] = True
-    assert policy.act(torch.randn(20, 3, 2), mask).tolist() == [i % 5 for i in range(20)]
+    assert policy.act(torch.randn(20, 3, 2), mask=mask).tolist() == [i % 5 for i in range(20)]

@@ -134,7 +134,7 @@ def test_evaluation_does_not_disturb_training():
         policy = make_policy(env)
         evaluator = evaluator_of(env, episodes=8, seed=0)
         pool = NativePool(env, 4, num_threads=1)
-        rollout = allocate_rollout(pool, policy.distribution, 20)
+        rollout = allocate_rollout(pool, policy, 20)
         pool.reset(0, out=rollout.rows[-1])
         generator = torch.Generator().manual_seed(0)
         torch.manual_seed(9)

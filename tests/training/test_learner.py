@@ -12,10 +12,12 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.learner import Learner
+from scramjet.training.memories import Memories
 from scramjet.training.rollout import Rollout
 
 NUM_STEPS, NUM_ENVS, NUM_INPUTS, NUM_ACTIONS = 16, 6, 3, 4
@@ -50,7 +52,7 @@ def make_rollout(policy, seed=0, masked=False):
     mask = torch.rand(NUM_STEPS + 1, NUM_ENVS, NUM_ACTIONS, generator=g) < 0.6
     mask[..., 1] = True
     with torch.no_grad():
-        logits, value = policy(obs.flatten(0, 1))
+        logits, value, _ = policy(obs.flatten(0, 1))
         logits = logits.reshape(NUM_STEPS + 1, NUM_ENVS, NUM_ACTIONS)
         if masked:
             logits = torch.where(mask, logits, -torch.inf)
@@ -75,6 +77,8 @@ def make_rollout(policy, seed=0, masked=False):
         alive=None,
         seat=None,
         last_value=None,
+        memories=Memories(PlayedBy.ONE, NUM_ENVS, 1, 0),
+        states=torch.zeros(1, NUM_ENVS, 0),
     )
 
 

@@ -72,7 +72,7 @@ def start(env, *, num_envs=4, num_steps=10, config=None, bounded="clip"):
     with torch.no_grad():
         for weight in policy.network.actor_head.parameters():
             weight.mul_(50 if weight.dim() == 2 else 1)
-    rollout = allocate_rollout(pool, policy.distribution, num_steps)
+    rollout = allocate_rollout(pool, policy, num_steps)
     pool.reset(100, out=rollout.rows[-1])
     learner = Learner(
         policy,

@@ -86,7 +86,7 @@ def start(env, num_envs, num_steps, *, backend="interpreted", policy_config=None
     policy = Policy(network, env.observation_space, env.action_space, normalize_observations=normalize)
     with torch.no_grad():
         network.actor_head.weight.mul_(100)
-    rollout = allocate_rollout(pool, policy.distribution, num_steps)
+    rollout = allocate_rollout(pool, policy, num_steps)
     pool.reset(RESET_SEED, out=rollout.rows[-1])
     return pool, policy, rollout, torch.Generator().manual_seed(5)
 
@@ -115,7 +115,7 @@ def test_stored_log_probs_and_values_are_those_the_policy_computes_on_the_stored
     for _ in range(2):
         collect(pool, policy, rollout, generator)
         with torch.no_grad():
-            logits, value = policy(rollout.obs.flatten(0, 1))
+            logits, value, _ = policy(rollout.obs.flatten(0, 1))
         logits = logits.reshape(*rollout.value.shape, -1)[:-1]
         if rollout.mask is not None:
             logits = torch.where(rollout.mask[:-1], logits, -torch.inf)

@@ -1,0 +1,197 @@
+"""Memory cores: what a policy carries from one step to the next.
+
+A core stands between a trunk and the heads. It takes the features of T steps of B rows together with each row's state,
+one row of numbers; a state of zeros is the beginning of an episode.
+
+Each recurrence stands here in torch's operators, to be read and to run anywhere; on the CPU, compiled steps with the
+same results take its place (memory_kernels.py).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from scramjet.policies import memory_kernels as kernels
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.memory_kernels import Recurrence
+
+
+class Core(nn.Module, ABC):
+    """The protocol of a core; subclass it to bring your own."""
+
+    num_features: int
+    """What comes out for each step."""
+    state_size: int
+    """Numbers kept for each row between steps."""
+
+    @abstractmethod
+    def forward(self, features: Tensor, state: Tensor, begins: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Features [T, B, F] to [T, B, num_features]; the state [B, state_size] before the first step and after the last.
+
+        `begins` [T, B] bool: this step is an episode's first, and its row must start from a state of zeros, whatever
+        stood there. None: no episode begins here.
+        """
+
+
+def kept(state: Tensor, begins: Tensor | None, t: int) -> Tensor:
+    """A state [B, S] with the rows set to zero whose episode begins at step t."""
+    return state if begins is None else state.masked_fill(begins[t].unsqueeze(1), 0.0)
+
+
+def lstm(
+    features: Tensor, state: Tensor, begins: Tensor | None,
+    input_weight: Tensor, input_bias: Tensor, recurrent_weight: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000).
+
+    Features [T, B, F] to [T, B, H]; state [B, 2H]: what was put out last, then the cells. Weights of the gates in the
+    order of input, forget, candidate, output: [F, 4H], [4H] and [H, 4H].
+    """
+    hidden, cell = state.chunk(2, dim=1)
+    gates, outputs = features @ input_weight + input_bias, []
+    for t in range(len(features)):
+        hidden, cell = kept(hidden, begins, t), kept(cell, begins, t)
+        i, f, g, o = (gates[t] + hidden @ recurrent_weight).chunk(4, dim=1)
+        cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+        hidden = o.sigmoid() * cell.tanh()
+        outputs.append(hidden)
+    return torch.stack(outputs), torch.cat([hidden, cell], dim=1)
+
+
+def gru(
+    features: Tensor, state: Tensor, begins: Tensor | None,
+    input_weight: Tensor, input_bias: Tensor, recurrent_weight: Tensor, recurrent_bias: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN: the reset gate acts after the product.
+
+    Features [T, B, F] to [T, B, H]; state [B, H]. Weights of the gates in the order of reset, keep, candidate:
+    [F, 3H], [3H] and [H, 3H]; the candidate's recurrent bias: [H].
+    """
+    size = state.shape[1]
+    gates, outputs = features @ input_weight + input_bias, []
+    for t in range(len(features)):
+        state = kept(state, begins, t)
+        recurrent = state @ recurrent_weight
+        r, z = (gates[t, :, : 2 * size] + recurrent[:, : 2 * size]).sigmoid().chunk(2, dim=1)
+        candidate = (gates[t, :, 2 * size :] + r * (recurrent[:, 2 * size :] + recurrent_bias)).tanh()
+        state = (1 - z) * candidate + z * state
+        outputs.append(state)
+    return torch.stack(outputs), state
+
+
+def mingru(
+    features: Tensor, state: Tensor, begins: Tensor | None, input_weight: Tensor, input_bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Minimal gated recurrent unit (Feng et al. 2024, "Were RNNs all we needed?", section 3.1).
+
+    Features [T, B, F] to [T, B, H]; state [B, H]. Weights in the order of update gate, candidate: [F, 2H] and [2H].
+    """
+    z, candidate = (features @ input_weight + input_bias).chunk(2, dim=2)
+    z, outputs = z.sigmoid(), []
+    for t in range(len(features)):
+        state = (1 - z[t]) * kept(state, begins, t) + z[t] * candidate[t]
+        outputs.append(state)
+    return torch.stack(outputs), state
+
+
+class Layer(nn.Module):
+    """The weights of one layer. A row for each input, a column for each gate: so products of few rows are faster."""
+
+    def __init__(self, num_inputs: int, size: int, num_gates: int, names: tuple[str, ...]) -> None:
+        super().__init__()
+        shapes = {
+            "input_weight": (num_inputs, num_gates * size),
+            "input_bias": (num_gates * size,),
+            "recurrent_weight": (size, num_gates * size),
+            "recurrent_bias": (size,),
+        }
+        for name in names:
+            parameter = nn.Parameter(torch.zeros(shapes[name]))
+            for gate in parameter.split(size, dim=1) if name.endswith("weight") else ():
+                nn.init.orthogonal_(gate)
+            self.register_parameter(name, parameter)
+
+    def weights(self) -> tuple[Tensor, ...]:
+        """In the order that the recurrence takes them."""
+        return tuple(self._parameters.values())  # type: ignore[arg-type]  # none is None; rollouts ask for them often
+
+
+class LayeredCore(Core):
+    """Layers of one recurrence, each on top of the other; a row's state is theirs side by side."""
+
+    recurrence: ClassVar[Recurrence]
+    num_gates: ClassVar[int]
+    weight_names: ClassVar[tuple[str, ...]]
+    states_per_unit: ClassVar[int] = 1
+
+    def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            [Layer(size if i else num_inputs, size, self.num_gates, self.weight_names) for i in range(layers)]
+        )
+        self.num_features = size
+        self.layer_state_size = self.states_per_unit * size
+        self.state_size = self.layer_state_size * layers
+
+    def forward(self, features: Tensor, state: Tensor, begins: Tensor | None) -> tuple[Tensor, Tensor]:
+        if self.state_size == self.layer_state_size:
+            return self.recurrence.run(features, state, begins, self.layers[0].weights())
+        after = []
+        for layer, own in zip(self.layers, state.split(self.layer_state_size, dim=1), strict=True):
+            features, own = self.recurrence.run(features, own, begins, layer.weights())
+            after.append(own)
+        return features, torch.cat(after, dim=1)
+
+    def set_biases(self, gate: int, value: float) -> None:
+        """Give one gate of every layer its first bias."""
+        for layer in self.layers:
+            nn.init.constant_(layer.input_bias.chunk(self.num_gates)[gate], value)
+
+
+class LSTM(LayeredCore):
+    """Long short-term memory; the forget gate is open at first (Jozefowicz et al. 2015)."""
+
+    recurrence = Recurrence(lstm, kernels.lstm_forward, kernels.lstm_backward)
+    num_gates, states_per_unit = 4, 2
+    weight_names = ("input_weight", "input_bias", "recurrent_weight")
+
+    def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
+        super().__init__(num_inputs, size, layers)
+        self.set_biases(1, 1.0)
+
+
+class GRU(LayeredCore):
+    """Gated recurrent unit; it keeps more than it takes at first."""
+
+    recurrence = Recurrence(gru, kernels.gru_forward, kernels.gru_backward)
+    num_gates = 3
+    weight_names = ("input_weight", "input_bias", "recurrent_weight", "recurrent_bias")
+
+    def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
+        super().__init__(num_inputs, size, layers)
+        self.set_biases(1, 1.0)
+
+
+class MinGRU(LayeredCore):
+    """Minimal gated recurrent unit, whose gates see the features only; it keeps more than it takes at first."""
+
+    recurrence = Recurrence(mingru, kernels.mingru_forward, kernels.mingru_backward)
+    num_gates = 2
+    weight_names = ("input_weight", "input_bias")
+
+    def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
+        super().__init__(num_inputs, size, layers)
+        self.set_biases(0, -1.0)
+
+
+def make_core(num_inputs: int, config: PolicyConfig) -> Core | None:
+    """The core a config asks for; None: no memory."""
+    if config.memory == "none":
+        return None
+    return {"lstm": LSTM, "gru": GRU, "mingru": MinGRU}[config.memory](
+        num_inputs, config.memory_size, config.memory_layers
+    )

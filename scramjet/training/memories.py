@@ -1,0 +1,99 @@
+"""What a policy remembers while it plays a pool: one row of numbers for each player's episode under way."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.pool import Pool
+from scramjet.policies.policy import Policy
+
+
+class Memories:
+    """The states of all that play, carried from step to step.
+
+    A slot is a row of the pool: an env, or an agent. Where seats take turns each has a slot of its own, env by env,
+    and only the slot of the seat to move is used and changed.
+    """
+
+    def __init__(self, played_by: PlayedBy, num_rows: int, num_players: int, state_size: int) -> None:
+        self._by_seats = played_by is PlayedBy.SEATS
+        self._by_agents = played_by is PlayedBy.AGENTS
+        self._num_seats = num_players if self._by_seats else 1
+        self._first_slot = torch.arange(num_rows) * self._num_seats  # of each row
+        self.states = torch.zeros(num_rows * self._num_seats, state_size)  # [slots, state_size]
+        self.is_used = state_size > 0
+
+    @classmethod
+    def of(cls, policy: Policy, pool: Pool) -> Memories:
+        """Those of a policy that begins to play a pool."""
+        return cls(pool.played_by, pool.num_rows, pool.num_players, policy.state_size)
+
+    def of_movers(self, turn: Tensor | None) -> Tensor | None:
+        """The states [rows, state_size] of those who act now; `turn` says whose turn it is. None without memory."""
+        if not self.is_used:
+            return None
+        return self.states.index_select(0, self._slots(turn)) if self._by_seats else self.states
+
+    def keep(self, turn: Tensor | None, state: Tensor | None) -> None:
+        """Take in the states of those who have acted."""
+        if not self.is_used:
+            return
+        assert state is not None
+        if self._by_seats:
+            self.states.index_copy_(0, self._slots(turn), state)
+        else:
+            self.states = state
+
+    def forget_ended(self, turn: Tensor | None, out: Transition) -> None:
+        """Set to zero what belongs to episodes that ended in this step, and to agents that were dead in it."""
+        if not self.is_used:
+            return
+        ended = out.terminated | out.truncated
+        if self._by_agents:
+            assert turn is not None
+            ended = ended | ~turn.numpy().astype(np.bool_)
+        rows = torch.from_numpy(np.flatnonzero(ended))
+        if not len(rows):
+            return
+        slots = (rows[:, None] * self._num_seats + torch.arange(self._num_seats)).flatten()
+        self.states.index_fill_(0, slots, 0.0)
+
+    def _slots(self, turn: Tensor | None) -> Tensor:
+        assert turn is not None
+        return self._first_slot + turn
+
+
+class Player:
+    """A policy at play on a pool: it takes its most likely actions, and remembers."""
+
+    def __init__(self, pool: Pool, policy: Policy) -> None:
+        self._policy = policy
+        self._memories = Memories.of(policy, pool)
+        self._turn = torch.zeros(0)
+
+    def act(self, out: Transition) -> np.ndarray:
+        """Actions for what the pool shows."""
+        self._turn = torch.from_numpy(out.turn.copy())
+        state = self._memories.of_movers(self._turn)
+        action = self._policy.act(out.obs, state, mask=out.mask)
+        self._memories.keep(self._turn, state)
+        return action.numpy()
+
+    def see(self, out: Transition) -> None:
+        """What came of them."""
+        self._memories.forget_ended(self._turn, out)
+
+
+def begins(ended: Tensor, alive: Tensor | None) -> Tensor:
+    """Which steps [T, R] are an episode's first, of episodes that begin within a rollout.
+
+    ended [T, R]: the episode ended in this step; alive [T, R]: the agent played it. A dead agent's steps are each a beginning, so that nothing is kept of
+    them. The first row is never set: what the rollout began with is in its first states.
+    """
+    over = ended if alive is None else ended | ~alive
+    first = torch.zeros_like(over)
+    first[1:] = over[:-1]
+    return first

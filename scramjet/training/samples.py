@@ -1,0 +1,159 @@
+"""Samples for gradient steps: a rollout laid flat, or with memory as sequences that begin from a kept state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.engine.jit import compiled
+from scramjet.engine.trees import map_leaves
+from scramjet.training.memories import begins
+from scramjet.training.rollout import Rollout
+from scramjet.training.targets import Targets
+
+
+@dataclass(slots=True)
+class Samples:
+    """B samples: what one gradient step sees, or a whole rollout.
+
+    Without memory they stand in no order. With memory they are L steps of M sequences, time-major, B = L * M, and each
+    sequence goes on from a state of its own.
+    """
+
+    obs: Any  # [B, *obs_shape], or nested dicts of such
+    mask: Tensor | None  # [B, mask_size]
+    action: Tensor  # [B, *action_shape]
+    log_prob: Tensor  # [B], under the policy that acted
+    value: Tensor  # [B], at the time of acting
+    advantage: Tensor  # [B]
+    returns: Tensor  # [B]
+    place: Tensor  # [B], where in the flattened rollout [T * R]
+    state: Tensor | None = None  # [M, state_size], what was remembered before each sequence; None without memory
+    begins: Tensor | None = None  # [L, M], steps that are an episode's first
+    counts: Tensor | None = None  # [B] bool, what was played; None: all. Sequences are filled up, and agents die
+    targets: Targets | None = None  # of the whole rollout, where advantages are estimated again as the policy moves
+
+    def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
+        """Take advantages and returns from how the rollout lies, [T, R] each."""
+        self.advantage = advantage.flatten().index_select(0, self.place)
+        self.returns = returns.flatten().index_select(0, self.place)
+
+    @property
+    def num_units(self) -> int:
+        """What minibatches are drawn from: samples, or whole sequences."""
+        return len(self.action) if self.state is None else len(self.state)
+
+    def select(self, units: Tensor) -> Samples:
+        """The samples, or sequences, numbered `units`."""
+        return Samples(
+            obs=map_leaves(lambda leaf: self._take(leaf, units), self.obs),
+            mask=None if self.mask is None else self._take(self.mask, units),
+            action=self._take(self.action, units),
+            log_prob=self._take(self.log_prob, units),
+            value=self._take(self.value, units),
+            advantage=self._take(self.advantage, units),
+            returns=self._take(self.returns, units),
+            place=self._take(self.place, units),
+            state=None if self.state is None else self.state.index_select(0, units),
+            begins=None if self.begins is None else self.begins.index_select(1, units),
+            counts=None if self.counts is None else self._take(self.counts, units),
+        )
+
+    def counted(self, *data: Tensor) -> list[Tensor]:
+        """Of [B, ...] what was played, [C, ...]: all that a loss or a statistic may see."""
+        if self.counts is None:
+            return list(data)
+        played = self.counts.nonzero().squeeze(1)
+        return [each.index_select(0, played) for each in data]
+
+    def _take(self, data: Tensor, units: Tensor) -> Tensor:
+        if self.state is None:
+            return data.index_select(0, units)
+        return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)
+
+
+def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor) -> Samples:
+    """The samples of a rollout, less those of agents that were dead."""
+    alive = None if rollout.alive is None else rollout.alive[:-1].bool()
+    everywhere = torch.arange(rollout.log_prob.numel())
+    if not rollout.memories.is_used:
+        is_whole = alive is None or bool(alive.all())
+        place = everywhere if alive is None or is_whole else alive.flatten().nonzero().squeeze(1)
+        return _gather(rollout, advantage, returns, place, is_whole=is_whole)
+    ended = rollout.terminated | rollout.truncated
+    states = rollout.states.flatten(0, 1)
+    if rollout.seat is not None:
+        place, first = _turns_of_seats(rollout.seat[:-1], ended, rollout.horizon, len(states))
+    else:
+        place = _segments(everywhere.view(ended.shape), rollout.horizon)
+        first = _segments(begins(ended, alive), rollout.horizon)
+    counts = place >= 0
+    if alive is not None:
+        counts &= alive.flatten()[place]
+    played = counts.any(0).nonzero().squeeze(1)  # a sequence in which nothing was played tells nothing
+    if len(played) < len(states):
+        place, first, counts, states = place[:, played], first[:, played], counts[:, played], states[played]
+    is_whole = len(place) == rollout.num_steps and bool((place.flatten() == everywhere).all())
+    samples = _gather(rollout, advantage, returns, place.flatten().clamp(min=0), is_whole=is_whole)
+    samples.state, samples.begins = states, first
+    samples.counts = None if bool(counts.all()) else counts.flatten()
+    return samples
+
+
+def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor, *, is_whole: bool) -> Samples:
+    """Samples at places of the flattened rollout; whole and in order they are views, not copies."""
+
+    def take(data: Tensor) -> Tensor:
+        flat = data.flatten(0, 1)
+        return flat if is_whole else flat.index_select(0, place)
+
+    return Samples(
+        obs=map_leaves(lambda leaf: take(leaf[:-1]), rollout.obs),
+        mask=None if rollout.mask is None else take(rollout.mask[:-1]),
+        action=take(rollout.action),
+        log_prob=take(rollout.log_prob),
+        value=take(rollout.value[:-1]),
+        advantage=take(advantage),
+        returns=take(returns),
+        place=place,
+    )
+
+
+def _segments(data: Tensor, horizon: int) -> Tensor:
+    """[T, R] to [horizon, T / horizon * R]: the stretches between kept states side by side, as their states stand."""
+    return data.unflatten(0, (-1, horizon)).transpose(0, 1).flatten(1).contiguous()
+
+
+def _turns_of_seats(seat: Tensor, ended: Tensor, horizon: int, num_sequences: int) -> tuple[Tensor, Tensor]:
+    """Each seat's own turns one after the other: places in the flattened rollout and beginnings, [L, sequences] each.
+
+    A place of -1 fills up a sequence of fewer turns than the longest.
+    """
+    place = np.full((horizon, num_sequences), -1, np.int64)
+    first = np.zeros((horizon, num_sequences), np.bool_)
+    longest = _list_turns(seat.numpy(), ended.numpy(), horizon, place, first)
+    return torch.from_numpy(place[:longest]), torch.from_numpy(first[:longest])
+
+
+@compiled
+def _list_turns(seat: np.ndarray, ended: np.ndarray, horizon: int, place: np.ndarray, first: np.ndarray) -> int:
+    num_steps, num_rows = seat.shape
+    num_seats = place.shape[1] // (num_rows * (num_steps // horizon))
+    num_turns = np.zeros(place.shape[1], np.int64)
+    is_new = np.zeros(place.shape[1], np.bool_)  # an episode began since this sequence's last turn
+    for t in range(num_steps):
+        for n in range(num_rows):
+            start = ((t // horizon) * num_rows + n) * num_seats
+            sequence = start + seat[t, n]
+            turn = num_turns[sequence]
+            place[turn, sequence] = t * num_rows + n
+            first[turn, sequence] = is_new[sequence]
+            num_turns[sequence] += 1
+            is_new[sequence] = False
+            if ended[t, n]:
+                is_new[start : start + num_seats] = True
+    return int(num_turns.max())
