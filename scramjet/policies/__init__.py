@@ -12,6 +12,7 @@ from scramjet.policies.distributions import (
 from scramjet.policies.encoders import make_encoder
 from scramjet.policies.grids import GridCNN
 from scramjet.policies.images import ImpalaCNN, NatureCNN
+from scramjet.policies.memory import GRU, LSTM, Core, MinGRU, make_core
 from scramjet.policies.networks import PolicyOutput, SeparateActorCritic, SharedActorCritic, default_network
 from scramjet.policies.observations import Observations
 from scramjet.policies.policy import Policy
@@ -19,7 +20,10 @@ from scramjet.policies.value_propagation import ValuePropagation
 from scramjet.policies.vectors import Encoder
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "Categorical",
+    "Core",
     "DiagonalGaussian",
     "Distribution",
     "Encoder",
@@ -27,6 +31,7 @@ __all__ = [
     "EntityStream",
     "GridCNN",
     "ImpalaCNN",
+    "MinGRU",
     "MultiCategorical",
     "NatureCNN",
     "Observations",
@@ -37,6 +42,7 @@ __all__ = [
     "SharedActorCritic",
     "ValuePropagation",
     "default_network",
+    "make_core",
     "make_distribution",
     "make_encoder",
     "make_entity_network",

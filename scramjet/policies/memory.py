@@ -10,7 +10,8 @@ same results take its place (memory_kernels.py).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ class Core(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, features: Tensor, state: Tensor, begins: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Features [T, B, F] to [T, B, num_features]; the state [B, state_size] before the first step and after the last.
+        """Features [T, B, F] to [T, B, num_features]; the state [B, state_size] before the first step to that after all.
 
         `begins` [T, B] bool: this step is an episode's first, and its row must start from a state of zeros, whatever
         stood there. None: no episode begins here.
@@ -101,6 +102,8 @@ def mingru(
 class Layer(nn.Module):
     """The weights of one layer. A row for each input, a column for each gate: so products of few rows are faster."""
 
+    input_bias: nn.Parameter
+
     def __init__(self, num_inputs: int, size: int, num_gates: int, names: tuple[str, ...]) -> None:
         super().__init__()
         shapes = {
@@ -130,9 +133,9 @@ class LayeredCore(Core):
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            [Layer(size if i else num_inputs, size, self.num_gates, self.weight_names) for i in range(layers)]
-        )
+        widths = [num_inputs] + [size] * (layers - 1)
+        modules = nn.ModuleList([Layer(width, size, self.num_gates, self.weight_names) for width in widths])
+        self.layers = cast("Sequence[Layer]", modules)
         self.num_features = size
         self.layer_state_size = self.states_per_unit * size
         self.state_size = self.layer_state_size * layers
