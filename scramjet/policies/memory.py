@@ -31,7 +31,7 @@ class Core(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, features: Tensor, state: Tensor, begins: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Features [T, B, F] to [T, B, num_features]; the state [B, state_size] before the first step to that after all.
+        """Features [T, B, F] to [T, B, num_features]; the state [B, state_size] before the first step to that after.
 
         `begins` [T, B] bool: this step is an episode's first, and its row must start from a state of zeros, whatever
         stood there. None: no episode begins here.

@@ -8,51 +8,22 @@ All is float32 and time-major. `begins` is an empty array where no episode begin
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit, prange
 from numba.extending import register_jitable
 from torch import Tensor
 
-from scramjet.engine.cache import KernelCache
-from scramjet.engine.compiler import function_fingerprint
-from scramjet.engine.native import _PARALLEL_REGION
+from scramjet.engine.jit import compiled
 
 NO_BEGINS = np.zeros((0, 0), np.bool_)
 SATURATED = np.float32(7.905)
-"""Beyond this a float32 tanh is 1."""
+"""Beyond this tanh is 1, to within 3e-7."""
 
-UNITS_PER_THREAD = 4096
-"""Below this many units of all rows a thread costs more to wake than it saves."""
-
-# a * b + c may round once instead of twice
+# a * b + c may round once, not twice. Without forceinline each call would count references to its arrays, which takes
+# longer than the loop. The cache does not see these options: a change here needs one in a function too.
 _inlined = register_jitable(fastmath={"contract"}, error_model="numpy", forceinline=True)
-_called = register_jitable(error_model="numpy")
-
-
-def _threaded(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile a function whose first argument says among how many threads it shares the rows."""
-    assert isinstance(function, FunctionType)
-    fingerprint = function_fingerprint(function)
-    function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
-    dispatcher: Any = njit(error_model="numpy", nogil=True, parallel=True)(function)
-    dispatcher._cache = KernelCache(fingerprint, function.__name__)
-
-    def run(num_threads: int, *arguments: Any) -> None:
-        if num_threads == 1:
-            dispatcher(1, *arguments)
-        else:
-            with _PARALLEL_REGION:
-                dispatcher(num_threads, *arguments)
-
-    return run
-
-
-def _num_threads(num_units: int) -> int:
-    return max(1, min(torch.get_num_threads(), num_units // UNITS_PER_THREAD))
 
 
 class Recurrence(NamedTuple):
@@ -139,11 +110,10 @@ def lstm_forward(
         _array(begins), gates.numpy(), recurrent.numpy(), bias.detach().numpy(), state.numpy(),
         cells.numpy(), outputs.numpy(), after.numpy(),
     )  # fmt: skip
-    threads = _num_threads(rows * size)
-    _lstm_step(threads, 0, *arrays)
+    _lstm_step(0, *arrays)
     for t, hidden in enumerate(outputs.unbind()[:-1], 1):
         torch.mm(hidden, recurrent_weight, out=recurrent)
-        _lstm_step(threads, t, *arrays)
+        _lstm_step(t, *arrays)
     return outputs, after, gates, cells
 
 
@@ -152,19 +122,19 @@ def lstm_backward(
     outputs: Tensor, gates: Tensor, cells: Tensor,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gradients of the gates before their nonlinearities, the bias, the state and the recurrent weight."""
-    steps, rows, size = outputs.shape
-    threads, state = _num_threads(rows * size), state.detach().contiguous()
+    steps, _, size = outputs.shape
+    state = state.detach().contiguous()
     recurrent, carried = (half.clone(memory_format=torch.contiguous_format) for half in to_after.split(size, dim=1))
-    sums, back = torch.empty(steps, threads, 4 * size), weights[0].t().contiguous()
+    sums, back = torch.empty(steps, 4 * size), weights[0].t().contiguous()
     arrays = (
         _array(begins), gates.numpy(), cells.numpy(), state.numpy(), to_outputs.contiguous().numpy(),
         recurrent.numpy(), carried.numpy(), sums.numpy(),
     )  # fmt: skip
     for t, to_gates in reversed(list(enumerate(gates.unbind()))):
-        _lstm_step_back(threads, t, *arrays)
+        _lstm_step_back(t, *arrays)
         torch.mm(to_gates, back, out=recurrent)
     to_state = _unless_begun(torch.cat([recurrent, carried], dim=1), begins)
-    return gates, sums.sum((0, 1)), to_state, _to_recurrent_weight(state[:, :size], outputs, begins, gates)
+    return gates, sums.sum(0), to_state, _to_recurrent_weight(state[:, :size], outputs, begins, gates)
 
 
 def gru_forward(
@@ -180,11 +150,10 @@ def gru_forward(
         _array(begins), gates.numpy(), recurrent.numpy(), bias.detach().numpy(), recurrent_bias.detach().numpy(),
         state.numpy(), outputs.numpy(),
     )  # fmt: skip
-    threads = _num_threads(rows * size)
-    _gru_step(threads, 0, *arrays)
+    _gru_step(0, *arrays)
     for t, hidden in enumerate(outputs.unbind()[:-1], 1):
         torch.mm(hidden, recurrent_weight, out=recurrent)
-        _gru_step(threads, t, *arrays)
+        _gru_step(t, *arrays)
     return outputs, outputs[-1].clone(), gates
 
 
@@ -195,20 +164,19 @@ def gru_backward(
     """Gradients of the gates before their nonlinearities, the biases, the state and the recurrent weight."""
     steps, rows, size = outputs.shape
     state, carried = state.detach().contiguous(), to_after.clone(memory_format=torch.contiguous_format)
-    threads = _num_threads(rows * size)
     # Of the four blocks of `gates` the state acts on the first three, the features on the last three.
     back, recurrent = weights[0].roll(size, dims=1).t().contiguous(), torch.zeros(rows, size)
-    sums, to_recurrent, to_gates = torch.empty(steps, threads, 4 * size), gates[:, :, : 3 * size], gates[:, :, size:]
+    sums, to_recurrent, to_gates = torch.empty(steps, 4 * size), gates[:, :, : 3 * size], gates[:, :, size:]
     arrays = (
         _array(begins), gates.numpy(), state.numpy(), outputs.numpy(), to_outputs.contiguous().numpy(),
         recurrent.numpy(), carried.numpy(), sums.numpy(),
     )  # fmt: skip
     for t, grads in reversed(list(enumerate(to_recurrent.unbind()))):
-        _gru_step_back(threads, t, *arrays)
+        _gru_step_back(t, *arrays)
         torch.mm(grads, back, out=recurrent)
     to_state = _unless_begun(recurrent.add_(carried), begins)
     to_weight = _to_recurrent_weight(state, outputs, begins, to_recurrent).roll(-size, dims=1)
-    to_biases = sums.sum((0, 1))
+    to_biases = sums.sum(0)
     return to_gates, to_biases[size:], to_state, to_weight, to_biases[:size]
 
 
@@ -218,8 +186,7 @@ def mingru_forward(
     """Outputs, the state after, and of each step the gate and the candidate."""
     gates, state = _gates(features, weight), state.detach().contiguous()
     outputs = torch.empty(len(features), *state.shape)
-    threads = _num_threads(outputs.numel())
-    _mingru_steps(threads, _array(begins), gates.numpy(), bias.detach().numpy(), state.numpy(), outputs.numpy())
+    _mingru_steps(_array(begins), gates.numpy(), bias.detach().numpy(), state.numpy(), outputs.numpy())
     return outputs, outputs[-1].clone(), gates
 
 
@@ -229,13 +196,12 @@ def mingru_backward(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Gradients of the gate before its nonlinearity and the candidate, of the bias and the state."""
     carried = to_after.clone(memory_format=torch.contiguous_format)
-    threads = _num_threads(outputs.numel())
-    sums = torch.empty(len(gates), threads, gates.shape[2])
+    sums = torch.empty(len(gates), gates.shape[2])
     _mingru_steps_back(
-        threads, _array(begins), gates.numpy(), state.detach().contiguous().numpy(), outputs.numpy(),
+        _array(begins), gates.numpy(), state.detach().contiguous().numpy(), outputs.numpy(),
         to_outputs.contiguous().numpy(), carried.numpy(), sums.numpy(),
     )  # fmt: skip
-    return gates, sums.sum((0, 1)), carried
+    return gates, sums.sum(0), carried
 
 
 def _gates(features: Tensor, weight: Tensor) -> Tensor:
@@ -319,12 +285,15 @@ def _lstm_outputs(i, f, g, o, before, cell, output):  # type: ignore[no-untyped-
         output[j] = o[j] * tanh(now)
 
 
-@_called
-def _lstm_rows(part, parts, t, begins, gates, recurrent, bias, state, cells, outputs, after):  # type: ignore[no-untyped-def]
+@compiled
+def _lstm_step(
+    t: int, begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, state: np.ndarray,
+    cells: np.ndarray, outputs: np.ndarray, after: np.ndarray,
+) -> None:  # fmt: skip
     """Step t of all rows, given what the state gives to the gates, `recurrent` [B, 4H]."""
     steps, rows, size = cells.shape
     nothing = np.zeros(size, np.float32)
-    for row in range(part * rows // parts, (part + 1) * rows // parts):
+    for row in range(rows):
         gate, given = gates[t, row], recurrent[row]
         before = cells[t - 1, row] if t > 0 else state[row, size:]
         if begins.size > 0 and begins[t, row]:
@@ -338,26 +307,6 @@ def _lstm_rows(part, parts, t, begins, gates, recurrent, bias, state, cells, out
         if t == steps - 1:
             after[row, :size] = outputs[t, row]
             after[row, size:] = cells[t, row]
-
-
-@_threaded
-def _lstm_step(
-    parts: int,
-    t: int,
-    begins: np.ndarray,
-    gates: np.ndarray,
-    recurrent: np.ndarray,
-    bias: np.ndarray,
-    state: np.ndarray,
-    cells: np.ndarray,
-    outputs: np.ndarray,
-    after: np.ndarray,
-) -> None:
-    if parts == 1:
-        _lstm_rows(0, 1, t, begins, gates, recurrent, bias, state, cells, outputs, after)
-    else:
-        for part in prange(parts):
-            _lstm_rows(part, parts, t, begins, gates, recurrent, bias, state, cells, outputs, after)
 
 
 @_inlined
@@ -387,14 +336,17 @@ def _lstm_back_to_before(f, before, carried):  # type: ignore[no-untyped-def]
         carried[j] = to_before
 
 
-@_called
-def _lstm_rows_back(part, parts, t, begins, gates, cells, state, to_outputs, recurrent, carried, sums):  # type: ignore[no-untyped-def]
+@compiled
+def _lstm_step_back(
+    t: int, begins: np.ndarray, gates: np.ndarray, cells: np.ndarray, state: np.ndarray, to_outputs: np.ndarray,
+    recurrent: np.ndarray, carried: np.ndarray, sums: np.ndarray,
+) -> None:  # fmt: skip
     """Step t of all rows backwards, given the gradients of what it handed on: `recurrent` of the outputs, `carried` of
     the cells. Gates become their gradients. `sums` is that of the bias, by step, so that little is rounded away."""
     steps, rows, size = cells.shape
     nothing = np.zeros(size, np.float32)
-    sums[t, part] = 0
-    for row in range(part * rows // parts, (part + 1) * rows // parts):
+    sums[t] = 0
+    for row in range(rows):
         gate, to_cell = gates[t, row], carried[row]
         before = cells[t - 1, row] if t > 0 else state[row, size:]
         if begins.size > 0:
@@ -407,27 +359,7 @@ def _lstm_rows_back(part, parts, t, begins, gates, cells, state, to_outputs, rec
         _lstm_back_to_cell(o, cells[t, row], to_outputs[t, row], recurrent[row], to_cell)
         _lstm_back_to_input(i, g, to_cell)
         _lstm_back_to_before(f, before, to_cell)
-        _add(sums[t, part], gate)
-
-
-@_threaded
-def _lstm_step_back(
-    parts: int,
-    t: int,
-    begins: np.ndarray,
-    gates: np.ndarray,
-    cells: np.ndarray,
-    state: np.ndarray,
-    to_outputs: np.ndarray,
-    recurrent: np.ndarray,
-    carried: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    if parts == 1:
-        _lstm_rows_back(0, 1, t, begins, gates, cells, state, to_outputs, recurrent, carried, sums)
-    else:
-        for part in prange(parts):
-            _lstm_rows_back(part, parts, t, begins, gates, cells, state, to_outputs, recurrent, carried, sums)
+        _add(sums[t], gate)
 
 
 @_inlined
@@ -444,12 +376,15 @@ def _between(share, start, end, result):  # type: ignore[no-untyped-def]
         result[j] = start[j] + share[j] * (end[j] - start[j])
 
 
-@_called
-def _gru_rows(part, parts, t, begins, gates, recurrent, bias, recurrent_bias, state, outputs):  # type: ignore[no-untyped-def]
+@compiled
+def _gru_step(
+    t: int, begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, recurrent_bias: np.ndarray,
+    state: np.ndarray, outputs: np.ndarray,
+) -> None:  # fmt: skip
     """Step t of all rows, given what the state gives to the gates, `recurrent` [B, 3H]."""
     _, rows, size = outputs.shape
     nothing = np.zeros(size, np.float32)
-    for row in range(part * rows // parts, (part + 1) * rows // parts):
+    for row in range(rows):
         gate, given = gates[t, row], recurrent[row]
         before = outputs[t - 1, row] if t > 0 else state[row]
         if begins.size > 0 and begins[t, row]:
@@ -459,25 +394,6 @@ def _gru_rows(part, parts, t, begins, gates, recurrent, bias, recurrent_bias, st
         recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
         _gru_candidate(recalled, r, n, given[2 * size :], bias[2 * size :], recurrent_bias)
         _between(z, n, before, outputs[t, row])
-
-
-@_threaded
-def _gru_step(
-    parts: int,
-    t: int,
-    begins: np.ndarray,
-    gates: np.ndarray,
-    recurrent: np.ndarray,
-    bias: np.ndarray,
-    recurrent_bias: np.ndarray,
-    state: np.ndarray,
-    outputs: np.ndarray,
-) -> None:
-    if parts == 1:
-        _gru_rows(0, 1, t, begins, gates, recurrent, bias, recurrent_bias, state, outputs)
-    else:
-        for part in prange(parts):
-            _gru_rows(part, parts, t, begins, gates, recurrent, bias, recurrent_bias, state, outputs)
 
 
 @_inlined
@@ -499,14 +415,17 @@ def _gru_back_to_reset(recalled, r, to_n):  # type: ignore[no-untyped-def]
         recalled[j] = to_recalled
 
 
-@_called
-def _gru_rows_back(part, parts, t, begins, gates, state, outputs, to_outputs, recurrent, carried, sums):  # type: ignore[no-untyped-def]
+@compiled
+def _gru_step_back(
+    t: int, begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
+    recurrent: np.ndarray, carried: np.ndarray, sums: np.ndarray,
+) -> None:  # fmt: skip
     """Step t of all rows backwards, given the gradients of its outputs through the gates after them, `recurrent`, and
     directly, `carried`. Gates become their gradients; `sums` is that of the biases, by step."""
     steps, rows, size = outputs.shape
     nothing = np.zeros(size, np.float32)
-    sums[t, part] = 0
-    for row in range(part * rows // parts, (part + 1) * rows // parts):
+    sums[t] = 0
+    for row in range(rows):
         gate = gates[t, row]
         before = outputs[t - 1, row] if t > 0 else state[row]
         if begins.size > 0:
@@ -518,27 +437,7 @@ def _gru_rows_back(part, parts, t, begins, gates, state, outputs, to_outputs, re
         recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
         _gru_back_to_gates(z, n, before, to_outputs[t, row], recurrent[row], carried[row])
         _gru_back_to_reset(recalled, r, n)
-        _add(sums[t, part], gate)
-
-
-@_threaded
-def _gru_step_back(
-    parts: int,
-    t: int,
-    begins: np.ndarray,
-    gates: np.ndarray,
-    state: np.ndarray,
-    outputs: np.ndarray,
-    to_outputs: np.ndarray,
-    recurrent: np.ndarray,
-    carried: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    if parts == 1:
-        _gru_rows_back(0, 1, t, begins, gates, state, outputs, to_outputs, recurrent, carried, sums)
-    else:
-        for part in prange(parts):
-            _gru_rows_back(part, parts, t, begins, gates, state, outputs, to_outputs, recurrent, carried, sums)
+        _add(sums[t], gate)
 
 
 @_inlined
@@ -549,29 +448,20 @@ def _mingru_outputs(z, candidate, z_bias, candidate_bias, before, output):  # ty
         output[j] = before[j] + z_j * (candidate_j - before[j])
 
 
-@_called
-def _mingru_rows(part, parts, begins, gates, bias, state, outputs):  # type: ignore[no-untyped-def]
+@compiled
+def _mingru_steps(
+    begins: np.ndarray, gates: np.ndarray, bias: np.ndarray, state: np.ndarray, outputs: np.ndarray
+) -> None:
     """All steps of all rows; gates [T, B, 2H]: how far to go towards the candidate, and the candidate."""
     steps, rows, size = outputs.shape
     nothing = np.zeros(size, np.float32)
     for t in range(steps):
-        for row in range(part * rows // parts, (part + 1) * rows // parts):
+        for row in range(rows):
             before = outputs[t - 1, row] if t > 0 else state[row]
             if begins.size > 0 and begins[t, row]:
                 before = nothing
             gate = gates[t, row]
             _mingru_outputs(gate[:size], gate[size:], bias[:size], bias[size:], before, outputs[t, row])
-
-
-@_threaded
-def _mingru_steps(
-    parts: int, begins: np.ndarray, gates: np.ndarray, bias: np.ndarray, state: np.ndarray, outputs: np.ndarray
-) -> None:
-    if parts == 1:
-        _mingru_rows(0, 1, begins, gates, bias, state, outputs)
-    else:
-        for part in prange(parts):
-            _mingru_rows(part, parts, begins, gates, bias, state, outputs)
 
 
 @_inlined
@@ -585,39 +475,24 @@ def _mingru_back(z, candidate, before, to_output, carried):  # type: ignore[no-u
         candidate[j] = to_candidate
 
 
-@_called
-def _mingru_rows_back(part, parts, begins, gates, state, outputs, to_outputs, carried, sums):  # type: ignore[no-untyped-def]
+@compiled
+def _mingru_steps_back(
+    begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
+    carried: np.ndarray, sums: np.ndarray,
+) -> None:  # fmt: skip
     """All steps of all rows backwards, given the gradient of the state after, `carried`; it becomes that of the state
     before. Gates become their gradients; `sums` is that of the bias, by step."""
     steps, rows, size = outputs.shape
     nothing = np.zeros(size, np.float32)
     for t in range(steps - 1, -1, -1):
-        sums[t, part] = 0
-        for row in range(part * rows // parts, (part + 1) * rows // parts):
+        sums[t] = 0
+        for row in range(rows):
             gate = gates[t, row]
             before = outputs[t - 1, row] if t > 0 else state[row]
             has_begun = begins.size > 0 and begins[t, row]
             if has_begun:
                 before = nothing
             _mingru_back(gate[:size], gate[size:], before, to_outputs[t, row], carried[row])
-            _add(sums[t, part], gate)
+            _add(sums[t], gate)
             if has_begun:
                 carried[row] = 0
-
-
-@_threaded
-def _mingru_steps_back(
-    parts: int,
-    begins: np.ndarray,
-    gates: np.ndarray,
-    state: np.ndarray,
-    outputs: np.ndarray,
-    to_outputs: np.ndarray,
-    carried: np.ndarray,
-    sums: np.ndarray,
-) -> None:
-    if parts == 1:
-        _mingru_rows_back(0, 1, begins, gates, state, outputs, to_outputs, carried, sums)
-    else:
-        for part in prange(parts):
-            _mingru_rows_back(part, parts, begins, gates, state, outputs, to_outputs, carried, sums)
