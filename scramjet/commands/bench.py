@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import ConfigError
-from scramjet.policies.networks import PolicyConfig, default_network
+from scramjet.policies.config import MemoryName, PolicyConfig
+from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.devices import keep_freed_memory, set_threads
 from scramjet.training.config import available_cores
@@ -61,7 +62,7 @@ class Arguments:
     """Hidden layers of policy and value."""
     shared_trunk: bool = False
     """One trunk for policy and value, instead of one each."""
-    memory: Literal["none", "lstm", "gru", "mingru"] = "none"
+    memory: MemoryName | None = None
     """What the policy carries from step to step."""
     memory_size: int = 128
     """Units of its memory."""

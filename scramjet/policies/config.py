@@ -13,6 +13,8 @@ MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
 
 EncoderName = Literal["auto", "mlp", "nature_cnn", "impala_cnn", "grid_cnn", "value_propagation", "entity_attention"]
 
+MemoryName = Literal["lstm", "gru", "mingru"]
+
 
 @dataclass(frozen=True)
 class PolicyConfig:
@@ -26,8 +28,8 @@ class PolicyConfig:
     """One encoder and trunk for policy and value, instead of one each."""
     encoder: EncoderName = "auto"
     """How observations become features; auto: by their space (images by a CNN, all else laid flat)."""
-    memory: Literal["none", "lstm", "gru", "mingru"] = "none"
-    """What is carried from step to step, between the hidden layers and the outputs."""
+    memory: MemoryName | None = None
+    """What is carried from step to step, between the hidden layers and the outputs; none: nothing."""
     memory_size: int = 128
     """Units of each layer of memory."""
     memory_layers: int = 1

@@ -193,7 +193,7 @@ class MinGRU(LayeredCore):
 
 def make_core(num_inputs: int, config: PolicyConfig) -> Core | None:
     """The core a config asks for; None: no memory."""
-    if config.memory == "none":
+    if config.memory is None:
         return None
     return {"lstm": LSTM, "gru": GRU, "mingru": MinGRU}[config.memory](
         num_inputs, config.memory_size, config.memory_layers

@@ -147,7 +147,7 @@ class RunConfig:
     @property
     def sequence_length(self) -> int:
         """Steps that stay together in a minibatch; 1 without memory."""
-        return 1 if self.policy.memory == "none" else self.ppo.bptt_horizon or self.num_steps
+        return 1 if self.policy.memory is None else self.ppo.bptt_horizon or self.num_steps
 
     @property
     def num_updates(self) -> int:

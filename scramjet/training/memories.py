@@ -90,8 +90,9 @@ class Player:
 def begins(ended: Tensor, alive: Tensor | None) -> Tensor:
     """Which steps [T, R] are an episode's first, of episodes that begin within a rollout.
 
-    ended [T, R]: the episode ended in this step; alive [T, R]: the agent played it. A dead agent's steps are each a beginning, so that nothing is kept of
-    them. The first row is never set: what the rollout began with is in its first states.
+    ended [T, R]: the episode ended in this step; alive [T, R]: the agent played it. A dead agent's steps are each a
+    beginning, so that nothing is kept of them. The first row is never set: what the rollout began with is in its first
+    states.
     """
     over = ended if alive is None else ended | ~alive
     first = torch.zeros_like(over)

@@ -210,8 +210,8 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
     trained_with, here = checkpoint_config(checkpoint).policy.memory, config.policy.memory
     if needed == DEFAULT_NETWORK and network is None and trained_with != here:
         raise CheckpointError(
-            f"'{checkpoint.path}' was trained with memory '{trained_with}', and this config has memory '{here}'; "
-            f"add --policy.memory {trained_with}"
+            f"'{checkpoint.path}' was trained with policy.memory={trained_with or 'none'}, and this config has "
+            f"{here or 'none'}; add --policy.memory {trained_with or 'none'}"
         )
 
 

@@ -18,7 +18,7 @@ from scramjet.training.config_files import starting_config
 
 pytestmark = pytest.mark.learning
 
-NOTHING_TO_REMEMBER_WITH = {"memory": "none", "hidden": (64, 64)}
+NOTHING_TO_REMEMBER_WITH = {"memory": None, "hidden": (64, 64)}
 
 
 def trained(
