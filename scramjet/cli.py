@@ -37,14 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = error.exit_code
     except MemoryError as error:
         print(
-            f"scramjet: not enough memory ({error}); lower --num-envs, --num-steps or --policy.hidden", file=sys.stderr
+            f"scramjet: not enough memory ({error}); lower --num-envs, --num-steps, --policy.hidden or "
+            f"--policy.memory-size",
+            file=sys.stderr,
         )
         code = 2
     except RuntimeError as error:
         if "allocate memory" not in str(error):  # torch's way to say that there is none
             raise
         print("scramjet: not enough memory for the network or its batches; lower --num-envs, --num-steps, "
-              "--policy.hidden, or the world's size", file=sys.stderr)  # fmt: skip
+              "--policy.hidden, --policy.memory-size, or the world's size", file=sys.stderr)  # fmt: skip
         code = 2
     except KeyboardInterrupt:
         code = 130

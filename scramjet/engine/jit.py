@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
+from functools import cache
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import get_num_threads, njit, prange
+from numba.extending import register_jitable
 
 from scramjet.engine.cache import KernelCache
 from scramjet.engine.compiler import function_fingerprint
 
+PARALLEL_REGION = threading.Lock()
+"""To be held while a kernel runs on several threads: Numba's fallback layer allows one such kernel in a process."""
+
+ROWS_PER_BLOCK = 32
+"""What one thread takes at a time."""
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def compiled(function: _Function) -> _Function:
+@cache
+def launch_threads() -> None:
+    """Start Numba's threads, and leave torch as many as it had: OpenMP, which both may use, forgets it over this."""
+    torch = sys.modules.get("torch")
+    num_threads = torch.get_num_threads() if torch else 0
+    get_num_threads()
+    if torch:
+        torch.set_num_threads(num_threads)
+
+
+def compiled(function: _Function, **options: Any) -> _Function:
     """Compile a self-contained numeric function when it is first called, or read it from the cache."""
     assert isinstance(function, FunctionType)
     fingerprint = function_fingerprint(function)
     function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
-    dispatcher: Any = njit(error_model="numpy", nogil=True)(function)
+    dispatcher: Any = njit(error_model="numpy", nogil=True, **options)(function)
     dispatcher._cache = KernelCache(fingerprint, function.__name__)
     return cast(_Function, dispatcher)
+
+
+class RowKernel:
+    """A numeric function of rows `start` to `stop` of its arrays, compiled for one thread and for several.
+
+    What it computes for one row must not depend on others: then any number of threads gives the same bits.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.alone = compiled(function)
+        """(start, stop, *arguments) on this thread."""
+        body = register_jitable(error_model="numpy", forceinline=True)(function)
+
+        def in_blocks(start: int, stop: int, *arguments: Any) -> None:
+            for block in prange(start // ROWS_PER_BLOCK, (stop + ROWS_PER_BLOCK - 1) // ROWS_PER_BLOCK):
+                first = block * ROWS_PER_BLOCK
+                body(max(start, first), min(first + ROWS_PER_BLOCK, stop), *arguments)
+
+        in_blocks.__name__ = f"{function.__name__}_threaded"
+        self._in_blocks = compiled(in_blocks, parallel=True)
+
+    def threaded(self, start: int, stop: int, *arguments: Any) -> None:
+        """The same on all of Numba's threads."""
+        launch_threads()
+        with PARALLEL_REGION:
+            self._in_blocks(start, stop, *arguments)

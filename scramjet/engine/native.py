@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from scramjet.engine import diagnosis
+from scramjet.engine.jit import PARALLEL_REGION, launch_threads
 from scramjet.engine.kernels import Kernels
 from scramjet.engine.layout import (
     PlayedBy,
@@ -38,9 +38,6 @@ ENVS_PER_THREAD = 256
 
 CACHE_LINES = 128
 """Bytes between what two threads write: a line, and the next one that processors fetch with it."""
-
-# Numba's fallback threading layer allows one parallel region at a time in a process.
-_PARALLEL_REGION = threading.Lock()
 
 
 class NativePool(Pool):
@@ -92,6 +89,7 @@ class NativePool(Pool):
             return interpreted_kernels(self.env), 1
         from scramjet.engine.cpu import available_threads, compile_kernels
 
+        launch_threads()
         wanted = num_threads or max(1, self.num_envs // ENVS_PER_THREAD)
         return compile_kernels(self.env), min(wanted, available_threads(), self.num_envs)
 
@@ -124,7 +122,7 @@ class NativePool(Pool):
             self._step_envs(0, self.num_envs, actions, out)
         else:
             self._tick += 1
-            with _PARALLEL_REGION:
+            with PARALLEL_REGION:
                 self._run(
                     "step_threaded", self.num_threads, self._tick, self._states, self._state_bytes, actions,
                     *out.arrays, self._log, self._log_size,

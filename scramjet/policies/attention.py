@@ -24,7 +24,7 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
 from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
 from scramjet.policies.memory import Core, make_core
-from scramjet.policies.remembering import CoreMaker, remember, state_parts
+from scramjet.policies.remembering import CoreMaker, checked, remember, state_parts
 
 INVALID_PAIR_LOGIT = -1e4
 """Of a pair without two valid entities: probability exactly 0, yet far above what a world's own mask forbids."""
@@ -234,7 +234,7 @@ def pool_streams(rows: Tensor, row_stream: Stream, columns: Tensor, column_strea
 
 def make_entity_memory(config: PolicyConfig, core: CoreMaker) -> tuple[EntityMemory | None, int]:
     """The memory and the number of features it gives; without one, those of the two means."""
-    made = core(2 * config.attention_width, config)
+    made = checked(core(2 * config.attention_width, config))
     return (None, 2 * config.attention_width) if made is None else (EntityMemory(made, config), made.num_features)
 
 

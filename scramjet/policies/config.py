@@ -66,7 +66,8 @@ class PolicyConfig:
                     f"policy.{name}={list(widths)} needs at least one layer of at least one unit; "
                     f"try --policy.{name.replace('_', '-')} 64 64"
                 )
-        counts = ["memory_size", "memory_layers", "embedding_size", "planning_steps", "impala_width"]
+        require(self, ("memory_layers",), lambda value: 1 <= value <= 64, "must be from 1 to 64", "policy.")
+        counts = ["memory_size", "embedding_size", "planning_steps", "impala_width"]
         counts += ["attention_blocks", "attention_heads", "attention_width"]
         require(self, counts, lambda value: value is None or value >= 1, "must be at least 1", "policy.")
         within = f"must be from {MIN_LOG_STD} to {MAX_LOG_STD}, where deviations are kept"

@@ -1,8 +1,8 @@
 """The recurrences of memory on the CPU: compiled steps between matrix products, forward and back.
 
 What the features give to the gates is one product over all steps. Then each step is one product with the outputs of the
-step before and one compiled pass over the gates; the gradients of the weights are one product over all steps again.
-All is float32 and time-major. `begins` is an empty array where no episode begins.
+step before and one compiled pass over the gates. On the way back, products over many steps are made part by part, while
+the gates are in the cache. All is float32 and time-major. `begins` is an empty array where no episode begins.
 """
 
 from __future__ import annotations
@@ -15,15 +15,22 @@ import torch
 from numba.extending import register_jitable
 from torch import Tensor
 
-from scramjet.engine.jit import compiled
+from scramjet.engine.jit import RowKernel
 
 NO_BEGINS = np.zeros((0, 0), np.bool_)
 SATURATED = np.float32(7.905)
 """Beyond this tanh is 1, to within 3e-7."""
+THREADS_FROM_UNITS = 16_384
+"""Units of all rows, from which on a step on several threads saves more than it takes to wake them."""
+ROWS_PER_PART = 2048
+"""Rows of all steps in one product on the way back."""
 
 # a * b + c may round once, not twice. Without forceinline each call would count references to its arrays, which takes
 # longer than the loop. The cache does not see these options: a change here needs one in a function too.
 _inlined = register_jitable(fastmath={"contract"}, error_model="numpy", forceinline=True)
+
+Finish = Callable[[slice, Tensor], None]
+"""Takes a slice of steps and the gradients of its gates."""
 
 
 class Recurrence(NamedTuple):
@@ -35,8 +42,9 @@ class Recurrence(NamedTuple):
     """The same, with what the way back needs behind it."""
     backward: Callable[..., tuple[Tensor, ...]]
     """(gradients of outputs and state after, state, begins, other weights, outputs, what forward kept) to gradients:
-    of the gates [T, B, G], the bias, the state and the other weights. Writes over what was kept: a second copy of the
-    largest arrays here would take longer than the arithmetic."""
+    of the state and the other weights. Those of the gates [S, B, G] it hands to its last argument, with each slice of
+    steps that is done. Writes over what was kept: a second copy of the largest arrays here would take longer
+    than the arithmetic."""
 
     def run(self, features: Tensor, state: Tensor, begins: Tensor | None, weights: tuple[Tensor, ...]) -> Any:
         """Outputs [T, B, H] and the state after the last step, the fastest way these tensors allow."""
@@ -75,14 +83,29 @@ class _Fused(torch.autograd.Function):
         kept, ctx.kept = ctx.kept, None
         if kept is None:  # a second time
             kept = ctx.kind.forward(features, state, begins, *weights)[2:]
-        to_gates, to_bias, to_state, *to_others = ctx.kind.backward(*grads, state, begins, weights[2:], outputs, *kept)
+        inputs = _InputGradients(features, weights[0], ctx.needs_input_grad[1], ctx.needs_input_grad[4])
+        to_state, *to_others = ctx.kind.backward(*grads, state, begins, weights[2:], outputs, *kept, inputs.add)
+        return None, inputs.to_features, to_state, None, inputs.to_weight, inputs.to_bias, *to_others
+
+
+class _InputGradients:
+    """The gradients of the features, their weight and the bias, from those of the gates."""
+
+    def __init__(self, features: Tensor, weight: Tensor, needs_features: bool, needs_weight: bool) -> None:
+        self.features = features
+        self.to_features = torch.empty(features.shape) if needs_features else None
+        self.to_weight = torch.zeros(weight.shape) if needs_weight else None
+        self.to_bias = torch.zeros(weight.shape[1])
+        self.back = weight.t().contiguous()  # faster in products than a transposed view
+
+    def add(self, part: slice, to_gates: Tensor) -> None:
+        """What a slice of steps gives, from the gradients of its gates [S, B, G]."""
         flat = to_gates.flatten(0, 1)
-        to_features = to_weight = None
-        if ctx.needs_input_grad[1]:
-            to_features = torch.mm(flat, weights[0].t()).view(features.shape)
-        if ctx.needs_input_grad[4]:
-            to_weight = torch.mm(features.flatten(0, 1).t(), flat)
-        return None, to_features, to_state, None, to_weight, to_bias, *to_others
+        self.to_bias += flat.sum(0)
+        if self.to_features is not None:
+            torch.mm(flat, self.back, out=self.to_features[part].flatten(0, 1))
+        if self.to_weight is not None:
+            self.to_weight.addmm_(self.features[part].flatten(0, 1).t(), flat)
 
 
 def _plain_backward(
@@ -110,31 +133,35 @@ def lstm_forward(
         _array(begins), gates.numpy(), recurrent.numpy(), bias.detach().numpy(), state.numpy(),
         cells.numpy(), outputs.numpy(), after.numpy(),
     )  # fmt: skip
-    _lstm_step(0, *arrays)
+    step = _for_units(_lstm_step, rows * size)
+    step(0, rows, 0, *arrays)
     for t, hidden in enumerate(outputs.unbind()[:-1], 1):
         torch.mm(hidden, recurrent_weight, out=recurrent)
-        _lstm_step(t, *arrays)
+        step(0, rows, t, *arrays)
     return outputs, after, gates, cells
 
 
 def lstm_backward(
     to_outputs: Tensor, to_after: Tensor, state: Tensor, begins: Tensor | None, weights: list[Tensor],
-    outputs: Tensor, gates: Tensor, cells: Tensor,
+    outputs: Tensor, gates: Tensor, cells: Tensor, finish: Finish,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of the gates before their nonlinearities, the bias, the state and the recurrent weight."""
-    steps, _, size = outputs.shape
+    """Gradients of the state and the recurrent weight."""
+    steps, rows, size = outputs.shape
     state = state.detach().contiguous()
     recurrent, carried = (half.clone(memory_format=torch.contiguous_format) for half in to_after.split(size, dim=1))
-    sums, back = torch.empty(steps, 4 * size), weights[0].t().contiguous()
+    back, to_weight = weights[0].t().contiguous(), torch.zeros_like(weights[0])
     arrays = (
         _array(begins), gates.numpy(), cells.numpy(), state.numpy(), to_outputs.contiguous().numpy(),
-        recurrent.numpy(), carried.numpy(), sums.numpy(),
+        recurrent.numpy(), carried.numpy(),
     )  # fmt: skip
-    for t, to_gates in reversed(list(enumerate(gates.unbind()))):
-        _lstm_step_back(t, *arrays)
-        torch.mm(to_gates, back, out=recurrent)
-    to_state = _unless_begun(torch.cat([recurrent, carried], dim=1), begins)
-    return gates, sums.sum(0), to_state, _to_recurrent_weight(state[:, :size], outputs, begins, gates)
+    step, to_gates = _for_units(_lstm_step_back, rows * size), gates.unbind()
+    for part in _parts_backwards(steps, rows):
+        for t in reversed(range(steps)[part]):
+            step(0, rows, t, *arrays)
+            torch.mm(to_gates[t], back, out=recurrent)
+        to_weight.addmm_(_before(part, state[:, :size], outputs, begins).t(), gates[part].flatten(0, 1))
+        finish(part, gates[part])
+    return _unless_begun(torch.cat([recurrent, carried], dim=1), begins), to_weight
 
 
 def gru_forward(
@@ -150,34 +177,38 @@ def gru_forward(
         _array(begins), gates.numpy(), recurrent.numpy(), bias.detach().numpy(), recurrent_bias.detach().numpy(),
         state.numpy(), outputs.numpy(),
     )  # fmt: skip
-    _gru_step(0, *arrays)
+    step = _for_units(_gru_step, rows * size)
+    step(0, rows, 0, *arrays)
     for t, hidden in enumerate(outputs.unbind()[:-1], 1):
         torch.mm(hidden, recurrent_weight, out=recurrent)
-        _gru_step(t, *arrays)
+        step(0, rows, t, *arrays)
     return outputs, outputs[-1].clone(), gates
 
 
 def gru_backward(
     to_outputs: Tensor, to_after: Tensor, state: Tensor, begins: Tensor | None, weights: list[Tensor],
-    outputs: Tensor, gates: Tensor,
+    outputs: Tensor, gates: Tensor, finish: Finish,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of the gates before their nonlinearities, the biases, the state and the recurrent weight."""
+    """Gradients of the state, the recurrent weight and the recurrent bias."""
     steps, rows, size = outputs.shape
     state, carried = state.detach().contiguous(), to_after.clone(memory_format=torch.contiguous_format)
     # Of the four blocks of `gates` the state acts on the first three, the features on the last three.
-    back, recurrent = weights[0].roll(size, dims=1).t().contiguous(), torch.zeros(rows, size)
-    sums, to_recurrent, to_gates = torch.empty(steps, 4 * size), gates[:, :, : 3 * size], gates[:, :, size:]
+    rolled = weights[0].roll(size, dims=1)
+    back, recurrent, to_weight = rolled.t().contiguous(), torch.zeros(rows, size), torch.zeros_like(rolled)
+    to_bias, to_recurrent, to_gates = torch.zeros(size), gates[:, :, : 3 * size], gates[:, :, size:]
     arrays = (
         _array(begins), gates.numpy(), state.numpy(), outputs.numpy(), to_outputs.contiguous().numpy(),
-        recurrent.numpy(), carried.numpy(), sums.numpy(),
+        recurrent.numpy(), carried.numpy(),
     )  # fmt: skip
-    for t, grads in reversed(list(enumerate(to_recurrent.unbind()))):
-        _gru_step_back(t, *arrays)
-        torch.mm(grads, back, out=recurrent)
-    to_state = _unless_begun(recurrent.add_(carried), begins)
-    to_weight = _to_recurrent_weight(state, outputs, begins, to_recurrent).roll(-size, dims=1)
-    to_biases = sums.sum(0)
-    return to_gates, to_biases[size:], to_state, to_weight, to_biases[:size]
+    step, by_step = _for_units(_gru_step_back, rows * size), to_recurrent.unbind()
+    for part in _parts_backwards(steps, rows):
+        for t in reversed(range(steps)[part]):
+            step(0, rows, t, *arrays)
+            torch.mm(by_step[t], back, out=recurrent)
+        to_weight.addmm_(_before(part, state, outputs, begins).t(), to_recurrent[part].flatten(0, 1))
+        to_bias += gates[part, :, :size].sum((0, 1))
+        finish(part, to_gates[part])
+    return _unless_begun(recurrent.add_(carried), begins), to_weight.roll(-size, dims=1), to_bias
 
 
 def mingru_forward(
@@ -186,22 +217,24 @@ def mingru_forward(
     """Outputs, the state after, and of each step the gate and the candidate."""
     gates, state = _gates(features, weight), state.detach().contiguous()
     outputs = torch.empty(len(features), *state.shape)
-    _mingru_steps(_array(begins), gates.numpy(), bias.detach().numpy(), state.numpy(), outputs.numpy())
+    run = _for_units(_mingru_steps, outputs.numel())
+    run(0, len(state), _array(begins), gates.numpy(), bias.detach().numpy(), state.numpy(), outputs.numpy())
     return outputs, outputs[-1].clone(), gates
 
 
 def mingru_backward(
     to_outputs: Tensor, to_after: Tensor, state: Tensor, begins: Tensor | None, weights: list[Tensor],
-    outputs: Tensor, gates: Tensor,
+    outputs: Tensor, gates: Tensor, finish: Finish,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Gradients of the gate before its nonlinearity and the candidate, of the bias and the state."""
+    """The gradient of the state."""
     carried = to_after.clone(memory_format=torch.contiguous_format)
-    sums = torch.empty(len(gates), gates.shape[2])
-    _mingru_steps_back(
-        _array(begins), gates.numpy(), state.detach().contiguous().numpy(), outputs.numpy(),
-        to_outputs.contiguous().numpy(), carried.numpy(), sums.numpy(),
+    run = _for_units(_mingru_steps_back, outputs.numel())
+    run(
+        0, len(state), _array(begins), gates.numpy(), state.detach().contiguous().numpy(), outputs.numpy(),
+        to_outputs.contiguous().numpy(), carried.numpy(),
     )  # fmt: skip
-    return gates, sums.sum(0), carried
+    finish(slice(0, len(gates)), gates)
+    return (carried,)
 
 
 def _gates(features: Tensor, weight: Tensor) -> Tensor:
@@ -219,20 +252,31 @@ def _unless_begun(state: Tensor, begins: Tensor | None) -> Tensor:
     return state if begins is None else state.masked_fill(begins[0].unsqueeze(1), 0.0)
 
 
-def _to_recurrent_weight(state: Tensor, outputs: Tensor, begins: Tensor | None, to_gates: Tensor) -> Tensor:
-    """The gradient [H, G] from what each step started from and the gradients of its gates [T, B, G]."""
-    to_weight = torch.mm(_unless_begun(state, begins).t(), to_gates[0])
-    if len(outputs) > 1:
-        before = outputs[:-1] if begins is None else outputs[:-1].masked_fill(begins[1:].unsqueeze(2), 0.0)
-        to_weight.addmm_(before.flatten(0, 1).t(), to_gates[1:].flatten(0, 1))
-    return to_weight
+def _before(part: slice, state: Tensor, outputs: Tensor, begins: Tensor | None) -> Tensor:
+    """What each row started a slice of steps from, [S * B, H]: outputs of the step before, zeros where it begins."""
+    before = outputs[max(part.start - 1, 0) : part.stop - 1]
+    if part.start == 0:
+        before = torch.cat([state.unsqueeze(0), before])
+    return (before if begins is None else before.masked_fill(begins[part].unsqueeze(2), 0.0)).flatten(0, 1)
+
+
+def _parts_backwards(steps: int, rows: int) -> list[slice]:
+    """Slices of steps, from the last to the first."""
+    length = max(1, ROWS_PER_PART // max(rows, 1))
+    return [slice(start, min(start + length, steps)) for start in range(0, steps, length)][::-1]
+
+
+def _for_units(kernel: RowKernel, num_units: int) -> Callable[..., None]:
+    """A kernel on as many threads as pay for so many units of all rows together."""
+    return kernel.threaded if num_units >= THREADS_FROM_UNITS and torch.get_num_threads() > 1 else kernel.alone
 
 
 @_inlined
 def tanh(x):  # type: ignore[no-untyped-def]
     """Hyperbolic tangent of a float32, within 3e-7: a quotient of polynomials that the compiler can do 16 at a time.
 
-    Compared this way round, what is not a number passes the limits and stays so.
+    The coefficients are those of Eigen's `ptanh` (MathFunctionsImpl.h, eigen.tuxfamily.org). Compared this way round,
+    what is not a number passes the limits and stays so.
     """
     x = -SATURATED if x < -SATURATED else x
     x = SATURATED if x > SATURATED else x
@@ -272,12 +316,6 @@ def _squash(gate, given, bias):  # type: ignore[no-untyped-def]
 
 
 @_inlined
-def _add(total, row):  # type: ignore[no-untyped-def]
-    for j in range(len(total)):
-        total[j] += row[j]
-
-
-@_inlined
 def _lstm_outputs(i, f, g, o, before, cell, output):  # type: ignore[no-untyped-def]
     for j in range(len(cell)):
         now = f[j] * before[j] + i[j] * g[j]
@@ -285,15 +323,16 @@ def _lstm_outputs(i, f, g, o, before, cell, output):  # type: ignore[no-untyped-
         output[j] = o[j] * tanh(now)
 
 
-@compiled
+@RowKernel
 def _lstm_step(
-    t: int, begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, state: np.ndarray,
+    start: int, stop: int, t: int,
+    begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, state: np.ndarray,
     cells: np.ndarray, outputs: np.ndarray, after: np.ndarray,
 ) -> None:  # fmt: skip
-    """Step t of all rows, given what the state gives to the gates, `recurrent` [B, 4H]."""
-    steps, rows, size = cells.shape
+    """Step t of these rows, given what the state gives to the gates, `recurrent` [B, 4H]."""
+    steps, _, size = cells.shape
     nothing = np.zeros(size, np.float32)
-    for row in range(rows):
+    for row in range(start, stop):
         gate, given = gates[t, row], recurrent[row]
         before = cells[t - 1, row] if t > 0 else state[row, size:]
         if begins.size > 0 and begins[t, row]:
@@ -336,17 +375,17 @@ def _lstm_back_to_before(f, before, carried):  # type: ignore[no-untyped-def]
         carried[j] = to_before
 
 
-@compiled
+@RowKernel
 def _lstm_step_back(
-    t: int, begins: np.ndarray, gates: np.ndarray, cells: np.ndarray, state: np.ndarray, to_outputs: np.ndarray,
-    recurrent: np.ndarray, carried: np.ndarray, sums: np.ndarray,
+    start: int, stop: int, t: int,
+    begins: np.ndarray, gates: np.ndarray, cells: np.ndarray, state: np.ndarray, to_outputs: np.ndarray,
+    recurrent: np.ndarray, carried: np.ndarray,
 ) -> None:  # fmt: skip
-    """Step t of all rows backwards, given the gradients of what it handed on: `recurrent` of the outputs, `carried` of
-    the cells. Gates become their gradients. `sums` is that of the bias, by step, so that little is rounded away."""
-    steps, rows, size = cells.shape
+    """Step t of these rows backwards, given the gradients of what it handed on: `recurrent` of the outputs, `carried`
+    of the cells. Gates become their gradients."""
+    steps, _, size = cells.shape
     nothing = np.zeros(size, np.float32)
-    sums[t] = 0
-    for row in range(rows):
+    for row in range(start, stop):
         gate, to_cell = gates[t, row], carried[row]
         before = cells[t - 1, row] if t > 0 else state[row, size:]
         if begins.size > 0:
@@ -359,7 +398,6 @@ def _lstm_step_back(
         _lstm_back_to_cell(o, cells[t, row], to_outputs[t, row], recurrent[row], to_cell)
         _lstm_back_to_input(i, g, to_cell)
         _lstm_back_to_before(f, before, to_cell)
-        _add(sums[t], gate)
 
 
 @_inlined
@@ -376,15 +414,16 @@ def _between(share, start, end, result):  # type: ignore[no-untyped-def]
         result[j] = start[j] + share[j] * (end[j] - start[j])
 
 
-@compiled
+@RowKernel
 def _gru_step(
-    t: int, begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, recurrent_bias: np.ndarray,
+    start: int, stop: int, t: int,
+    begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, recurrent_bias: np.ndarray,
     state: np.ndarray, outputs: np.ndarray,
 ) -> None:  # fmt: skip
-    """Step t of all rows, given what the state gives to the gates, `recurrent` [B, 3H]."""
-    _, rows, size = outputs.shape
+    """Step t of these rows, given what the state gives to the gates, `recurrent` [B, 3H]."""
+    _, _, size = outputs.shape
     nothing = np.zeros(size, np.float32)
-    for row in range(rows):
+    for row in range(start, stop):
         gate, given = gates[t, row], recurrent[row]
         before = outputs[t - 1, row] if t > 0 else state[row]
         if begins.size > 0 and begins[t, row]:
@@ -415,17 +454,17 @@ def _gru_back_to_reset(recalled, r, to_n):  # type: ignore[no-untyped-def]
         recalled[j] = to_recalled
 
 
-@compiled
+@RowKernel
 def _gru_step_back(
-    t: int, begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
-    recurrent: np.ndarray, carried: np.ndarray, sums: np.ndarray,
+    start: int, stop: int, t: int,
+    begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
+    recurrent: np.ndarray, carried: np.ndarray,
 ) -> None:  # fmt: skip
-    """Step t of all rows backwards, given the gradients of its outputs through the gates after them, `recurrent`, and
-    directly, `carried`. Gates become their gradients; `sums` is that of the biases, by step."""
-    steps, rows, size = outputs.shape
+    """Step t of these rows backwards, given the gradients of its outputs through the gates after them, `recurrent`, and
+    directly, `carried`. Gates become their gradients."""
+    steps, _, size = outputs.shape
     nothing = np.zeros(size, np.float32)
-    sums[t] = 0
-    for row in range(rows):
+    for row in range(start, stop):
         gate = gates[t, row]
         before = outputs[t - 1, row] if t > 0 else state[row]
         if begins.size > 0:
@@ -437,7 +476,6 @@ def _gru_step_back(
         recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
         _gru_back_to_gates(z, n, before, to_outputs[t, row], recurrent[row], carried[row])
         _gru_back_to_reset(recalled, r, n)
-        _add(sums[t], gate)
 
 
 @_inlined
@@ -448,15 +486,21 @@ def _mingru_outputs(z, candidate, z_bias, candidate_bias, before, output):  # ty
         output[j] = before[j] + z_j * (candidate_j - before[j])
 
 
-@compiled
+@RowKernel
 def _mingru_steps(
-    begins: np.ndarray, gates: np.ndarray, bias: np.ndarray, state: np.ndarray, outputs: np.ndarray
+    start: int,
+    stop: int,
+    begins: np.ndarray,
+    gates: np.ndarray,
+    bias: np.ndarray,
+    state: np.ndarray,
+    outputs: np.ndarray,
 ) -> None:
-    """All steps of all rows; gates [T, B, 2H]: how far to go towards the candidate, and the candidate."""
-    steps, rows, size = outputs.shape
+    """All steps of these rows; gates [T, B, 2H]: how far to go towards the candidate, and the candidate."""
+    steps, _, size = outputs.shape
     nothing = np.zeros(size, np.float32)
     for t in range(steps):
-        for row in range(rows):
+        for row in range(start, stop):
             before = outputs[t - 1, row] if t > 0 else state[row]
             if begins.size > 0 and begins[t, row]:
                 before = nothing
@@ -475,24 +519,23 @@ def _mingru_back(z, candidate, before, to_output, carried):  # type: ignore[no-u
         candidate[j] = to_candidate
 
 
-@compiled
+@RowKernel
 def _mingru_steps_back(
+    start: int, stop: int,
     begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
-    carried: np.ndarray, sums: np.ndarray,
+    carried: np.ndarray,
 ) -> None:  # fmt: skip
-    """All steps of all rows backwards, given the gradient of the state after, `carried`; it becomes that of the state
-    before. Gates become their gradients; `sums` is that of the bias, by step."""
-    steps, rows, size = outputs.shape
+    """All steps of these rows backwards, given the gradient of the state after, `carried`; it becomes that of the state
+    before. Gates become their gradients;"""
+    steps, _, size = outputs.shape
     nothing = np.zeros(size, np.float32)
     for t in range(steps - 1, -1, -1):
-        sums[t] = 0
-        for row in range(rows):
+        for row in range(start, stop):
             gate = gates[t, row]
             before = outputs[t - 1, row] if t > 0 else state[row]
             has_begun = begins.size > 0 and begins[t, row]
             if has_begun:
                 before = nothing
             _mingru_back(gate[:size], gate[size:], before, to_outputs[t, row], carried[row])
-            _add(sums[t], gate)
             if has_begun:
                 carried[row] = 0

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.attention import make_entity_network
 from scramjet.policies.config import PolicyConfig
@@ -17,7 +18,7 @@ from scramjet.policies.encoders import make_encoder
 from scramjet.policies.layers import PolicyOutput, count_parameters, mlp, orthogonal
 from scramjet.policies.memory import Core, make_core
 from scramjet.policies.observations import Observations, describe_observations, lowest_observations
-from scramjet.policies.remembering import CoreMaker, remember, state_parts, state_size
+from scramjet.policies.remembering import CoreMaker, checked, remember, state_parts, state_size
 from scramjet.policies.vectors import Encoder, FlatEncoder
 
 __all__ = [
@@ -147,7 +148,7 @@ class SharedActorCritic(nn.Module):
 
 def core_after_trunk(config: PolicyConfig, core: CoreMaker) -> tuple[Core | None, int]:
     """The memory core and the number of features that leave it; without one, those of the trunk."""
-    made = core(config.hidden[-1], config)
+    made = checked(core(config.hidden[-1], config))
     return made, config.hidden[-1] if made is None else made.num_features
 
 
@@ -181,7 +182,10 @@ def check_network(network: nn.Module, observation_space: Any, action_space: Any,
     num_inputs = make_distribution(action_space, config).num_inputs
     size = getattr(network, "state_size", 0)
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ConfigError(f"the network {type(network).__name__} has state_size={size!r}; it is a whole number")
+        raise ConfigError(
+            f"the network {type(network).__name__} has state_size={size!r}; it is an int, how many numbers are kept "
+            f"for each row, 0 without memory"
+        )
     name, obs = type(network).__name__, lowest_observations(observation_space, 2)
     try:
         with torch.no_grad():
@@ -205,9 +209,44 @@ def check_network(network: nn.Module, observation_space: Any, action_space: Any,
                 f"the network {name} returned logits {list(logits.shape)} and value {list(value.shape)} for a batch "
                 f"of 2; this world needs logits [2, {num_inputs}] and value [2]"
             )
-        if size and (state is None or tuple(state.shape) != (rows, size)):
-            given = "no state" if state is None else f"a state {list(state.shape)}"
-            raise ConfigError(f"the network {name} returned {given} for {rows} rows; it must be [{rows}, {size}]")
+        if size and (state is None or tuple(state.shape) != (rows, size) or state.dtype != torch.float32):
+            given = "no state" if state is None else f"a state {str(state.dtype)[6:]} {list(state.shape)}"
+            raise ConfigError(
+                f"the network {name} returned {given} for {rows} rows; it must be float32 [{rows}, {size}]"
+            )
+    if size:
+        _check_memory(network, observation_space, size)
+
+
+@torch.no_grad()
+def _check_memory(network: nn.Module, observation_space: Any, size: int) -> None:
+    """Two steps of three rows must give what they give one after the other, a row that begins anew included."""
+    name, steps, rows = type(network).__name__, 2, 3
+    was_training = network.training
+    network.eval()
+    obs = lowest_observations(observation_space, rows)
+    both = map_leaves(lambda leaf: torch.cat([leaf] * steps), obs)
+    state = torch.linspace(-1, 1, rows * size).view(rows, size)
+    for begins in (None, torch.tensor([[False] * rows, [False, False, True]])):
+        whole = _as_output(*network(both, state, begins))
+        first = _as_output(*network(obs, state, None))
+        assert first.state is not None
+        between = first.state.clone()
+        if begins is not None:
+            between[-1] = 0
+        second = _as_output(*network(obs, between, None))
+        assert second.state is not None
+        apart = torch.cat([first.logits, second.logits]), torch.cat([first.value, second.value]), second.state
+        for together, one_by_one in zip(whole, apart, strict=True):
+            if together is None or not torch.allclose(together, one_by_one, atol=1e-3, rtol=1e-3, equal_nan=True):
+                rule = "steps are laid out time-major, [T, rows, ...]"
+                if begins is not None:
+                    rule = "where begins[t, row] is set, the row starts from a state of zeros"
+                raise ConfigError(
+                    f"the memory of the network {name} does not give for {steps} steps of {rows} rows what it gives "
+                    f"step by step: {rule}"
+                )
+    network.train(was_training)
 
 
 def _as_output(logits: Any, value: Any, state: Any = None) -> PolicyOutput:

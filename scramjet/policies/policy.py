@@ -100,12 +100,15 @@ class Policy(nn.Module):
                 f"this policy has memory: make state = policy.initial_state({num_rows}) when episodes begin and call "
                 f"policy.act(obs, state) at every step"
             )
+        if not self.state_size:
+            raise ConfigError("this policy has no memory: call policy.act(obs), and give a mask by name: mask=...")
         shape = (num_rows, self.state_size)
         if not isinstance(state, Tensor) or tuple(state.shape) != shape or state.dtype != torch.float32:
-            given = f"{state.dtype} {list(state.shape)}" if hasattr(state, "shape") else repr(state)
+            kind = "tensor" if isinstance(state, Tensor) else type(state).__name__
+            given = f"a {kind} of {state.dtype} {list(state.shape)}" if hasattr(state, "shape") else f"a {kind}"
             raise ConfigError(
-                f"state is {given}; this policy takes float32 {list(shape)}, made by policy.initial_state({num_rows}) "
-                f"(a mask is given by name: mask=...)"
+                f"state is {given}; this policy takes a tensor of float32 {list(shape)}, made by "
+                f"policy.initial_state({num_rows}) (a mask is given by name: mask=...)"
             )
 
     def _prepare(self, obs: Observations) -> Observations:

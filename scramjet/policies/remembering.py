@@ -7,11 +7,26 @@ from typing import TypeAlias
 
 from torch import Tensor
 
+from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.memory import Core
 
 CoreMaker: TypeAlias = Callable[[int, PolicyConfig], Core | None]
 """From a number of features and the config to a core, or None for no memory."""
+
+
+def checked(core: Core | None) -> Core | None:
+    """A core as a user's function made it; refuses one that does not say what it gives and keeps."""
+    if core is None:
+        return None
+    for name in ("num_features", "state_size"):
+        count = getattr(core, name, None)
+        if not callable(core) or not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ConfigError(
+                f"the memory core {type(core).__name__} has {name}={count!r}; a core is a module with num_features and "
+                f"state_size, whole numbers of at least 1, and forward(features, state, begins) -> (features, state)"
+            )
+    return core
 
 
 def remember(core: Core, features: Tensor, state: Tensor | None, begins: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,9 @@ def set_threads(num_threads: int) -> None:
     import numba
     import torch
 
-    torch.set_num_threads(num_threads)
     most = int(vars(numba.config)["NUMBA_NUM_THREADS"])  # fixed when numba was loaded
-    numba.set_num_threads(min(num_threads, most))
+    numba.set_num_threads(min(num_threads, most))  # before torch is told: where it starts numba's, torch's are reset
+    torch.set_num_threads(num_threads)
 
 
 def keep_freed_memory() -> None:

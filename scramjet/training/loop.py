@@ -21,7 +21,7 @@ from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
 from scramjet.training.rollout import collect
 from scramjet.training.session import Session, make_evaluator
-from scramjet.training.state import save_checkpoint
+from scramjet.training.state import DEFAULT_NETWORK, network_name, save_checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,4 +195,5 @@ def _summary(
         evaluation=evaluation.as_dict() if evaluation else None,
         stopped_by=stopped_by,
         env=session.config.env,
+        is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
     )

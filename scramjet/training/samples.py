@@ -97,7 +97,7 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor) -> Samples:
     played = counts.any(0).nonzero().squeeze(1)  # a sequence in which nothing was played tells nothing
     if len(played) < len(states):
         place, first, counts, states = place[:, played], first[:, played], counts[:, played], states[played]
-    is_whole = len(place) == rollout.num_steps and bool((place.flatten() == everywhere).all())
+    is_whole = torch.equal(place.flatten(), everywhere)
     samples = _gather(rollout, advantage, returns, place.flatten().clamp(min=0), is_whole=is_whole)
     samples.state, samples.begins = states, first
     samples.counts = None if bool(counts.all()) else counts.flatten()

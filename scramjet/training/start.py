@@ -110,8 +110,8 @@ def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, tim
 def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None) -> None:
     """Put a fresh session exactly where a checkpoint of its own run was."""
     config, run = session.config, session.run
-    check_fits(checkpoint, config, network)
     _check_config_unchanged(checkpoint, config)
+    check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint)
     if checkpoint.metadata["rules"] != rules_fingerprint(session.pool.env):
         session.note = _join(session.note, "the world's rules have changed since the checkpoint")
@@ -207,12 +207,14 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
             f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
             f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
         )
-    trained_with, here = checkpoint_config(checkpoint).policy.memory, config.policy.memory
-    if needed == DEFAULT_NETWORK and network is None and trained_with != here:
-        raise CheckpointError(
-            f"'{checkpoint.path}' was trained with policy.memory={trained_with or 'none'}, and this config has "
-            f"{here or 'none'}; add --policy.memory {trained_with or 'none'}"
-        )
+    trained_with, here = checkpoint_config(checkpoint).policy, config.policy
+    for name in ("memory", "memory_size", "memory_layers") if network is None else ():
+        then, now = getattr(trained_with, name), getattr(here, name)
+        if then != now and (name == "memory" or here.memory is not None):
+            raise CheckpointError(
+                f"'{checkpoint.path}' was trained with policy.{name}={then or 'none'}, and this config has "
+                f"{now or 'none'}; add --policy.{name.replace('_', '-')} {then or 'none'}"
+            )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scramjet.engine.compiler import rules_fingerprint
 from scramjet.errors import CheckpointError
@@ -32,18 +32,25 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
     """What a checkpoint says of itself, beside its tensors."""
     env = session.pool.env
     network = session.policy.network
-    own = type(network).__module__.startswith("scramjet.")
     return {
         "update": update,
         "elapsed_seconds": elapsed_seconds,
         "best_return": session.best_return,
         "lineage": session.lineage,
         "rules": rules_fingerprint(env),
-        "network": DEFAULT_NETWORK if own else f"{type(network).__module__}.{type(network).__qualname__}",
+        "network": network_name(network),
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
         "config": config_files.to_dict(session.config),
     }
+
+
+def network_name(network: nn.Module) -> str:
+    """What a checkpoint calls a network: by the first module in it that is a user's own, if there is one."""
+    for module in network.modules():
+        if not type(module).__module__.startswith(("scramjet.", "torch.")):
+            return f"{type(module).__module__}.{type(module).__qualname__}"
+    return DEFAULT_NETWORK
 
 
 def trainer_tensors(session: Session) -> dict[str, Tensor]:

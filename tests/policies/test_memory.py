@@ -105,6 +105,30 @@ def test_a_long_sequence_of_many_rows_agrees_too_with_any_number_of_threads(kind
 
 
 @every_core
+def test_steps_on_several_threads_give_the_same_bits(kind, monkeypatch):
+    core = random_core(kind, 6, 24, 2)
+    features, state, begins = random_case(core, 5, 101, 6, 0.3)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # products stay on one
+    found = []
+    for threads_from in (10**9, 0):
+        monkeypatch.setattr(memory_kernels, "THREADS_FROM_UNITS", threads_from)
+        results = core(features, state, begins)
+        found.append([*results, *gradients(results, core, features, state)])
+    assert all(torch.equal(alone, threaded) for alone, threaded in zip(*found, strict=True))
+
+
+@every_core
+@pytest.mark.parametrize("rows_per_part", [1, 8, 12, 1000])
+def test_gradients_do_not_depend_on_the_parts_they_are_summed_in(kind, rows_per_part, monkeypatch):
+    core = random_core(kind, 6, 24)
+    features, state, begins = random_case(core, 7, 4, 6, 0.3)
+    plain = plainly(core, features, state, begins)
+    monkeypatch.setattr(memory_kernels, "ROWS_PER_PART", rows_per_part)
+    ours = gradients(core(features, state, begins), core, features, state)
+    assert_alike(ours, gradients(plain, core, features, state))
+
+
+@every_core
 @pytest.mark.parametrize("steps", [1, 5])
 def test_without_gradients_the_same_numbers_come_out(kind, steps):
     core = random_core(kind, 6, 24, 2)

@@ -279,6 +279,55 @@ def test_a_core_of_ones_own_collects_learns_and_is_exact(shared_trunk):
     assert any(not torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))
 
 
+class Careless(Latch):
+    """A core with one mistake."""
+
+    def __init__(self, num_inputs: int, mistake: str) -> None:
+        super().__init__(num_inputs)
+        self.mistake = mistake
+        if mistake == "no size":
+            self.state_size = "8"
+
+    def forward(self, features: Tensor, state: Tensor, begins: Tensor | None) -> Any:
+        outputs, state = super().forward(features, state, None if self.mistake == "leaks" else begins)
+        if self.mistake == "turned":
+            return outputs.transpose(0, 1), state
+        return (outputs, state.double()) if self.mistake == "double" else (outputs, state)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        ("no size", "the memory core Careless has state_size='8'"),
+        ("turned", r"does not give for 2 steps of 3 rows .*: steps are laid out time-major"),
+        ("leaks", r"does not give for 2 steps of 3 rows .*: where begins\[t, row\] is set"),
+        ("double", r"returned a state float64 \[2, 8\] for 2 rows; it must be float32"),
+    ],
+)
+def test_a_core_with_a_mistake_is_refused_before_training(mistake, message):
+    env = choosing_world(obs="box", action="discrete", players="one")
+    config, spaces = PolicyConfig(hidden=(8,), shared_trunk=True), (env.observation_space, env.action_space)
+
+    def make() -> Policy:
+        network = default_network(*spaces, config, core=lambda num_inputs, _: Careless(num_inputs, mistake))
+        return Policy(network, *spaces, config)
+
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_a_run_with_a_core_of_ones_own_asks_for_it_and_says_how_to_go_on(tmp_path, capsys):
+    world, shape = "cartpole", PolicyConfig(hidden=(8,), shared_trunk=True)
+    pool = scramjet.make(world, num_envs=1)
+    spaces = pool.observation_space, pool.action_space
+    network = default_network(*spaces, shape, core=lambda num_inputs, _: Latch(num_inputs))
+    result = scramjet.train(run_config(world, policy=shape), runs_dir=tmp_path, network=network, display="plain")
+    assert "scramjet.evaluate(" in capsys.readouterr().out
+    with pytest.raises(CheckpointError, match=r"a network of its own, .*Latch; load it from Python"):
+        scramjet.evaluate(result.run_path)
+    assert scramjet.evaluate(result.run_path, 3, network=network).episodes == 3
+
+
 class Counting(torch.nn.Module):
     """A network of a user's own with memory: counts its steps, in one number."""
 
@@ -401,7 +450,7 @@ def test_acting_without_the_state_or_with_something_else_says_what_to_do():
     with pytest.raises(ConfigError, match=r"has memory: make state = policy.initial_state\(3\)"):
         policy.act(obs)
     for wrong in (torch.zeros(2, policy.state_size), np.ones((3, 2), np.bool_), "state"):
-        with pytest.raises(ConfigError, match=r"this policy takes float32 \[3, 12\]"):
+        with pytest.raises(ConfigError, match=r"this policy takes a tensor of float32 \[3, 12\]"):
             policy.act(obs, wrong)
 
 

@@ -48,6 +48,8 @@ class Summary:
     """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""
     stopped_by: StoppedBy | None
     env: str
+    is_own_network: bool = False
+    """A user's own network: commands cannot build it, Python can."""
 
 
 class Display(Protocol):

@@ -145,6 +145,12 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     checkpoints = Path(summary.run_path) / "checkpoints"
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
     checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
+    if summary.is_own_network:
+        further = f", total_timesteps={2 * summary.step}" if summary.stopped_by is None else ""
+        return [
+            ("evaluate it, from Python", f"scramjet.evaluate({run!r}, network=...)"),
+            ("train it further, from Python", f"scramjet.train(resume={run!r}, network=...{further})"),
+        ]
     run = shlex.quote(run)
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
     go_on = f"scramjet train --resume {run}{further}"
