@@ -118,6 +118,13 @@ def test_bench_prints_rows_with_the_three_speeds(capsys: pytest.CaptureFixture[s
     assert row["env_steps_per_second_best"] >= row["env_steps_per_second"]
 
 
+@pytest.mark.parametrize("memory", ["none", "mingru"])
+def test_bench_takes_memory_or_none(memory: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("--num-envs", 4, "--num-threads", 1, "--num-steps", 8, "--seconds", 0.05)
+    assert call("bench", "bandit", *sizes, "--memory", memory, "--memory-size", 8, "--shared-trunk", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["train_steps_per_second"] > 0
+
+
 def test_each_line_of_benchs_table_has_the_best_env_steps_beside_the_median_and_fits_the_screen(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -22,6 +22,7 @@ from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.devices import keep_freed_memory, set_threads
+from scramjet.settings import NONE_WORDS
 from scramjet.training.config import available_cores
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
@@ -108,7 +109,7 @@ def bench_command(words: list[str]) -> int:
         Arguments,
         prog="scramjet bench",
         description=DESCRIPTION,
-        args=words,
+        args=["None" if word in NONE_WORDS else word for word in words],
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
