@@ -44,10 +44,9 @@ class NativePool(Pool):
     """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
 
     def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
-        if num_envs < 1:
-            raise ConfigError(f"num_envs={num_envs} must be at least 1")
-        if num_threads is not None and num_threads < 1:
-            raise ConfigError(f"num_threads={num_threads} must be at least 1")
+        for name, count in (("num_envs", num_envs), ("num_threads", 1 if num_threads is None else num_threads)):
+            if not _is_whole(count) or count < 1:
+                raise ConfigError(f"{name}={count!r} must be a whole number of at least 1")
         if backend not in get_args(Backend):
             raise ConfigError(f"backend={backend!r} must be one of {', '.join(get_args(Backend))}")
         check_spaces(env)
@@ -108,8 +107,8 @@ class NativePool(Pool):
         self._tick = 0
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        if not -(2**63) <= seed <= 2**63 - self.num_envs:
-            raise ConfigError(f"seed={seed} must be from -2**63 to 2**63 less the number of envs")
+        if not _is_whole(seed) or not -(2**63) <= seed <= 2**63 - self.num_envs:
+            raise ConfigError(f"seed={seed!r} must be a whole number from -2**63 to 2**63 less the number of envs")
         out = self._own if out is None else self._fitting(out)
         self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, *out.arrays[:3])
         self._begin_at(0, out)
@@ -118,6 +117,8 @@ class NativePool(Pool):
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         out = self._own if out is None else self._fitting(out)
         self._check_actions(actions, self._action_shape)
+        if self._sent:
+            raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
         if self.num_threads == 1:
             self._step_envs(0, self.num_envs, actions, out)
         else:
@@ -154,6 +155,8 @@ class NativePool(Pool):
         return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+        if missing := {"states", "tick"} - set(snapshot):
+            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
         raw = snapshot["states"]
         if raw.shape != self._state_bytes.shape or raw.dtype != np.uint8:
             raise ConfigError(
@@ -218,6 +221,8 @@ class NativePool(Pool):
 
     def record(self, index: int) -> Any:
         """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
+        if not _is_whole(index) or not -self.num_envs <= index < self.num_envs:
+            raise ConfigError(f"there is no env {index!r}; this pool has {self.num_envs}, counted from 0")
         return self.as_record(self._states[index])
 
     def as_record(self, state: np.void) -> Any:
@@ -279,3 +284,7 @@ class NativePool(Pool):
                 who = f"env {row // self._rows_per_env}"
                 who += f", agent {row % self._rows_per_env}" if self._rows_per_env > 1 else ""
                 raise WorldError(f"action {actions[row - (first_row or 0)]} of {who} is {problem} of {self.name}")
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -34,7 +34,7 @@ Count = Annotated[
 
 AUTO_ENVS_PER_CORE = 128
 MIN_THREADED_WORK = 4096 * 128
-"""Samples in a minibatch times hidden units, below which threads cost more in waiting than they save."""
+"""Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,9 @@ class RunConfig:
         if self.num_threads != "auto":
             return decided
         num_minibatches = decided.ppo.num_minibatches_for(decided.batch_size, decided.sequence_length)
-        pays = decided.batch_size // num_minibatches * sum(decided.policy.hidden) >= MIN_THREADED_WORK
+        shape = decided.policy
+        num_units = sum(shape.hidden) + (4 * shape.memory_size * shape.memory_layers if shape.memory else 0)
+        pays = decided.batch_size // num_minibatches * num_units >= MIN_THREADED_WORK
         return replace(decided, num_threads=cores if pays else 1)
 
     def make_env(self) -> Env:

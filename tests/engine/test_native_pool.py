@@ -308,6 +308,8 @@ def test_recv_without_send_and_a_second_send_are_refused() -> None:
     with pytest.raises(RuntimeError, match="without send"):
         pool.recv()
     pool.send(np.zeros(2, np.int64), slice(0, 2))
+    with pytest.raises(RuntimeError, match=r"step\(\) after send\(\)"):
+        pool.step(np.zeros(4, np.int64))
     with pytest.raises(RuntimeError, match="rows 0:2 were sent already"):
         pool.send(np.zeros(4, np.int64))
     with pytest.raises(RuntimeError, match="sent already"):
@@ -372,10 +374,26 @@ def test_a_pool_must_be_reset_first() -> None:
             act(np.zeros(2, np.int64))
 
 
-@pytest.mark.parametrize("arguments", [{"num_envs": 0}, {"num_envs": -1}, {"num_envs": 1, "num_threads": 0}])
-def test_sizes_below_one_are_refused_by_name(arguments) -> None:
-    with pytest.raises(ConfigError, match=r"num_(envs|threads)=(0|-1) must be at least 1"):
-        NativePool(Counter(), **arguments)
+@pytest.mark.parametrize("count", [0, -1, 1.5, "3", True])
+@pytest.mark.parametrize("name", ["num_envs", "num_threads"])
+def test_sizes_that_are_no_whole_number_or_below_one_are_refused_by_name(name, count) -> None:
+    with pytest.raises(ConfigError, match=f"{name}={count!r} must be a whole number of at least 1"):
+        NativePool(Counter(), **{"num_envs": 1, name: count})
+
+
+@pytest.mark.parametrize("seed", [None, 1.5, "1"])
+def test_a_seed_that_is_no_whole_number_is_refused(seed) -> None:
+    with pytest.raises(ConfigError, match=f"seed={seed!r} must be a whole number"):
+        NativePool(Counter(), 2, num_threads=1).reset(seed)
+
+
+def test_what_is_no_snapshot_and_no_env_of_the_pool_is_refused() -> None:
+    pool = NativePool(Counter(), 2, num_threads=1)
+    pool.reset(0)
+    with pytest.raises(ConfigError, match="it has no states and no tick"):
+        pool.restore({})
+    with pytest.raises(ConfigError, match="there is no env 99; this pool has 2"):
+        pool.record(99)
 
 
 @pytest.mark.parametrize(
