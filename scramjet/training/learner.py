@@ -104,6 +104,7 @@ class Learner:
             raise TrainingError(
                 "nobody was alive in a whole rollout; look at the world's alive(): after reset someone must be"
             )
+        explained = explained_variance(*batch.counted(batch.value, batch.returns))
         rows: list[Tensor] = []  # one of diagnostics for each gradient step, read once at the end
         epochs = 0
         for epoch in range(config.num_epochs):
@@ -121,7 +122,7 @@ class Learner:
                 if float(kl) > config.target_kl:
                     break
         metrics = self._summarize(rows)
-        metrics["explained_variance"] = explained_variance(*batch.counted(batch.value, batch.returns))
+        metrics["explained_variance"] = explained
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(lambda leaf: batch.counted(leaf)[0], batch.obs))
         metrics.update(learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import scramjet
+from scramjet.algorithms.advantages import seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.native import NativePool
@@ -228,6 +229,41 @@ def test_a_shorter_horizon_begins_from_stored_states_and_cuts_the_gradient_there
     assert samples.place.view(4, 4)[:, 2].tolist() == [8, 10, 12, 14]  # env 0 from step 4 on
     assert torch.equal(samples.state, rollout.states.flatten(0, 1))
     assert not samples.state.requires_grad
+
+
+@pytest.mark.parametrize("shape", [{"memory": None}, {"memory": "gru"}], ids=["none", "gru"])
+@pytest.mark.parametrize("players", ["one", "agents", "seats"])
+def test_vtrace_is_estimated_again_for_the_policy_as_it_is_now(players, shape, monkeypatch):
+    env = choosing_world(obs="box", action="discrete", players=players)
+    type(env).max_episode_steps = 4
+    policy = make_policy(env, **shape)
+    _, rollout = play(policy, env, num_envs=3, num_steps=8, horizon=4 if policy.state_size else None, rollouts=1)
+    config = PPOConfig(num_minibatches=3, num_epochs=2, advantage="vtrace", gae_lambda=0.8, learning_rate=0.01)
+    learner = Learner.for_rollout(rollout, policy, config, total_steps=100, seed=0)
+    batch = learner.prepare(rollout)
+    expected_first = batch.advantage.clone()
+    reference = Learner.for_rollout(rollout, policy, replace(config, advantage="gae"), total_steps=100, seed=0)
+    assert torch.equal(expected_first, reference.prepare(rollout).advantage)  # on-policy it is GAE
+    learner.update(batch, 0)
+    monkeypatch.setattr(learner, "num_minibatches", 1)
+    learner._estimate_again(batch, batch.targets)
+    with torch.no_grad():
+        output = policy(batch.obs, batch.state, batch.begins)
+        log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, batch.action, batch.mask)
+    value, log_ratio = rollout.value[:-1].clone(), torch.zeros(8, rollout.log_prob.shape[1])
+    counts = torch.ones(len(batch.place), dtype=torch.bool) if batch.counts is None else batch.counts
+    for sample in counts.nonzero().flatten().tolist():
+        t, row = divmod(int(batch.place[sample]), rollout.log_prob.shape[1])
+        value[t, row], log_ratio[t, row] = output.value[sample], log_prob[sample] - rollout.log_prob[t, row]
+    ends = rollout.terminated, rollout.truncated, rollout.final_value
+    settings = {"gamma": config.gamma, "gae_lambda": 0.8}
+    if players == "seats":
+        last = rollout.last_value
+        wanted, _ = seat_vtrace(rollout.reward, value, rollout.seat[:-1], *ends, last, log_ratio, **settings)
+    else:
+        wanted, _ = vtrace(rollout.reward, torch.cat([value, rollout.value[-1:]]), *ends, log_ratio, **settings)
+    torch.testing.assert_close(batch.advantage[counts], wanted.flatten()[batch.place][counts])
+    assert not torch.allclose(batch.advantage[counts], expected_first[counts])
 
 
 def test_minibatches_are_whole_sequences_and_an_epoch_sees_each_once(monkeypatch):
