@@ -29,20 +29,18 @@ class Goal:
     """What a world is held against: the mean of one number, and what it must reach."""
 
     number: str
-    target: float | None
+    target: float
     episodes: int = 1000
     at_most: bool = False  # the target is an upper bound
 
-    def is_reached(self, value: float) -> bool | None:
-        """Whether a value is good enough; None without a target."""
-        if self.target is None:
-            return None
+    def is_reached(self, value: float) -> bool:
+        """Whether a value is good enough."""
         return value <= self.target if self.at_most else value >= self.target
 
     @property
     def condition(self) -> str:
         """Such as `>= 0.99`."""
-        return "-" if self.target is None else f"{'<=' if self.at_most else '>='} {self.target:g}"
+        return f"{'<=' if self.at_most else '>='} {self.target:g}"
 
 
 GOALS: dict[str, tuple[Goal, ...]] = {
@@ -74,7 +72,7 @@ class Result:
     steps: int
     seconds: float
     values: dict[str, float]
-    reached: bool | None
+    reached: bool
 
 
 def solve(world: str, seed: int) -> Result:
@@ -90,8 +88,8 @@ def solve(world: str, seed: int) -> Result:
         evaluation = evaluate(run, max(goal.episodes for goal in goals), seed=EVALUATION_SEED)
     played = {"return": evaluation.mean_return, **evaluation.stats}
     values = {goal.number: played[goal.number] for goal in goals}
-    verdicts = [goal.is_reached(values[goal.number]) for goal in goals]
-    return Result(world, seed, steps, seconds, values, None if None in verdicts else all(verdicts))
+    is_reached = all(goal.is_reached(values[goal.number]) for goal in goals)
+    return Result(world, seed, steps, seconds, values, is_reached)
 
 
 def main() -> None:
@@ -114,7 +112,7 @@ def as_row(result: Result) -> str:
     """A line of the table."""
     values = ", ".join(f"{name} {value:.5g}" for name, value in result.values.items())
     targets = ", ".join(goal.condition for goal in GOALS[result.world])
-    reached = {None: "-", True: "yes", False: "no"}[result.reached]
+    reached = "yes" if result.reached else "no"
     cells = (result.world, result.seed, f"{result.steps:,}", f"{result.seconds:.0f}", values, targets, reached)
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
