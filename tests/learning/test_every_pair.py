@@ -20,7 +20,7 @@ from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
 
-pytestmark = pytest.mark.learning
+pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 
 OBS, PLAYERS = ("box", "dict"), ("one", "agents", "seats")
 CHOICES = [
@@ -28,15 +28,6 @@ CHOICES = [
     for obs, action, players, masked in itertools.product(OBS, ("discrete", "multi"), PLAYERS, (False, True))
 ]
 NUMBERS = [{"obs": obs, "action": "box", "players": players} for obs, players in itertools.product(OBS, PLAYERS)]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def name_of(case: dict) -> str:

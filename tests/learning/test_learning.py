@@ -22,19 +22,10 @@ from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
 
-pytestmark = pytest.mark.learning
+pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 
 CORRIDOR = Path(__file__).resolve().parents[2] / "examples" / "corridor.py"
 GAMMA = 0.9
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def learn(env, num_updates, *, seed=1, num_envs=16, num_steps=8, network=None, shared_trunk=False, watch=None, **ppo):

@@ -13,6 +13,8 @@ from scramjet.policies import Policy, PolicyConfig, default_network, make_distri
 from scramjet.policies.attention import Attention, EntitySpec, EntityStream, Stream, make_entity_network
 from scramjet.policies.networks import count_parameters
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ROWS, COLUMNS = 6, 4
 CONFIG = PolicyConfig(encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,))
 SHARED = PolicyConfig(encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,), shared_trunk=True)
@@ -61,14 +63,6 @@ def batch(num=12, seed=0):
 
 def valid_of(obs):
     return obs["ems_mask"] != 0, (obs["items_mask"] != 0) & (obs["items_placed"] == 0)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_attention_is_softmax_of_scaled_dot_products_over_the_valid_entities():

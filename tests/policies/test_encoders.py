@@ -14,6 +14,8 @@ from scramjet.policies.grids import GridCNN, GridPlanes
 from scramjet.policies.images import ImpalaCNN, NatureCNN
 from scramjet.policies.vectors import EmbeddingEncoder, FlatEncoder, OneHotEncoder
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ATARI = Box(0, 255, (84, 84, 4), np.uint8)
 BOARD = Box(0, 1, (2, 6, 7), np.float32)
 MAZE = Dict(
@@ -27,15 +29,6 @@ MAZE = Dict(
     }
 )
 EVERYTHING = Dict({"camera": Box(0, 255, (36, 36, 3), np.uint8), "items": Discrete(4), "inner": Dict({"a.b": BOARD})})
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 def batch_of(space, rows=3, seed=0):

@@ -18,17 +18,10 @@ from scramjet.policies.networks import count_parameters, default_network
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 OBS = Box(-1, 1, (3, 2), np.float32)
 ACTIONS = Discrete(5)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def assert_orthogonal(layer, gain):

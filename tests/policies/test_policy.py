@@ -16,6 +16,8 @@ from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.policies.networks import GaussianHead
 from scramjet.policies.observations import describe_observations, lowest_observations
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 VECTOR = Box(-1, 1, (4,), np.float32)
 IMAGE = Box(0, 255, (3, 12, 12), np.uint8)
 MIXED = Dict(
@@ -30,15 +32,6 @@ MIXED = Dict(
 GRID = Dict({"agent": MultiDiscrete([4, 4]), "turn": Discrete(3), "walls": Box(0, 1, (4, 4), np.int8)})
 OBSERVATIONS = {"vector": VECTOR, "image": IMAGE, "dict": MIXED, "choice": Discrete(5), "flags": MultiBinary(6)}
 ACTIONS = {"discrete": Discrete(3), "multi": MultiDiscrete([2, 4]), "box": Box(-2, 2, (2,), np.float32)}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 def batch_of(space, rows, seed=0):

@@ -10,6 +10,8 @@ from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 from scramjet.policies import PolicyConfig, make_encoder
 from scramjet.policies.value_propagation import SHARPNESS, propagate
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SIZE = 7
 SPACE = Dict(
     {
@@ -20,15 +22,6 @@ SPACE = Dict(
     }
 )
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(before)
 
 
 def neighbours(row, column, height, width):

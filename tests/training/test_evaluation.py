@@ -15,14 +15,7 @@ from scramjet.training import evaluation
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.rollout import allocate_rollout, collect
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def evaluator_of(env: Env, *, episodes: int, seed: int, backend="cpu") -> Evaluator:

@@ -20,19 +20,12 @@ from scramjet.training.learner import Learner
 from scramjet.training.memories import Memories
 from scramjet.training.rollout import Rollout
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 NUM_STEPS, NUM_ENVS, NUM_INPUTS, NUM_ACTIONS = 16, 6, 3, 4
 BATCH = NUM_STEPS * NUM_ENVS
 SEED, TOTAL_STEPS = 7, 10 * BATCH
 SPACES = Box(-5, 5, (NUM_INPUTS,), np.float32), Discrete(NUM_ACTIONS)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def make_policy(config=None, **options):

@@ -31,18 +31,11 @@ from scramjet.training.learner import Learner
 from scramjet.training.memories import Player
 from scramjet.training.rollout import Rollout, allocate_rollout, collect
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TESTS = Path(__file__).parents[1]
 choosing_world = runpy.run_path(str(TESTS / "learning" / "choosing.py"))["choosing_world"]
 MEMORIES = ("lstm", "gru", "mingru")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def make_policy(env: Env, **shape: Any) -> Policy:

@@ -27,6 +27,8 @@ from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, allocate_rollout, collect
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TESTS = Path(__file__).parents[1]
 EVERY_AGENT = f"{TESTS}/parity/worlds/everything.py:EveryAgent"
 choosing_world = runpy.run_path(str(TESTS / "learning" / "choosing.py"))["choosing_world"]
@@ -44,15 +46,6 @@ NUMBERS = [
 CASES = [(case, "clip") for case in CHOICES] + [
     (case, bounded) for case, bounded in itertools.product(NUMBERS, ("clip", "tanh"))
 ]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def name_of(part):

@@ -13,16 +13,9 @@ from scramjet.policies.networks import default_network
 from scramjet.training import rollout as rollout_module
 from scramjet.training.rollout import allocate_rollout, collect
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 RESET_SEED = 100
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small tensors gain nothing from threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Masked(Env):
