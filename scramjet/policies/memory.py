@@ -4,7 +4,7 @@ A core stands between a trunk and the heads. It takes the features of T steps of
 one row of numbers; a state of zeros is the beginning of an episode.
 
 Each recurrence stands here in torch's operators, to be read and to run anywhere; on the CPU, compiled steps with the
-same results take its place (memory_kernels.py).
+same results take its place (memory_fused.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from scramjet.policies import memory_kernels as kernels
+from scramjet.policies import memory_fused as fused
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.memory_kernels import Recurrence
+from scramjet.policies.memory_fused import Recurrence
 
 
 class Core(nn.Module, ABC):
@@ -158,7 +158,7 @@ class LayeredCore(Core):
 class LSTM(LayeredCore):
     """Long short-term memory; the forget gate is open at first (Jozefowicz et al. 2015)."""
 
-    recurrence = Recurrence(lstm, kernels.lstm_forward, kernels.lstm_backward)
+    recurrence = Recurrence(lstm, fused.lstm_forward, fused.lstm_backward)
     num_gates, states_per_unit = 4, 2
     weight_names = ("input_weight", "input_bias", "recurrent_weight")
 
@@ -170,7 +170,7 @@ class LSTM(LayeredCore):
 class GRU(LayeredCore):
     """Gated recurrent unit; it keeps more than it takes at first."""
 
-    recurrence = Recurrence(gru, kernels.gru_forward, kernels.gru_backward)
+    recurrence = Recurrence(gru, fused.gru_forward, fused.gru_backward)
     num_gates = 3
     weight_names = ("input_weight", "input_bias", "recurrent_weight", "recurrent_bias")
 
@@ -182,7 +182,7 @@ class GRU(LayeredCore):
 class MinGRU(LayeredCore):
     """Minimal gated recurrent unit, whose gates see the features only; it keeps more than it takes at first."""
 
-    recurrence = Recurrence(mingru, kernels.mingru_forward, kernels.mingru_backward)
+    recurrence = Recurrence(mingru, fused.mingru_forward, fused.mingru_backward)
     num_gates = 2
     weight_names = ("input_weight", "input_bias")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numba import njit
 from torch import nn
 
-from scramjet.policies import memory, memory_kernels
+from scramjet.policies import memory, memory_fused, memory_kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.memory import GRU, LSTM, MinGRU, make_core
 
@@ -111,7 +111,7 @@ def test_steps_on_several_threads_give_the_same_bits(kind, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # products stay on one
     found = []
     for threads_from in (10**9, 0):
-        monkeypatch.setattr(memory_kernels, "THREADS_FROM_UNITS", threads_from)
+        monkeypatch.setattr(memory_fused, "THREADS_FROM_UNITS", threads_from)
         results = core(features, state, begins)
         found.append([*results, *gradients(results, core, features, state)])
     assert all(torch.equal(alone, threaded) for alone, threaded in zip(*found, strict=True))
@@ -123,7 +123,7 @@ def test_gradients_do_not_depend_on_the_parts_they_are_summed_in(kind, rows_per_
     core = random_core(kind, 6, 24)
     features, state, begins = random_case(core, 7, 4, 6, 0.3)
     plain = plainly(core, features, state, begins)
-    monkeypatch.setattr(memory_kernels, "ROWS_PER_PART", rows_per_part)
+    monkeypatch.setattr(memory_fused, "ROWS_PER_PART", rows_per_part)
     ours = gradients(core(features, state, begins), core, features, state)
     assert_alike(ours, gradients(plain, core, features, state))
 
