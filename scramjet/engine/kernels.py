@@ -74,7 +74,7 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
     @entry
     def step(
         start: int, stop: int, tick: int, states: Any, state_bytes: Any, actions: Any, obs: Any, mask: Any, turn: Any,
-        reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
+        reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
         """Step each env; where an episode ends, log it and begin the next in the same step."""
         for index in range(start, stop):
@@ -82,7 +82,7 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
             s = states[i]
             someone_ended, is_over = play(s, i, actions, reward, terminated, truncated)
             if someone_ended:
-                close(s, i, tick, terminated, truncated, final_obs, log, log_size)
+                close(s, i, tick, terminated, truncated, final_obs, of_terminated, log, log_size)
             if is_over:
                 s._episode += 1
                 begin_episode(s, state_bytes, i)
@@ -98,7 +98,7 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
         for chunk in prange(chunks):
             step(
                 chunk * num_envs // chunks, (chunk + 1) * num_envs // chunks, tick, states, state_bytes, actions,
-                obs, mask, turn, reward, terminated, truncated, final_obs, log[chunk], log_size[chunk],
+                obs, mask, turn, reward, terminated, truncated, final_obs, True, log[chunk], log_size[chunk],
             )  # fmt: skip
 
     @entry

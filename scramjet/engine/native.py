@@ -13,19 +13,13 @@ from scramjet.engine.kernels import Kernels
 from scramjet.engine.layout import (
     PlayedBy,
     Transition,
-    action_layout,
     allocate_obs,
     allocate_transition,
-    check_spaces,
     episode_dtype,
     kernel_obs,
-    mask_size,
-    num_players,
-    played_by,
-    rows_per_env,
     state_dtype,
 )
-from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.engine.pool import Batch, Episodes, WorldPool, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
@@ -40,26 +34,14 @@ CACHE_LINES = 128
 """Bytes between what two threads write: a line, and the next one that processors fetch with it."""
 
 
-class NativePool(Pool):
+class NativePool(WorldPool):
     """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
 
     def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
-        for name, count in (("num_envs", num_envs), ("num_threads", 1 if num_threads is None else num_threads)):
-            if not _is_whole(count) or count < 1:
-                raise ConfigError(f"{name}={count!r} must be a whole number of at least 1")
+        super().__init__(env, num_envs)
+        check_count("num_threads", 1 if num_threads is None else num_threads)
         if backend not in get_args(Backend):
             raise ConfigError(f"backend={backend!r} must be one of {', '.join(get_args(Backend))}")
-        check_spaces(env)
-        self.env = env
-        self.name = type(env).__name__
-        self.num_envs = num_envs
-        self.played_by = played_by(env)
-        self.num_players = num_players(env)
-        self._rows_per_env = rows_per_env(env)
-        self.num_rows = num_envs * self._rows_per_env
-        self.observation_space = env.observation_space
-        self.action_space = env.action_space
-        self.mask_size = mask_size(env)
         self.backend = backend
         self._states = np.zeros(num_envs, state_dtype(env))
         self._state_bytes = self._states.view(np.uint8).reshape(num_envs, -1)  # [N, record size]
@@ -73,8 +55,6 @@ class NativePool(Pool):
         self._tick = 0
         self._own = self.allocate()
         self._layout = self._own.layout
-        action_shape, self._action_dtype = action_layout(env)
-        self._action_shape = (self.num_rows, *action_shape)
         self._sent: deque[slice] = deque()
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
@@ -107,15 +87,14 @@ class NativePool(Pool):
         self._tick = 0
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        if not _is_whole(seed) or not -(2**63) <= seed <= 2**63 - self.num_envs:
-            raise ConfigError(f"seed={seed!r} must be a whole number from -2**63 to 2**63 less the number of envs")
-        out = self._own if out is None else self._fitting(out)
+        self._check_seed(seed)
+        out = self._own if out is None else self._fitting(out, self._layout)
         self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, *out.arrays[:3])
         self._begin_at(0, out)
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._own if out is None else self._fitting(out, self._layout)
         self._check_actions(actions, self._action_shape)
         if self._sent:
             raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
@@ -155,17 +134,9 @@ class NativePool(Pool):
         return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        if missing := {"states", "tick"} - set(snapshot):
-            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
-        raw = snapshot["states"]
-        if raw.shape != self._state_bytes.shape or raw.dtype != np.uint8:
-            raise ConfigError(
-                f"a snapshot of {raw.dtype} {list(raw.shape)} does not fit a pool of "
-                f"{self.num_envs} envs of {self._states.itemsize} bytes; use the same world and num_envs, or where the "
-                f"world's state has changed, begin a new run with --fork"
-            )
-        self._state_bytes[:] = raw
-        out = self._own if out is None else self._fitting(out)
+        self._check_snapshot(snapshot, self._states.itemsize)
+        self._state_bytes[:] = snapshot["states"]
+        out = self._own if out is None else self._fitting(out, self._layout)
         self._run("observe", 0, self.num_envs, self._records, *out.arrays[:3])
         self._begin_at(int(snapshot["tick"][0]), out)
         return out
@@ -207,35 +178,19 @@ class NativePool(Pool):
         capacity = self._log.shape[1] - 1
         ended = self._log_size[:, 0]
         log = np.concatenate([self._log[i, : min(int(count), capacity)] for i, count in enumerate(ended)])
-        log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
         num_ended = int(ended.sum())
         self._log_size[:] = 0
-        return Episodes(
-            num_ended=num_ended,
-            returns=log["_return"],
-            lengths=log["_length"],
-            env_ids=log["_env"],
-            players=log["_player"],
-            stats={name: log[name] for name in self.env.stat_names},
-        )
+        return self._listed(log, num_ended)
 
-    def record(self, index: int) -> Any:
-        """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
-        if not _is_whole(index) or not -self.num_envs <= index < self.num_envs:
-            raise ConfigError(f"there is no env {index!r}; this pool has {self.num_envs}, counted from 0")
-        return self.as_record(self._states[index])
-
-    def as_record(self, state: np.void) -> Any:
-        """One of `states()` with its fields as attributes."""
-        from scramjet.engine.interpreted import Record
-
-        return Record(state, type(self.env).__name__)
+    def _state_of(self, index: int) -> Any:
+        return self._states[index]
 
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         self._tick += 1
         self._run(
-            "step", start, stop, self._tick, self._records, self._state_bytes, actions, *out.arrays, *self._first_log
-        )
+            "step", start, stop, self._tick, self._records, self._state_bytes, actions, *out.arrays, True,
+            *self._first_log,
+        )  # fmt: skip
 
     def _run(self, kernel: str, *arguments: Any) -> None:
         """Call a kernel; what goes wrong in it is told in the author's terms."""
@@ -260,12 +215,6 @@ class NativePool(Pool):
 
         return Records(array, type(self.env).__name__)
 
-    def _fitting(self, out: Transition) -> Transition:
-        """Refuse arrays of another size: compiled code would write past their end."""
-        if out.layout != self._layout:
-            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
-        return out
-
     def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...], first_row: int | None = 0) -> None:
         """Refuse actions of another shape or type; interpreted, also illegal ones of rows from `first_row` on."""
         if not self._was_reset:
@@ -284,7 +233,3 @@ class NativePool(Pool):
                 who = f"env {row // self._rows_per_env}"
                 who += f", agent {row % self._rows_per_env}" if self._rows_per_env > 1 else ""
                 raise WorldError(f"action {actions[row - (first_row or 0)]} of {who} is {problem} of {self.name}")
-
-
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.layout import (
+    PlayedBy,
+    Transition,
+    action_layout,
+    check_spaces,
+    mask_size,
+    num_players,
+    played_by,
+    rows_per_env,
+)
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +110,86 @@ class Pool(ABC):
     @abstractmethod
     def episodes(self) -> Episodes:
         """The episodes finished since the last call."""
+
+
+class WorldPool(Pool):
+    """Copies of one native world, whatever runs them: what the world says of itself."""
+
+    def __init__(self, env: Env, num_envs: int) -> None:
+        check_count("num_envs", num_envs)
+        check_spaces(env)
+        self.env = env
+        self.name = type(env).__name__
+        self.num_envs = num_envs
+        self.played_by = played_by(env)
+        self.num_players = num_players(env)
+        self._rows_per_env = rows_per_env(env)
+        self.num_rows = num_envs * self._rows_per_env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.mask_size = mask_size(env)
+        action_shape, self._action_dtype = action_layout(env)
+        self._action_shape = (self.num_rows, *action_shape)
+
+    @abstractmethod
+    def states(self) -> np.ndarray:
+        """A copy of every env's record, to branch from with `simulate`."""
+
+    def record(self, index: int) -> Any:
+        """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
+        if not is_whole(index) or not -self.num_envs <= index < self.num_envs:
+            raise ConfigError(f"there is no env {index!r}; this pool has {self.num_envs}, counted from 0")
+        return self.as_record(self._state_of(index))
+
+    def _state_of(self, index: int) -> Any:
+        return self.states()[index]
+
+    def as_record(self, state: np.void) -> Any:
+        """One of `states()` with its fields as attributes."""
+        from scramjet.engine.interpreted import Record
+
+        return Record(state, self.name)
+
+    def _check_seed(self, seed: int) -> None:
+        if not is_whole(seed) or not -(2**63) <= seed <= 2**63 - self.num_envs:
+            raise ConfigError(f"seed={seed!r} must be a whole number from -2**63 to 2**63 less the number of envs")
+
+    def _fitting(self, out: Transition, layout: tuple[Any, ...]) -> Transition:
+        """Refuse arrays of another size: compiled code would write past their end."""
+        if out.layout != layout:
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
+        return out
+
+    def _check_snapshot(self, snapshot: dict[str, np.ndarray], record_bytes: int) -> None:
+        if missing := {"states", "tick"} - set(snapshot):
+            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
+        raw = snapshot["states"]
+        if raw.shape != (self.num_envs, record_bytes) or raw.dtype != np.uint8:
+            raise ConfigError(
+                f"a snapshot of {raw.dtype} {list(raw.shape)} does not fit a pool of "
+                f"{self.num_envs} envs of {record_bytes} bytes; use the same world and num_envs, or where the "
+                f"world's state has changed, begin a new run with --fork"
+            )
+
+    def _listed(self, log: np.ndarray, num_ended: int) -> Episodes:
+        """Rows of a log as episodes, in the order they ended."""
+        log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
+        return Episodes(
+            num_ended=num_ended,
+            returns=log["_return"],
+            lengths=log["_length"],
+            env_ids=log["_env"],
+            players=log["_player"],
+            stats={name: log[name] for name in self.env.stat_names},
+        )
+
+
+def check_count(name: str, count: Any) -> None:
+    """Refuse what is no number of things."""
+    if not is_whole(count) or count < 1:
+        raise ConfigError(f"{name}={count!r} must be a whole number of at least 1")
+
+
+def is_whole(number: Any) -> bool:
+    """Whether this is a whole number of any width; True and False are none."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)

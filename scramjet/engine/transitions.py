@@ -3,7 +3,7 @@
 Each way has four functions, called by the loops of `kernels.py`:
 `begin(s)` after the rules' reset; `show(s, i, obs, mask, turn)` writes what the players see; `play(s, i, ...)` applies
 the rules and the clock and tells whether someone's episode ended and whether the whole game did; `close(s, i, ...)`
-keeps the last observations and logs the episodes that ended.
+keeps the last observations, those of terminated episodes only if asked to, and logs the episodes that ended.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Compilers:
     view: Compile  # called by others; returns a part of an array
     entry: Compile  # called from Python
     threaded_entry: Compile  # called from Python, its prange over threads
+    claim: Callable[..., Any] | None = None  # (log_size, blank) -> the next slot of the log; None: one thread writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +132,22 @@ def _clamp_action(rules: Rules, inner: Compile) -> Callable[..., Any]:
     return inner(clamp[rules.action_kind])
 
 
-def _log_row(view: Compile) -> Callable[..., Any]:
-    @view
+def next_slot(log_size: Any, blank: Any) -> Any:
+    """The next slot of a log that one thread writes; when nobody reads it, the newest stay."""
+    slot = log_size[1]
+    log_size[0] += 1
+    log_size[1] = slot + 1 if slot + 1 < blank else 0
+    return slot
+
+
+def _log_row(compilers: Compilers) -> Callable[..., Any]:
+    claim = compilers.inner(compilers.claim or next_slot)
+
+    @compilers.view
     def log_row(log: Any, log_size: Any) -> Any:
         """The next row of the log, blank."""
         blank = log.shape[0] - 1  # the last row is never written: a stat the rules leave out is 0
-        slot = log_size[1]
-        log_size[0] += 1
-        log_size[1] = slot + 1 if slot + 1 < blank else 0  # when nobody reads the log, the newest stay
+        slot = claim(log_size, blank)
         log[slot] = log[blank]
         return log[slot]
 
@@ -149,7 +158,7 @@ def _played_by_one(rules: Rules, compilers: Compilers) -> Transitions:
     parameters, rules_step, rules_observe = rules.parameters, rules.step, rules.observe
     rules_mask, rules_stats, max_episode_steps = rules.mask, rules.stats, rules.max_episode_steps
     inner, view = compilers.inner, compilers.view
-    row, fit, log_row = view(rules.row), _fit_action(rules, view), _log_row(view)
+    row, fit, log_row = view(rules.row), _fit_action(rules, view), _log_row(compilers)
 
     @inner
     def begin(s: Any) -> None:
@@ -177,9 +186,11 @@ def _played_by_one(rules: Rules, compilers: Compilers) -> Transitions:
 
     @inner
     def close(
-        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any
-    ) -> None:
-        rules_observe(parameters, s, row(final_obs, i))
+        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool,
+        log: Any, log_size: Any,
+    ) -> None:  # fmt: skip
+        if of_terminated or truncated[i]:
+            rules_observe(parameters, s, row(final_obs, i))
         episode = log_row(log, log_size)
         episode._tick = tick
         episode._env = i
@@ -199,7 +210,7 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
     rules_mask, rules_stats, rules_alive = rules.mask, rules.stats, rules.alive
     max_episode_steps, num_agents = rules.max_episode_steps, rules.num_players
     inner, view = compilers.inner, compilers.view
-    row, clamp, log_row = view(rules.row), _clamp_action(rules, inner), _log_row(view)
+    row, clamp, log_row = view(rules.row), _clamp_action(rules, inner), _log_row(compilers)
 
     @inner
     def begin(s: Any) -> None:
@@ -246,13 +257,15 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
 
     @inner
     def close(
-        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any
-    ) -> None:
+        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool,
+        log: Any, log_size: Any,
+    ) -> None:  # fmt: skip
         first = np.int64(i) * num_agents
         for k in range(num_agents):
             place = np.uintp(first + k)
             if terminated[place] or truncated[place]:
-                rules_observe(parameters, s, row(final_obs, place), k)
+                if of_terminated or truncated[place]:
+                    rules_observe(parameters, s, row(final_obs, place), k)
                 episode = log_row(log, log_size)
                 episode._tick = tick
                 episode._env = i
@@ -270,7 +283,7 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
     rules_mask, rules_stats, rules_seat = rules.mask, rules.stats, rules.seat
     max_episode_steps, num_seats = rules.max_episode_steps, rules.num_players
     inner, view = compilers.inner, compilers.view
-    row, fit, log_row = view(rules.row), _fit_action(rules, view), _log_row(view)
+    row, fit, log_row = view(rules.row), _fit_action(rules, view), _log_row(compilers)
 
     @inner
     def begin(s: Any) -> None:
@@ -302,11 +315,13 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
 
     @inner
     def close(
-        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any
-    ) -> None:
+        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool,
+        log: Any, log_size: Any,
+    ) -> None:  # fmt: skip
         first = np.int64(i) * num_seats
         for seat in range(num_seats):
-            rules_observe(parameters, s, row(final_obs, np.uintp(first + seat)), seat)
+            if of_terminated or truncated[i]:
+                rules_observe(parameters, s, row(final_obs, np.uintp(first + seat)), seat)
             episode = log_row(log, log_size)
             episode._tick = tick
             episode._env = i
