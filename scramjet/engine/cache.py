@@ -59,16 +59,16 @@ class KernelCache(_Cache):
         with contextlib.suppress(OSError):
             os.utime(self.directory)  # recently used: kept longest
         try:
-            return compiler.CompileResult._rebuild(target_context, *pickle.loads(payload))
+            return self._rebuild(target_context, pickle.loads(payload))
         except Exception:  # written by an environment that differs in what the fingerprint does not see
             return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""
-        if not self._enabled or result.library.has_dynamic_globals:
+        if not self._enabled or not self._is_lasting(result):
             return
-        payload = serialize.dumps(result._reduce())
-        path = self._path(signature, result.library.codegen)
+        payload = serialize.dumps(self._reduce(result))
+        path = self._path(signature, self._library(result).codegen)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.directory, delete=False) as file:
@@ -77,6 +77,19 @@ class KernelCache(_Cache):
             _forget_oldest(self.directory.parent)
         except OSError as error:
             warnings.warn(f"compiled kernels are not kept in {self.directory}: {error}", stacklevel=2)
+
+    def _is_lasting(self, result: Any) -> bool:
+        """Whether the code has no addresses of this process in it."""
+        return not result.library.has_dynamic_globals
+
+    def _library(self, result: Any) -> Any:
+        return result.library
+
+    def _reduce(self, result: Any) -> Any:
+        return result._reduce()
+
+    def _rebuild(self, target_context: Any, reduced: Any) -> Any:
+        return compiler.CompileResult._rebuild(target_context, *reduced)
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         key = hashlib.sha256(repr((signature, codegen.magic_tuple())).encode()).hexdigest()
@@ -90,6 +103,24 @@ class KernelCache(_Cache):
 
     def flush(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class CudaKernelCache(KernelCache):
+    """The same for kernels of the GPU."""
+
+    def _is_lasting(self, result: Any) -> bool:
+        return True
+
+    def _library(self, result: Any) -> Any:
+        return result._codelibrary
+
+    def _reduce(self, result: Any) -> Any:
+        return result._reduce_states()
+
+    def _rebuild(self, target_context: Any, reduced: Any) -> Any:
+        from numba.cuda.dispatcher import _Kernel
+
+        return _Kernel._rebuild(**reduced)
 
 
 def _forget_oldest(directory: Path) -> None:

@@ -147,7 +147,20 @@ def allocate_obs(space: Any, *batch: int) -> Any:
 
 def kernel_obs(obs: Any) -> Any:
     """Observations as kernels take them: an array, or the arrays of a tree in one tuple."""
-    return leaves(obs) if isinstance(obs, dict) else obs
+    return tuple(_kernel_array(leaf) for leaf in leaves(obs)) if isinstance(obs, dict) else _kernel_array(obs)
+
+
+def _kernel_array(array: Any) -> Any:
+    """An array as kernels take it: NumPy's as it is, one on the GPU as Numba sees it."""
+    if isinstance(array, np.ndarray):
+        return array
+    from numba import cuda
+
+    return cuda.as_cuda_array(array)
+
+
+def _layout(array: Any) -> tuple[Any, ...]:
+    return array.shape, array.dtype, array.flags.writeable if isinstance(array, np.ndarray) else array.device
 
 
 def row_function(space: Any) -> Callable[..., Any]:
@@ -197,10 +210,11 @@ class Transition:
 
     def __post_init__(self) -> None:
         obs, final_obs = kernel_obs(self.obs), kernel_obs(self.final_obs)
-        arrays = (obs, self.mask, self.turn, self.reward, self.terminated, self.truncated, final_obs)
+        rest = (self.mask, self.turn, self.reward, self.terminated, self.truncated)
+        arrays = (obs, *(_kernel_array(array) for array in rest), final_obs)
         object.__setattr__(self, "arrays", arrays)
-        flat = [leaf for part in arrays for leaf in (part if isinstance(part, tuple) else (part,))]
-        object.__setattr__(self, "layout", tuple((leaf.shape, leaf.dtype, leaf.flags.writeable) for leaf in flat))
+        flat = (*leaves(self.obs), *rest, *leaves(self.final_obs))
+        object.__setattr__(self, "layout", tuple(_layout(leaf) for leaf in flat))
 
     def part(self, rows: slice) -> Transition:
         """Views of some rows."""
