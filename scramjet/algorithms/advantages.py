@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.jit import compiled
+from scramjet.engine.jit import RowKernel
 
 MAX_LOG_RATIO = 20.0
 """Where the logarithm of a ratio of two policies is cut: e^20 is above every sensible clip, and far from infinity."""
@@ -29,21 +29,22 @@ def gae(
     episode has no future; a truncated one has a future that was not played; neither reaches into the next episode.
     """
     advantage = torch.empty_like(reward)
-    _gae(
-        reward.numpy(), value.numpy(), terminated.numpy(), truncated.numpy(), final_value.numpy(),
-        advantage.numpy(), np.float32(gamma), np.float32(gae_lambda),
+    _gae.on(
+        reward.shape[1], reward, value, terminated, truncated, final_value, advantage,
+        np.float32(gamma), np.float32(gae_lambda),
     )  # fmt: skip
     return advantage, advantage + value[:-1]
 
 
-@compiled
+@RowKernel
 def _gae(
+    start: int, stop: int,
     reward: np.ndarray, value: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, final_value: np.ndarray,
     advantage: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
-    num_steps, num_rows = reward.shape
+    num_steps = reward.shape[0]
     for t in range(num_steps - 1, -1, -1):
-        for n in range(num_rows):
+        for n in range(start, stop):
             goes_on = not (terminated[t, n] or truncated[t, n])
             next_value = value[t + 1, n] if goes_on else np.float32(0.0)
             next_value = final_value[t, n] if truncated[t, n] else next_value
@@ -103,8 +104,9 @@ def vtrace(
     other losses must bring it. Where log_ratio is 0 and no clip below 1, both are `gae`'s for every lambda. The paper
     wants rho_clip >= c_clip. Ratios over e^20 count as e^20.
     """
+    one_seat = torch.zeros(reward.shape, dtype=torch.int8, device=reward.device)
     return seat_vtrace(
-        reward.unsqueeze(-1), value[:-1], torch.zeros(reward.shape, dtype=torch.int8), terminated, truncated,
+        reward.unsqueeze(-1), value[:-1], one_seat, terminated, truncated,
         final_value.unsqueeze(-1), value[-1].unsqueeze(-1), log_ratio,
         gamma=gamma, gae_lambda=gae_lambda, rho_clip=rho_clip, c_clip=c_clip,
     )  # fmt: skip
@@ -143,17 +145,17 @@ def _seat_chains(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Allocate what `_seat_vtrace` writes, and call it."""
     advantage, returns = torch.empty_like(value), torch.empty_like(value)
-    _seat_vtrace(
-        reward.numpy(), value.numpy(), seat.numpy(), terminated.numpy(), truncated.numpy(), final_value.numpy(),
-        rho.numpy(), trace.numpy(), advantage.numpy(), returns.numpy(), last_value.clone().numpy(),
-        torch.zeros_like(last_value).numpy(), torch.zeros_like(last_value).numpy(),
+    _seat_vtrace.on(
+        reward.shape[1], reward, value, seat, terminated, truncated, final_value, rho, trace, advantage, returns,
+        last_value.clone(), torch.zeros_like(last_value), torch.zeros_like(last_value),
         np.float32(gamma), np.float32(gae_lambda),
     )  # fmt: skip
     return advantage, returns
 
 
-@compiled
+@RowKernel
 def _seat_vtrace(
+    start: int, stop: int,
     reward: np.ndarray, value: np.ndarray, seat: np.ndarray, terminated: np.ndarray, truncated: np.ndarray,
     final_value: np.ndarray, rho: np.ndarray, trace: np.ndarray, advantage: np.ndarray, returns: np.ndarray,
     next_value: np.ndarray, next_gain: np.ndarray, earned: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
@@ -162,9 +164,9 @@ def _seat_vtrace(
 
     rho and trace [T, N] are the clipped ratios; where both are 1, gain and advantage are the same: GAE.
     """
-    num_steps, num_rows, num_seats = reward.shape
+    num_steps, _, num_seats = reward.shape
     for t in range(num_steps - 1, -1, -1):
-        for n in range(num_rows):
+        for n in range(start, stop):
             for p in range(num_seats):
                 if terminated[t, n] or truncated[t, n]:
                     next_value[n, p] = final_value[t, n, p] if truncated[t, n] else np.float32(0.0)
@@ -185,11 +187,15 @@ def _seat_vtrace(
 class RewardScaler:
     """Scales rewards by the running deviation of the discounted return (Engstrom et al. 2020)."""
 
-    def __init__(self, num_rewards: int, *, gamma: float, clip: float = 10.0) -> None:
+    def __init__(
+        self, num_rewards: int, *, gamma: float, clip: float = 10.0, device: torch.device | str = "cpu"
+    ) -> None:
         self.gamma = gamma
         self.clip = clip
-        self.running_return = torch.zeros(num_rewards, dtype=torch.float64)  # [R] or [N * S], each one's return so far
-        self.moments = torch.zeros(3, dtype=torch.float64)  # count, mean, sum of squared deviations
+        # [R] or [N * S], each one's return so far
+        self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
+        # count, mean, sum of squared deviations
+        self.moments = torch.zeros(3, dtype=torch.float64, device=device)
 
     def scale(self, reward: Tensor, terminated: Tensor, truncated: Tensor, alive: Tensor | None = None) -> Tensor:
         """The rewards of a rollout, [T, R] or [T, N, S], in units of the return's deviation; moves the statistics.
@@ -200,27 +206,38 @@ class RewardScaler:
         if reward.dim() == 3:
             ended = ended.unsqueeze(-1).expand(reward.shape)
         counts = torch.ones_like(ended) if alive is None else alive[: len(reward)]
-        _discounted_moments(
-            reward.flatten(1).numpy(), ended.flatten(1).numpy(), counts.flatten(1).numpy(),
-            self.running_return.numpy(), self.moments.numpy(), self.gamma,
-        )  # fmt: skip
-        count, _, squares = self.moments.tolist()
-        deviation = (squares / count + 1e-8) ** 0.5
+        counts = counts.flatten(1)
+        returns = torch.empty(counts.shape, dtype=torch.float64, device=reward.device)
+        _discounted_returns.on(
+            counts.shape[1], reward.flatten(1), ended.flatten(1), counts, self.running_return, returns, self.gamma
+        )
+        self._take_in(returns, counts)
+        count, _, squares = self.moments.unbind()
+        deviation = (squares / count + 1e-8).sqrt().float()
         return (reward / deviation).clamp(-self.clip, self.clip)
 
+    def _take_in(self, returns: Tensor, counts: Tensor) -> None:
+        """Join the moments of returns [T, R], those that count, with the moments so far (Chan et al. 1979)."""
+        count, mean, squares = self.moments.unbind()
+        added = counts.sum()
+        new_mean = (returns * counts).sum() / added.clamp(min=1)
+        new_squares = ((returns - new_mean).square() * counts).sum()
+        total = (count + added).clamp(min=1)
+        shift = new_mean - mean
+        joined = squares + new_squares + shift.square() * count * added / total
+        self.moments.copy_(torch.stack([count + added, mean + shift * added / total, joined]))
 
-@compiled
-def _discounted_moments(
-    reward: np.ndarray, ended: np.ndarray, counts: np.ndarray, running: np.ndarray, moments: np.ndarray, gamma: float
-) -> None:
+
+@RowKernel
+def _discounted_returns(
+    start: int, stop: int,
+    reward: np.ndarray, ended: np.ndarray, counts: np.ndarray, running: np.ndarray, returns: np.ndarray, gamma: float,
+) -> None:  # fmt: skip
+    """The discounted sum of rewards so far, at each step that counts; `running` [R] carries it on."""
     for t in range(reward.shape[0]):
-        for n in range(reward.shape[1]):
-            if not counts[t, n]:
-                continue
-            running[n] = running[n] * gamma + reward[t, n]
-            moments[0] += 1.0
-            shift = running[n] - moments[1]
-            moments[1] += shift / moments[0]
-            moments[2] += shift * (running[n] - moments[1])
-            if ended[t, n]:
+        for n in range(start, stop):
+            if counts[t, n]:
+                running[n] = running[n] * gamma + reward[t, n]
+            returns[t, n] = running[n]
+            if counts[t, n] and ended[t, n]:
                 running[n] = 0.0

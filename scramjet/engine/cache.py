@@ -14,6 +14,7 @@ import pickle
 import shutil
 import tempfile
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,9 @@ class KernelCache(_Cache):
 
 class CudaKernelCache(KernelCache):
     """The same for kernels of the GPU."""
+
+    def __init__(self, fingerprint: str, kernel: str) -> None:
+        super().__init__(fingerprint, f"{kernel}-cuda-{version('numba-cuda')}")
 
     def _is_lasting(self, result: Any) -> bool:
         return True

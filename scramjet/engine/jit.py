@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from numba import get_num_threads, njit, prange
 from numba.extending import register_jitable
 
-from scramjet.engine.cache import KernelCache
+from scramjet.engine.cache import CudaKernelCache, KernelCache
 from scramjet.engine.compiler import function_fingerprint
 
 PARALLEL_REGION = threading.Lock()
@@ -45,12 +45,13 @@ def compiled(function: _Function, **options: Any) -> _Function:
 
 
 class RowKernel:
-    """A numeric function of rows `start` to `stop` of its arrays, compiled for one thread and for several.
+    """A numeric function of rows `start` to `stop` of its arrays, compiled for one thread, for several and for the GPU.
 
     What it computes for one row must not depend on others: then any number of threads gives the same bits.
     """
 
     def __init__(self, function: Callable[..., None]) -> None:
+        self._plain = cast(FunctionType, function)
         self.alone = compiled(function)
         """(start, stop, *arguments) on this thread."""
         body = register_jitable(error_model="numpy", forceinline=True)(function)
@@ -68,3 +69,30 @@ class RowKernel:
         launch_threads()
         with PARALLEL_REGION:
             self._in_blocks(start, stop, *arguments)
+
+    def on(self, num_rows: int, *arguments: Any) -> None:
+        """Rows 0 to `num_rows` of tensors, wherever they are; on the GPU a thread a row, on torch's current stream."""
+        if arguments[0].is_cuda:
+            from scramjet.engine.cuda import cuda_arrays, launch
+
+            launch(self._on_gpu, num_rows, *cuda_arrays(arguments))
+        else:
+            self.alone(0, num_rows, *(a.numpy() if hasattr(a, "numpy") else a for a in arguments))
+
+    @cached_property
+    def _on_gpu(self) -> Any:
+        from numba import cuda
+
+        names = ", ".join(self._plain.__code__.co_varnames[2 : self._plain.__code__.co_argcount])
+        scope: dict[str, Any] = {"grid": cuda.grid, "body": cuda.jit(device=True)(self._plain)}
+        # A kernel's arguments must be spelled out.
+        exec(
+            f"def kernel(num_rows, {names}):\n"
+            f"    row = grid(1)\n"
+            f"    if row < num_rows:\n"
+            f"        body(row, row + 1, {names})\n",
+            scope,
+        )
+        dispatcher = cuda.jit(scope["kernel"])
+        dispatcher._cache = CudaKernelCache(function_fingerprint(self._plain), self._plain.__name__)
+        return dispatcher

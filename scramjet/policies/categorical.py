@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.jit import compiled
+from scramjet.engine.jit import RowKernel
 
 MASKED_LOGIT = -1e9
 """Far below any logit: probability exactly 0 in float32, yet finite, so that entropy and gradients stay so."""
@@ -28,10 +28,7 @@ def log_prob_and_entropy(logits: Tensor, action: Tensor, mask: Tensor | None) ->
 
 def sample(logits: Tensor, mask: Tensor | None, uniform: Tensor, action: Tensor, log_prob: Tensor) -> None:
     """Draw `action` [B] by inverting the distribution at `uniform` [B], and write its `log_prob` [B]."""
-    if mask is None:
-        _sample_rows(logits.numpy(), uniform.numpy(), action.numpy(), log_prob.numpy())
-    else:
-        _sample_rows(mask_logits(logits, mask).numpy(), uniform.numpy(), action.numpy(), log_prob.numpy())
+    _sample_rows.on(len(logits), mask_logits(logits, mask), uniform, action, log_prob)
 
 
 def most_likely(logits: Tensor, mask: Tensor | None) -> Tensor:
@@ -39,10 +36,12 @@ def most_likely(logits: Tensor, mask: Tensor | None) -> Tensor:
     return mask_logits(logits, mask).argmax(-1)
 
 
-@compiled
-def _sample_rows(logits: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray) -> None:
+@RowKernel
+def _sample_rows(
+    start: int, stop: int, logits: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray
+) -> None:
     """One pass a row instead of an operator a row: sampling is a large part of a small policy's time."""
-    for row in range(logits.shape[0]):
+    for row in range(start, stop):
         highest = logits[row, 0]
         for a in range(1, logits.shape[1]):
             highest = max(highest, logits[row, a])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from scramjet.engine.jit import compiled
+from scramjet.engine.jit import RowKernel
 from scramjet.errors import ConfigError
 from scramjet.policies import categorical
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
@@ -35,9 +36,15 @@ class Distribution(ABC):
     mask_size: int
     """Length of a row's mask of legal choices; 0 where masks make no sense."""
 
+    def apply(self, function: Callable[[Tensor], Tensor]) -> None:
+        """Put `function(tensor)` in the place of each tensor that is a part of this distribution."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, function(value))
+
     @abstractmethod
-    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
-        """All random numbers of a rollout, [T, R, ...]; step t gets `noise[t]`."""
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator, out: Tensor | None = None) -> Tensor:
+        """All random numbers of a rollout, [T, R, ...], on the generator's device; step t gets `noise[t]`."""
 
     @abstractmethod
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
@@ -66,9 +73,9 @@ class Categorical(Distribution):
         self.num_inputs = self.mask_size = num_choices
         self.start = start
 
-    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator, out: Tensor | None = None) -> Tensor:
         """Uniform numbers, [T, R]."""
-        return torch.rand(num_steps, num_rows, generator=generator)
+        return torch.rand(num_steps, num_rows, generator=generator, out=out, device=generator.device)
 
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         """Invert the distribution at `noise` [B]."""
@@ -103,22 +110,24 @@ class MultiCategorical(Distribution):
         self.space_shape = tuple(space.shape)
         self.start = torch.from_numpy(np.asarray(space.start, np.int64).ravel())
         self.has_start = bool(self.start.any())
-        self.offsets = np.concatenate([[0], np.cumsum(sizes)])  # component d has logits offsets[d]:offsets[d + 1]
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        self.offsets = torch.from_numpy(offsets)  # component d has logits offsets[d]:offsets[d + 1]
         # Components of unequal size are padded to the largest: entry [d, a] is where its logit stands.
         column = np.arange(sizes.max())
         is_padding = column >= sizes[:, None]
-        place = np.where(is_padding, 0, self.offsets[:-1, None] + column)
+        place = np.where(is_padding, 0, offsets[:-1, None] + column)
         self.place = torch.from_numpy(place.ravel())
         self.padding = torch.from_numpy(is_padding) if is_padding.any() else None
 
-    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator, out: Tensor | None = None) -> Tensor:
         """Uniform numbers, [T, R, components]."""
-        return torch.rand(num_steps, num_rows, *self.action_shape, generator=generator)
+        size = (num_steps, num_rows, *self.action_shape)
+        return torch.rand(size, generator=generator, out=out, device=generator.device)
 
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         """Invert each component's distribution at its own number of `noise` [B, components]."""
         legal = categorical.mask_logits(logits, mask)
-        _sample_components(legal.numpy(), self.offsets, noise.numpy(), action.numpy(), log_prob.numpy())
+        _sample_components.on(len(logits), legal, self.offsets, noise, action, log_prob)
 
     def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
         """Each component's legal choice of highest logit, [B, components]."""
@@ -131,7 +140,7 @@ class MultiCategorical(Distribution):
 
     def env_action(self, action: Tensor) -> Tensor:
         """The choices in the space's shape, counted from its starts."""
-        action = action + self.start.to(action.device) if self.has_start else action
+        action = action + self.start if self.has_start else action
         return action.reshape(-1, *self.space_shape)
 
     def _padded(self, logits: Tensor, mask: Tensor | None) -> Tensor:
@@ -139,16 +148,17 @@ class MultiCategorical(Distribution):
         legal = categorical.mask_logits(logits, mask)
         if self.padding is None:
             return legal.unflatten(-1, (self.action_shape[0], -1))
-        padded = legal.index_select(-1, self.place.to(logits.device)).unflatten(-1, tuple(self.padding.shape))
-        return padded.masked_fill(self.padding.to(logits.device), categorical.MASKED_LOGIT)
+        padded = legal.index_select(-1, self.place).unflatten(-1, tuple(self.padding.shape))
+        return padded.masked_fill(self.padding, categorical.MASKED_LOGIT)
 
 
-@compiled
+@RowKernel
 def _sample_components(
-    logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray
-) -> None:
+    start: int, stop: int,
+    logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray,
+) -> None:  # fmt: skip
     """One pass over rows and components; each as in `categorical`."""
-    for row in range(logits.shape[0]):
+    for row in range(start, stop):
         summed = 0.0
         for component in range(len(offsets) - 1):
             first, end = offsets[component], offsets[component + 1]
@@ -209,16 +219,16 @@ class DiagonalGaussian(Distribution):
         self.nodes = torch.from_numpy(nodes * math.sqrt(2))  # of a standard normal number
         self.weights = torch.from_numpy(weights / math.sqrt(math.pi))
 
-    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator) -> Tensor:
+    def noise(self, num_steps: int, num_rows: int, generator: torch.Generator, out: Tensor | None = None) -> Tensor:
         """Standard normal numbers, [T, R, D]."""
-        return torch.randn(num_steps, num_rows, self.size, generator=generator)
+        size = (num_steps, num_rows, self.size)
+        return torch.randn(size, generator=generator, out=out, device=generator.device)
 
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         """Mean plus deviation times `noise` [B, D]."""
-        _sample_normal(
-            logits.numpy(), noise.numpy(), self.squashes, self.log_stretch, MIN_LOG_STD, MAX_LOG_STD,
-            action.numpy(), log_prob.numpy(),
-        )  # fmt: skip
+        _sample_normal.on(
+            len(logits), logits, noise, self.squashes, self.log_stretch, MIN_LOG_STD, MAX_LOG_STD, action, log_prob
+        )
 
     def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
         """The means, [B, D]."""
@@ -237,7 +247,7 @@ class DiagonalGaussian(Distribution):
 
     def env_action(self, action: Tensor) -> Tensor:
         """Within the space's bounds, in its shape and number type."""
-        low, high = self.low.to(action.device), self.high.to(action.device)
+        low, high = self.low, self.high
         if self.squashes:
             action = 0.5 * (low + high) + 0.5 * (high - low) * action.tanh()
         bounded = torch.minimum(torch.maximum(action, low), high)
@@ -279,14 +289,15 @@ class _KeepWithin(torch.autograd.Function):
         return grad.masked_fill(leaves, 0.0), None, None
 
 
-@compiled
+@RowKernel
 def _sample_normal(
+    start: int, stop: int,
     logits: np.ndarray, noise: np.ndarray, squashes: bool, log_stretch: float, low: float, high: float,
     action: np.ndarray, log_prob: np.ndarray,
 ) -> None:  # fmt: skip
     """One pass over rows and components instead of a dozen operators."""
     size = noise.shape[1]
-    for row in range(logits.shape[0]):
+    for row in range(start, stop):
         summed = 0.0
         for d in range(size):
             mean = logits[row, d]

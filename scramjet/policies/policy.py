@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,6 +50,17 @@ class Policy(nn.Module):
         self.state_size: int = getattr(network, "state_size", 0)
         """Numbers remembered for each row; 0 without memory."""
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.parameters(), torch.empty(0)).device
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Policy:
+        """Move the distribution's tensors along with the weights: `to`, `cpu` and `cuda` end here."""
+        super()._apply(fn, recurse)
+        self.distribution.apply(fn)
+        return self
+
     def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
         """Logits and values of raw observations, and what is remembered after them."""
         if not self.state_size:
@@ -69,7 +81,7 @@ class Policy(nn.Module):
 
     def initial_state(self, num_rows: int) -> Tensor:
         """What is remembered when episodes begin: zeros [num_rows, state_size]."""
-        return torch.zeros(num_rows, self.state_size)
+        return torch.zeros(num_rows, self.state_size, device=self.device)
 
     @torch.inference_mode()
     def act(self, obs: Any, state: Tensor | None = None, *, mask: Any = None) -> Tensor:
@@ -82,8 +94,9 @@ class Policy(nn.Module):
             out = pool.step(policy.act(out.obs, state, mask=out.mask).numpy())
             state[out.terminated | out.truncated] = 0
         """
-        obs = map_leaves(torch.as_tensor, obs)
-        mask = None if mask is None or not mask.shape[-1] else torch.as_tensor(mask)
+        device = self.device
+        obs = map_leaves(lambda leaf: torch.as_tensor(leaf, device=device), obs)
+        mask = None if mask is None or not mask.shape[-1] else torch.as_tensor(mask, device=device)
         if state is not None or self.state_size:
             self._check_state(state, len(leaves(obs)[0]))
         output = PolicyOutput(self.logits(obs), torch.empty(0)) if self.splits else self.forward(obs, state)

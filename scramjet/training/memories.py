@@ -18,18 +18,20 @@ class Memories:
     and only the slot of the seat to move is used and changed.
     """
 
-    def __init__(self, played_by: PlayedBy, num_rows: int, num_players: int, state_size: int) -> None:
+    def __init__(
+        self, played_by: PlayedBy, num_rows: int, num_players: int, state_size: int, device: torch.device | str = "cpu"
+    ) -> None:
         self._by_seats = played_by is PlayedBy.SEATS
         self._by_agents = played_by is PlayedBy.AGENTS
         self._num_seats = num_players if self._by_seats else 1
-        self._first_slot = torch.arange(num_rows) * self._num_seats  # of each row
-        self.states = torch.zeros(num_rows * self._num_seats, state_size)  # [slots, state_size]
+        self._first_slot = torch.arange(num_rows, device=device) * self._num_seats  # of each row
+        self.states = torch.zeros(num_rows * self._num_seats, state_size, device=device)  # [slots, state_size]
         self.is_used = state_size > 0
 
     @classmethod
     def of(cls, policy: Policy, pool: Pool) -> Memories:
         """Those of a policy that begins to play a pool."""
-        return cls(pool.played_by, pool.num_rows, pool.num_players, policy.state_size)
+        return cls(pool.played_by, pool.num_rows, pool.num_players, policy.state_size, policy.device)
 
     def of_movers(self, turn: Tensor | None) -> Tensor | None:
         """The states [rows, state_size] of those who act now; `turn` says whose turn it is. None without memory."""
@@ -44,14 +46,17 @@ class Memories:
         assert state is not None
         if self._by_seats:
             self.states.index_copy_(0, self._slots(turn), state)
-        else:
-            self.states = state
+        elif state is not self.states:
+            self.states.copy_(state)
 
     def forget_ended(self, turn: Tensor | None, out: Transition) -> None:
         """Set to zero what belongs to episodes that ended in this step, and to agents that were dead in it."""
         if not self.is_used:
             return
         ended = out.terminated | out.truncated
+        if isinstance(ended, Tensor):
+            self._forget_on_gpu(ended if turn is None or not self._by_agents else ended | ~turn.bool())
+            return
         if self._by_agents:
             assert turn is not None
             ended = ended | ~turn.numpy().astype(np.bool_)
@@ -60,6 +65,10 @@ class Memories:
             return
         slots = (rows[:, None] * self._num_seats + torch.arange(self._num_seats)).flatten()
         self.states.index_fill_(0, slots, 0.0)
+
+    def _forget_on_gpu(self, ended: Tensor) -> None:
+        """Without a look at which: nothing waits for the GPU."""
+        self.states.masked_fill_(ended.repeat_interleave(self._num_seats).unsqueeze(1), 0.0)
 
     def _slots(self, turn: Tensor | None) -> Tensor:
         assert turn is not None

@@ -1,0 +1,154 @@
+"""The CUDA back-end: a world's kernels compiled for the GPU from the same functions, one GPU thread an env.
+
+Kernels run on torch's current stream, so a CUDA graph that is being recorded records them with the operators of torch
+around them. Nothing in `step` waits for the GPU.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scramjet.engine import kernels
+from scramjet.engine.cache import CudaKernelCache
+from scramjet.engine.compiler import RulesCompiler
+from scramjet.engine.transitions import Compilers
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError
+
+THREADS_PER_BLOCK = 128
+
+
+def require_cuda() -> Any:
+    """Numba's CUDA module, or an error that says what is missing."""
+    import torch
+
+    if torch.version.cuda is None:
+        raise ConfigError(
+            f"device='cuda' needs a torch that was built for CUDA, and torch {torch.__version__} was not; install one "
+            f"as pytorch.org says, or use --device cpu"
+        )
+    if not torch.cuda.is_available():
+        raise ConfigError(
+            "device='cuda' needs an NVIDIA GPU and its driver, and CUDA finds none; see what `nvidia-smi` says, or use "
+            "--device cpu"
+        )
+    if importlib.util.find_spec("numba_cuda") is None:
+        raise ConfigError(
+            "device='cuda' needs numba-cuda, which compiles worlds for the GPU and is not installed; run "
+            "pip install 'scramjet[cuda]', or use --device cpu"
+        )
+    try:
+        cuda = _numba_cuda()
+        has_gpu = cuda.is_available()
+    except Exception as error:
+        raise ConfigError(
+            f"device='cuda' needs numba-cuda, and it does not load ({error}); run pip install -U 'scramjet[cuda]', or "
+            f"use --device cpu"
+        ) from error
+    if not has_gpu:
+        raise ConfigError(
+            "device='cuda': torch finds the GPU, and numba-cuda does not; run `numba -s` to see what it lacks, or use "
+            "--device cpu"
+        )
+    return cuda
+
+
+def _numba_cuda() -> Any:
+    from numba import cuda
+
+    return cuda
+
+
+def compile_kernels(env: Env) -> kernels.Kernels:
+    """The kernels of `env` for the GPU, each compiled when first launched; all take the number of envs first."""
+    cuda = _numba_cuda()
+    function = cuda.jit(device=True)
+    view = cuda.jit(device=True, inline="always")  # a function of its own may not return a part of an array
+    rules_compiler = RulesCompiler(env, function, function)
+
+    def claim(log_size: Any, blank: Any) -> Any:
+        """Envs log at the same time: each takes a slot of its own."""
+        return cuda.atomic.add(log_size, 0, 1) % blank
+
+    made = kernels.build(rules_compiler.rules(), Compilers(function, view, function, function, claim))
+    reset_one, observe_one, step_one = made.reset, made.observe, made.step
+    simulate_one, views_one = made.simulate, made.views
+
+    def kernel(plain: Callable[..., Any]) -> Any:
+        dispatcher = cuda.jit(plain)
+        dispatcher._cache = CudaKernelCache(rules_compiler.fingerprint, plain.__name__)
+        return dispatcher
+
+    @kernel
+    def reset(num_envs, seed, states, state_bytes, obs, mask, turn):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        if i < num_envs:
+            reset_one(i, i + 1, seed, states, state_bytes, obs, mask, turn)
+
+    @kernel
+    def observe(num_envs, states, obs, mask, turn):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        if i < num_envs:
+            observe_one(i, i + 1, states, obs, mask, turn)
+
+    @kernel
+    def step(  # type: ignore[no-untyped-def]
+        num_envs, ticks_before, tick, states, state_bytes, actions, obs, mask, turn,
+        reward, terminated, truncated, final_obs, of_terminated, log, log_size,
+    ):  # fmt: skip
+        i = cuda.grid(1)
+        if i < num_envs:
+            step_one(
+                i, i + 1, ticks_before[0] + tick, states, state_bytes, actions, obs, mask, turn,
+                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
+            )  # fmt: skip
+
+    @kernel
+    def simulate(  # type: ignore[no-untyped-def]
+        num_envs, states, actions, obs, mask, turn, reward, terminated, truncated
+    ):
+        i = cuda.grid(1)
+        if i < num_envs:
+            simulate_one(i, i + 1, states, actions, obs, mask, turn, reward, terminated, truncated)
+
+    @kernel
+    def views(num_envs, states, obs):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        if i < num_envs:
+            views_one(i, i + 1, states, obs)
+
+    return kernels.Kernels(reset, observe, step, step, simulate, views)
+
+
+def launch(kernel: Any, num_threads: int, *arguments: Any) -> None:
+    """Run a kernel of so many threads on torch's current stream; it gets their number first."""
+    import torch
+
+    cuda = _numba_cuda()
+    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    kernel[-(-num_threads // THREADS_PER_BLOCK), THREADS_PER_BLOCK, stream](num_threads, *arguments)
+
+
+def cuda_arrays(arguments: Iterable[Any]) -> list[Any]:
+    """Tensors as Numba's kernels take them; anything else as it is."""
+    cuda = _numba_cuda()
+    return [cuda.as_cuda_array(a.detach()) if hasattr(a, "is_cuda") else a for a in arguments]
+
+
+class _Bytes:
+    """Records on the GPU as rows of bytes, for CUDA's array interface."""
+
+    def __init__(self, records: Any) -> None:
+        self._keeps_alive = records
+        address, _ = records.__cuda_array_interface__["data"]
+        shape = (len(records), records.dtype.itemsize)
+        self.__cuda_array_interface__ = {"shape": shape, "typestr": "|u1", "data": (address, False), "version": 2}
+
+
+def bytes_of(records: Any) -> Any:
+    """A tensor [N, record size] over an array of records on the GPU."""
+    import torch
+
+    return torch.as_tensor(_Bytes(records), device="cuda")

@@ -1,0 +1,210 @@
+"""The pool of native worlds on the GPU: records and results stay there, and no step waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.engine import diagnosis
+from scramjet.engine.cuda import bytes_of, compile_kernels, launch, require_cuda
+from scramjet.engine.layout import (
+    PlayedBy,
+    Transition,
+    allocate_obs,
+    allocate_transition,
+    episode_dtype,
+    kernel_obs,
+    state_dtype,
+)
+from scramjet.engine.native import NativePool
+from scramjet.engine.pool import Batch, Episodes, WorldPool
+from scramjet.engine.random_play import random_actions
+from scramjet.engine.trees import map_leaves
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError, WorldError
+
+MIN_EPISODES_KEPT = 4096
+MAX_EPISODES_READ = 4096
+"""Of very many that ended, `episodes` reads so many of the newest: the rest are only counted."""
+
+
+class CudaPool(WorldPool):
+    """Many copies of one world on the GPU, with the episodes that the same seed gives on the CPU.
+
+    Transitions hold CUDA tensors. Steps run on torch's current stream and can be recorded by a CUDA graph; tell the
+    pool of each replay with `before_replay`.
+    """
+
+    def __init__(self, env: Env, num_envs: int) -> None:
+        super().__init__(env, num_envs)
+        cuda = require_cuda()
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        self.backend = "cuda"
+        self.num_threads = 1  # on the CPU's side
+        self._records = cuda.to_device(np.zeros(num_envs, state_dtype(env)))
+        self._state_bytes = bytes_of(self._records)  # [N, record size]
+        self._byte_view = cuda.as_cuda_array(self._state_bytes)
+        self._kernels = compile_kernels(env)
+        # Within one step every player's episode may end: with a row for each, no two write to the same.
+        self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
+        self._log = cuda.to_device(np.zeros(self._capacity + 1, episode_dtype(env)))
+        self._log_bytes = bytes_of(self._log)
+        self._num_logged = torch.zeros(1, dtype=torch.int32, device=self.device)
+        self._ticks_before = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._views = {name: cuda.as_cuda_array(getattr(self, name)) for name in ("_num_logged", "_ticks_before")}
+        self._tick = 0
+        self._tick_on_device = 0  # what _ticks_before holds
+        self._action_type = torch.from_numpy(np.zeros(0, self._action_dtype)).dtype
+        self._own = self.allocate()
+        self._layout = self._own.layout
+        self._was_reset = False
+
+    @property
+    def steps_taken(self) -> int:
+        return self._tick
+
+    def allocate(self) -> Transition:
+        return self._moved(allocate_transition(self.env, self.num_envs))
+
+    def _moved(self, out: Transition) -> Transition:
+        """The same arrays as CUDA tensors."""
+
+        def move(array: np.ndarray) -> Any:
+            return torch.from_numpy(array).to(self.device)
+
+        return Transition(
+            obs=map_leaves(move, out.obs),
+            mask=move(out.mask),
+            turn=move(out.turn),
+            reward=move(out.reward),
+            terminated=move(out.terminated),
+            truncated=move(out.truncated),
+            final_obs=map_leaves(move, out.final_obs),
+        )
+
+    def prepare(self) -> None:
+        """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
+        self._play_interpreted()
+        self.reset(0)
+        self.step(torch.zeros(self._action_shape, dtype=self._action_type, device=self.device))
+        torch.cuda.synchronize()
+
+    def reset(self, seed: int, out: Transition | None = None) -> Transition:
+        self._check_seed(seed)
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._run("reset", self.num_envs, int(seed), self._records, self._byte_view, *out.arrays[:3])
+        self._begin_at(0)
+        return out
+
+    def step(self, actions: Any, out: Transition | None = None, *, of_terminated: bool = True) -> Transition:
+        """Step every env; `final_obs` of terminated episodes is written only if asked for."""
+        out = self._own if out is None else self._fitting(out, self._layout)
+        actions = self._checked_actions(actions, self._action_shape)
+        self._tick += 1
+        self._run(
+            "step", self.num_envs, self._views["_ticks_before"], self._tick - self._tick_on_device, self._records,
+            self._byte_view, actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
+        )  # fmt: skip
+        return out
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""
+        tick = self._tick
+        self._tick_on_device = tick
+        try:
+            yield
+        finally:
+            self._tick = tick
+
+    def before_replay(self, num_steps: int) -> None:
+        """To be called before the replay of a graph with so many steps."""
+        self._ticks_before.fill_(self._tick)
+        self._tick_on_device = self._tick
+        self._tick += num_steps
+
+    def send(self, actions: Any, rows: slice | None = None) -> None:
+        raise ConfigError("a pool on the GPU steps all its envs at once: use step()")
+
+    def recv(self) -> Batch:
+        raise ConfigError("a pool on the GPU steps all its envs at once: use step()")
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {"states": self._state_bytes.cpu().numpy(), "tick": np.array([self._tick])}
+
+    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+        self._check_snapshot(snapshot, self._state_bytes.shape[1])
+        self._state_bytes.copy_(torch.from_numpy(np.ascontiguousarray(snapshot["states"])))
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._run("observe", self.num_envs, self._records, *out.arrays[:3])
+        self._begin_at(int(snapshot["tick"][0]))
+        return out
+
+    def _begin_at(self, tick: int) -> None:
+        self._tick = self._tick_on_device = tick
+        self._ticks_before.fill_(tick)
+        self._num_logged.zero_()
+        self._was_reset = True
+
+    def states(self) -> np.ndarray:
+        return self._state_bytes.cpu().numpy().view(self._records.dtype).ravel()
+
+    def simulate(self, states: np.ndarray, actions: Any) -> tuple[np.ndarray, Transition]:
+        after = require_cuda().to_device(np.ascontiguousarray(states))
+        actions = self._checked_actions(actions, (len(states) * self._rows_per_env, *self._action_shape[1:]))
+        out = self._moved(allocate_transition(self.env, len(states)))
+        self._run("simulate", len(states), after, actions, *out.arrays[:6])
+        return bytes_of(after).cpu().numpy().view(after.dtype).ravel(), out
+
+    def views(self) -> Any:
+        by_seats = self.played_by is PlayedBy.SEATS
+        num_views = self.num_envs * self.num_players if by_seats else self.num_rows
+        obs = map_leaves(
+            lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
+        )
+        if by_seats:
+            self._run("views", self.num_envs, self._records, kernel_obs(obs))
+        else:
+            out = self.allocate()
+            self._run("observe", self.num_envs, self._records, kernel_obs(obs), *out.arrays[1:3])
+        return obs
+
+    def episodes(self) -> Episodes:
+        num_ended = int(self._num_logged)
+        self._num_logged.zero_()
+        num_read = min(num_ended, self._capacity, MAX_EPISODES_READ)
+        newest = torch.arange(num_ended - num_read, num_ended, device=self.device) % self._capacity
+        log = self._log_bytes.index_select(0, newest).cpu().numpy().view(self._log.dtype).ravel()
+        return self._listed(log, num_ended)
+
+    def _run(self, kernel: str, *arguments: Any) -> None:
+        """Launch a kernel; what does not compile is told in the author's terms."""
+        try:
+            launch(getattr(self._kernels, kernel), *arguments)
+        except Exception as error:
+            explained = diagnosis.explain(self.env, error, self._play_interpreted)
+            if isinstance(explained, WorldError) and "cannot be compiled" in str(explained):
+                explained = WorldError(f"{explained}, for the GPU; meanwhile, train it with --device cpu")
+            raise explained from error
+
+    def _play_interpreted(self) -> None:
+        pool = NativePool(self.env, 2, backend="interpreted")
+        out, random = pool.reset(0), np.random.default_rng(0)
+        for _ in range(20):
+            out = pool.step(random_actions(pool, out, random))
+
+    def _checked_actions(self, actions: Any, shape: tuple[int, ...]) -> Any:
+        """Actions as kernels take them; from the CPU they are copied."""
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
+        if isinstance(actions, np.ndarray):
+            actions = torch.from_numpy(actions)
+        if not isinstance(actions, Tensor) or tuple(actions.shape) != shape or actions.dtype != self._action_type:
+            given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, Tensor) else repr(actions)[:60]
+            raise ConfigError(f"actions are {given}; this pool takes {self._action_type} {list(shape)} as a tensor")
+        return require_cuda().as_cuda_array(actions.detach().to(self.device).contiguous())

@@ -1,0 +1,72 @@
+"""CUDA graphs: work that is the same every time is recorded once, and replayed without Python in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+
+
+def _nothing() -> None:
+    pass
+
+
+class Recorder(Generic[Result]):
+    """Runs work on the GPU: the first time as it is, then recorded, then replayed.
+
+    The work must read and write the same memory every time; what it returned when it was recorded is returned by each
+    replay, with new numbers in it. Work that cannot be recorded runs as it is for good, and says so once.
+    """
+
+    def __init__(self, name: str, say: Callable[[str], None] = print) -> None:
+        self.name = name
+        self.is_refused = False
+        self._say = say
+        self._is_warm = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: Any = None
+        self._stream = torch.cuda.Stream()
+
+    def run(
+        self,
+        work: Callable[[], Result],
+        *,
+        recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        before_replay: Callable[[], None] = _nothing,
+    ) -> Result:
+        """The work's result. `recording` is entered around the recording, which does not execute anything."""
+        if self._graph is None and self._is_warm and not self.is_refused:
+            self._record(work, recording)
+        if self._graph is None:
+            return self._run_aside(work)
+        before_replay()
+        self._graph.replay()
+        result: Result = self._result
+        return result
+
+    def _run_aside(self, work: Callable[[], Result]) -> Result:
+        """On a stream of its own, as a recording will: what autograd sets up now must not belong to another."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            result = work()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        self._is_warm = True
+        return result
+
+    def _record(self, work: Callable[[], Result], recording: Callable[[], AbstractContextManager[Any]]) -> None:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with recording(), torch.cuda.graph(graph, stream=self._stream):
+                self._result = work()
+        except Exception as error:
+            self.is_refused = True
+            torch.cuda.synchronize()
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            self._say(f"{self.name} cannot be recorded as a CUDA graph and runs step by step: {reason[:200]}")
+        else:
+            self._graph = graph

@@ -1,0 +1,137 @@
+"""The last observations of episodes that the time limit cut short: what would have come after them is worth a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.engine.layout import PlayedBy
+from scramjet.engine.pool import Pool
+from scramjet.engine.trees import leaves, map_leaves
+from scramjet.training import soundness
+
+if TYPE_CHECKING:
+    from scramjet.training.rollout import Rollout
+
+ValueInto = Callable[[Any, "Tensor | None", Tensor], None]
+"""(observations [B, ...], states [B, state_size] or None, values [B] to write)"""
+
+VALUED_AT_ONCE = 4096
+
+
+class Finals(Protocol):
+    """Keeps what each step cut short, and fills a rollout's `final_value`."""
+
+    def keep(self, t: int) -> None:
+        """Look at what step t cut short, before the next step writes over it and memory forgets."""
+
+    def value_all(self) -> None:
+        """Write all values; after the last step."""
+
+
+def final_observations(pool: Pool, rollout: Rollout, value_into: ValueInto) -> Finals:
+    """For one rollout, on the device it is on."""
+    return FinalsOnGPU(pool, rollout, value_into) if rollout.is_on_gpu else FinalsOnCPU(pool, rollout, value_into)
+
+
+class FinalsOnCPU:
+    """The last observations of truncated episodes, gathered to be valued together.
+
+    Truncation is rare, so this costs a look at the flags each step and one small forward pass a rollout.
+    """
+
+    def __init__(self, pool: Pool, rollout: Rollout, value_into: ValueInto) -> None:
+        self._pool = pool
+        self._rollout = rollout
+        self._value_into = value_into
+        rollout.final_value.zero_()
+        self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
+        self._observations: list[Any] = []
+        self._states: list[Tensor] = []  # what was remembered when each was seen; empty without memory
+        self._places: list[tuple[int, np.ndarray]] = []  # the step, and where in its flattened row
+        self._held = 0
+
+    def keep(self, t: int) -> None:
+        """Copy what step t cut short, before the next step writes over it and memory forgets."""
+        row = self._rollout.rows[t]
+        if not row.truncated.any():
+            return
+        cut = np.flatnonzero(row.truncated)
+        places = (cut[:, None] * self._views + np.arange(self._views)).ravel()
+        observations = map_leaves(lambda leaf: leaf[places], row.final_obs)
+        self._check_finite(observations, places)
+        self._observations.append(observations)
+        if self._rollout.memories.is_used:
+            self._states.append(self._rollout.memories.states[torch.from_numpy(places)])
+        self._places.append((t, places))
+        self._held += len(places)
+        if self._held >= max(VALUED_AT_ONCE, row.truncated.size):
+            self.value_all()
+
+    def _check_finite(self, observations: Any, places: np.ndarray) -> None:
+        for leaf in leaves(observations):
+            if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+                worst = int(np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(1))[0])
+                value = float(leaf[worst][~np.isfinite(leaf[worst])][0])
+                row = int(places[worst]) // self._views
+                raise soundness.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
+
+    def value_all(self) -> None:
+        """Value what is held and write it to `final_value`."""
+        if not self._held:
+            return
+        first, *rest = self._observations
+        gathered = map_leaves(lambda *parts: torch.from_numpy(np.concatenate(parts)), first, *rest)
+        values = torch.empty(self._held)
+        self._value_into(gathered, torch.cat(self._states) if self._states else None, values)
+        start = 0
+        for t, places in self._places:
+            self._rollout.final_value[t].view(-1)[torch.from_numpy(places)] = values[start : start + len(places)]
+            start += len(places)
+        self._observations, self._states, self._places, self._held = [], [], [], 0
+
+
+class FinalsOnGPU:
+    """The same without a look at what was cut short: each env's place is valued, whether or not it holds something.
+
+    That is one more value for every so many steps as the time limit has, see `rollout._final_obs`.
+    """
+
+    def __init__(self, pool: Pool, rollout: Rollout, value_into: ValueInto) -> None:
+        self._rollout, self._value_into = rollout, value_into
+        self._has_limit = pool.env.max_episode_steps is not None  # type: ignore[attr-defined]
+        self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
+        self._windows: dict[int, list[int]] = {}  # by the place they share: its steps
+        for t, row in enumerate(rollout.rows):
+            self._windows.setdefault(id(leaves(row.final_obs)[0]), []).append(t)
+        self._states: dict[int, Tensor] = {}
+
+    def keep(self, t: int) -> None:
+        """What was remembered when an episode was cut short; its observation stays where the step wrote it."""
+        memories, row = self._rollout.memories, self._rollout.rows[t]
+        if not memories.is_used or not self._has_limit:
+            return
+        window = id(leaves(row.final_obs)[0])
+        cut = torch.as_tensor(row.truncated).repeat_interleave(self._views).unsqueeze(1)
+        before = self._states.get(window)
+        self._states[window] = memories.states.clone() if before is None else torch.where(cut, memories.states, before)
+
+    def value_all(self) -> None:
+        """Value every place, and take of it what was cut short."""
+        rollout = self._rollout
+        if not self._has_limit:
+            return  # final_value was zero from the start
+        for window, steps in self._windows.items():
+            observations = rollout.rows[steps[0]].final_obs
+            values = torch.empty(rollout.final_value[0].numel(), device=rollout.final_value.device)
+            self._value_into(observations, self._states.get(window), values)
+            part = slice(steps[0], steps[-1] + 1)
+            cut = rollout.truncated[part]
+            if rollout.final_value.dim() == 3:
+                cut = cut.unsqueeze(-1)
+            worth = torch.where(cut, values.view(rollout.final_value.shape[1:]), 0.0)
+            rollout.final_value[part] = worth
