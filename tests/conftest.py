@@ -5,6 +5,18 @@ from collections.abc import Iterator
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a GPU say so where there is none."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    from scramjet.runtime.devices import cuda_is_ready
+
+    if not cuda_is_ready():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU, a torch built for CUDA, and numba-cuda"))
+
+
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Torch on one thread and seeded: small tensors gain nothing from threads, and lose much on a busy machine."""

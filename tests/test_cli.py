@@ -132,7 +132,7 @@ def test_each_line_of_benchs_table_has_the_best_env_steps_beside_the_median_and_
     _, header, *rows = capsys.readouterr().out.splitlines()
     assert len(rows) == 2
     for line in rows:
-        assert re.fullmatch(r" *\d+ +1 +[\d.]+ [KM] \([\d.]+ [KM]\) +[\d.]+ [KM] +[\d.]+ [KM]", line)
+        assert re.fullmatch(r" *\d+ +1 +[\d.]+ [KM] \([\d.]+ [KM]\) +[\d.]+ [KM] +[\d.]+ [KM] +\d+%", line)
         assert len(line) == len(header) <= 80
 
 

@@ -117,10 +117,11 @@ class LossTerms:
     clip_fraction: Tensor
 
 
-def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, *, clip: float | Tensor) -> Tensor:
     """PPO policy loss (Schulman et al. 2017, eq. 7), to be minimized. Both [B]; returns a scalar."""
     ratio = log_ratio.exp()
-    return -torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+    bounded = ratio.clamp(1 - clip, 1 + clip)  # type: ignore[arg-type]
+    return -torch.min(ratio * advantage, bounded * advantage).mean()
 
 
 def value_loss(value: Tensor, old_value: Tensor, returns: Tensor, *, clip: float | None) -> Tensor:
@@ -147,9 +148,9 @@ def ppo_loss(
     old_value: Tensor,
     advantage: Tensor,
     returns: Tensor,
-    clip: float,
+    clip: float | Tensor,
     value_clip: float | None,
-    entropy_coef: float,
+    entropy_coef: float | Tensor,
     value_coef: float,
 ) -> LossTerms:
     """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B]."""
@@ -166,9 +167,8 @@ def ppo_loss(
     return LossTerms(total, policy_term, value_term, entropy_term, k3, k1, clip_fraction)
 
 
-def explained_variance(value: Tensor, returns: Tensor) -> float | None:
-    """1 - Var[returns - value] / Var[returns]; None where returns do not vary."""
+def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
+    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary."""
     variance = returns.var(unbiased=False)
-    if variance <= 1e-12 * returns.mean().square() + 1e-12:  # nothing to explain but rounding
-        return None
-    return float(1 - (returns - value).var(unbiased=False) / variance)
+    varies = variance > 1e-12 * returns.mean().square() + 1e-12  # else nothing to explain but rounding
+    return torch.where(varies, 1 - (returns - value).var(unbiased=False) / variance, torch.nan)

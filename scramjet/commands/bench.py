@@ -7,23 +7,27 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.cuda import require_cuda
+from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
 from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
+from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import ConfigError
 from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
-from scramjet.runtime.devices import keep_freed_memory, set_threads
+from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
 from scramjet.settings import NONE_WORDS
 from scramjet.training.config import available_cores
+from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
 
@@ -37,7 +41,10 @@ stands the best, which other work on the machine disturbs least.
   scramjet bench cartpole --num-envs 1024 --num-threads 1 2
   scramjet bench cartpole --memory lstm --hidden 128 --shared-trunk
   scramjet bench all
+  scramjet bench cartpole --device cuda --num-envs 4096 65536
   scramjet bench my_world.py --json
+
+On the GPU env steps are 32 at a time, recorded as a CUDA graph, with legal random actions chosen beforehand.
 """
 
 REPEATS = 5
@@ -49,8 +56,14 @@ class Arguments:
 
     env: Annotated[str, tyro.conf.Positional] = "cartpole"
     """A world's name or file; all: the env steps of every world at 1024 envs."""
-    num_envs: tuple[int, ...] = (64, 256, 1024, 4096)
-    """Batch sizes."""
+    num_envs: tuple[int, ...] = ()
+    """Batch sizes; by default 64 to 4096, on the GPU 1024 to 65536."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where to measure."""
+    precision: Literal["float32", "tf32", "bfloat16"] = "tf32"
+    """Of matrix products on the GPU."""
+    fused: bool = True
+    """On the GPU, use the fused kernels where they apply."""
     num_threads: tuple[int, ...] = ()
     """Thread counts; by default 1 and all cores."""
     num_steps: int = 128
@@ -101,6 +114,8 @@ class Row:
     env_steps_per_second_best: float
     rollout_steps_per_second: float
     train_steps_per_second: float
+    rollout_share: float
+    """Of the time of training; the rest is learning."""
 
 
 def bench_command(words: list[str]) -> int:
@@ -110,52 +125,69 @@ def bench_command(words: list[str]) -> int:
         prog="scramjet bench",
         description=DESCRIPTION,
         args=["None" if word in NONE_WORDS else word for word in words],
-        config=(tyro.conf.FlagCreatePairsOff,),
     )
     if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
         raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
     keep_freed_memory()
+    on_gpu = arguments.device == "cuda"
+    if on_gpu:
+        require_cuda()
+        set_precision(arguments.precision)
     if arguments.env == "all":
         return _bench_all(arguments)
-    threads = arguments.num_threads or tuple(sorted({1, available_cores()}))
+    threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
     rows: list[Row] = []
     if not arguments.json:
-        print(f"{arguments.env}, {_machine()}; steps per second")
-        print(f"{'envs':>7} {'threads':>8} {'env steps (best)':>20} {'rollout':>12} {'training':>12}")
-    for num_envs in arguments.num_envs:
+        print(f"{arguments.env}, {_machine(arguments.device)}; steps per second")
+        print(
+            f"{'envs':>7} {'threads':>8} {'env steps (best)':>20} {'rollout':>12} {'training':>12} {'in rollouts':>12}"
+        )
+    for num_envs in arguments.num_envs or (GPU_NUM_ENVS if on_gpu else CPU_NUM_ENVS):
         for num_threads in threads:
             row = measure(arguments, num_envs, num_threads)
             rows.append(row)
             if not arguments.json:
                 env_rate = Rate(row.env_steps_per_second, row.env_steps_per_second_best)
                 rollout, training = _human(row.rollout_steps_per_second), _human(row.train_steps_per_second)
-                print(f"{num_envs:>7} {num_threads:>8} {env_rate!s:>20} {rollout:>12} {training:>12}", flush=True)
+                line = f"{num_envs:>7} {num_threads:>8} {env_rate!s:>20} {rollout:>12} {training:>12}"
+                print(f"{line} {row.rollout_share:>12.0%}", flush=True)
     if arguments.json:
-        print(json.dumps({"machine": _machine(), "versions": _versions(), "rows": [asdict(row) for row in rows]}))
+        print(
+            json.dumps(
+                {"machine": _machine(arguments.device), "versions": _versions(), "rows": [asdict(row) for row in rows]}
+            )
+        )
     return 0
 
 
+CPU_NUM_ENVS = (64, 256, 1024, 4096)
+GPU_NUM_ENVS = (1024, 4096, 16384, 65536)
 ALL_NUM_ENVS = 1024
+ALL_NUM_ENVS_ON_GPU = 1 << 18
 
 
 def _bench_all(arguments: Arguments) -> int:
     """Env steps of every world, a line each."""
-    threads = arguments.num_threads or tuple(sorted({1, available_cores()}))
+    on_gpu = arguments.device == "cuda"
+    num_envs = ALL_NUM_ENVS_ON_GPU if on_gpu else ALL_NUM_ENVS
+    threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
     names = [entry.name for entry in registrations() if not entry.name.startswith("probe_")]
     rates: dict[str, dict[int, Rate]] = {}
     if not arguments.json:
-        print(f"env steps per second (best) at {ALL_NUM_ENVS} envs, {_machine()}")
+        print(f"env steps per second (best) at {num_envs} envs, {_machine(arguments.device)}")
         print(f"{'world':<23}" + "".join(f"{f'{count} threads' if count > 1 else '1 thread':>19}" for count in threads))
     for name in names:
-        pools = {count: NativePool(load_env(name), ALL_NUM_ENVS, num_threads=count) for count in threads}
-        rates[name] = {count: _env_rate(pool, arguments.seconds) for count, pool in pools.items()}
+        rates[name] = {
+            count: _env_rate(_make_pool(load_env(name), num_envs, count, arguments.device), arguments.seconds)
+            for count in threads
+        }
         if not arguments.json:
             print(f"{name:<23}" + "".join(f"{rate!s:>19}" for rate in rates[name].values()), flush=True)
     if arguments.json:
         medians = {name: {count: rate.median for count, rate in row.items()} for name, row in rates.items()}
         bests = {name: {count: rate.best for count, rate in row.items()} for name, row in rates.items()}
         speeds = {"env_steps_per_second": medians, "env_steps_per_second_best": bests}
-        print(json.dumps({"machine": _machine(), "versions": _versions(), **speeds}))
+        print(json.dumps({"machine": _machine(arguments.device), "versions": _versions(), **speeds}))
     return 0
 
 
@@ -164,7 +196,7 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     set_threads(num_threads)
     torch.manual_seed(0)
     env = load_env(arguments.env)
-    pool = NativePool(env, num_envs, num_threads=num_threads)
+    pool = _make_pool(env, num_envs, num_threads, arguments.device)
     policy_settings = PolicyConfig(
         hidden=arguments.hidden,
         shared_trunk=arguments.shared_trunk,
@@ -172,12 +204,15 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
         memory_size=arguments.memory_size,
     )
     network = default_network(env.observation_space, env.action_space, policy_settings)
-    policy = Policy(network, env.observation_space, env.action_space, policy_settings)
+    policy = Policy(network, env.observation_space, env.action_space, policy_settings).to(arguments.device)
+    policy.uses_bfloat16 = arguments.precision == "bfloat16"
     settings = PPOConfig(num_epochs=arguments.num_epochs, num_minibatches=arguments.num_minibatches)
     batch_size = num_envs * arguments.num_steps
     rollout = allocate_rollout(pool, policy, arguments.num_steps)
+    if arguments.fused and arguments.device == "cuda":
+        rollout.fused = fused_mlp(policy, env.observation_space, arguments.precision)
     learner = Learner.for_rollout(rollout, policy, settings, total_steps=10**9, seed=0)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(arguments.device).manual_seed(0)
     env_rate = _env_rate(pool, arguments.seconds)
     pool.reset(0, out=rollout.rows[-1])
 
@@ -187,20 +222,29 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     def training() -> None:
         learner.update(learner.prepare(collect(pool, policy, rollout, generator)), 0)
 
+    rollout_rate = _rate(rollouts, batch_size, arguments.seconds)
+    train_rate = _rate(training, batch_size, arguments.seconds)
     return Row(
         env=canonical_name(arguments.env),
-        device="cpu",
+        device=arguments.device,
         num_envs=num_envs,
         num_threads=num_threads,
         env_steps_per_second=env_rate.median,
         env_steps_per_second_best=env_rate.best,
-        rollout_steps_per_second=_rate(rollouts, batch_size, arguments.seconds),
-        train_steps_per_second=_rate(training, batch_size, arguments.seconds),
+        rollout_steps_per_second=rollout_rate,
+        train_steps_per_second=train_rate,
+        rollout_share=train_rate / rollout_rate,
     )
 
 
-def _env_rate(pool: NativePool, seconds: float) -> Rate:
+def _make_pool(env: Env, num_envs: int, num_threads: int, device: str) -> NativePool | CudaPool:
+    return CudaPool(env, num_envs) if device == "cuda" else NativePool(env, num_envs, num_threads=num_threads)
+
+
+def _env_rate(pool: NativePool | CudaPool, seconds: float) -> Rate:
     """Env steps per second; the time to choose legal actions is not counted."""
+    if isinstance(pool, CudaPool):
+        return _gpu_env_rate(pool, seconds)
     out, random = pool.reset(0), np.random.default_rng(0)
     ready = [random_actions(pool, out, random) for _ in range(64)]
     rates: list[float] = []
@@ -218,9 +262,44 @@ def _env_rate(pool: NativePool, seconds: float) -> Rate:
     return Rate.of(rates)
 
 
+STEPS_RECORDED = 32
+
+
+def _gpu_env_rate(pool: CudaPool, seconds: float) -> Rate:
+    """Legal actions are chosen step by step, then the same steps are played again and again from the same states."""
+    random = torch.Generator("cuda").manual_seed(0)
+    out = pool.reset(0)
+    for _ in range(2 * STEPS_RECORDED):  # away from where all episodes begin
+        out = pool.step(random_actions_on_gpu(pool, out, random))
+    states = pool.copied_states()
+    actions = []
+    for _ in range(STEPS_RECORDED):
+        actions.append(random_actions_on_gpu(pool, out, random))
+        out = pool.step(actions[-1])
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with pool.recording(), torch.cuda.graph(graph):
+        pool.put_states(states)
+        for action in actions:
+            pool.step(action, out=out)
+
+    def replay() -> None:
+        for _ in range(8):
+            graph.replay()
+        torch.cuda.synchronize()
+
+    return Rate.of(_rates(replay, 8 * STEPS_RECORDED * pool.num_envs, seconds))
+
+
 def _rate(work: Callable[[], None], steps: int, seconds: float) -> float:
     """Median steps per second over repeats of `work`, which does `steps` steps."""
-    work()  # compile and warm up
+    return float(np.median(_rates(work, steps, seconds)))
+
+
+def _rates(work: Callable[[], None], steps: int, seconds: float) -> list[float]:
+    """Steps per second of each repeat."""
+    for _ in range(3):  # compile, record and warm up
+        work()
     rates: list[float] = []
     share = seconds / REPEATS
     for _ in range(REPEATS):
@@ -232,17 +311,21 @@ def _rate(work: Callable[[], None], steps: int, seconds: float) -> float:
             if elapsed >= share:
                 break
         rates.append(count * steps / elapsed)
-    return float(np.median(rates))
+    return rates
 
 
 def _human(rate: float) -> str:
     """At most seven characters, so that tables stay in line."""
     if rate < 1e6:
         return f"{rate / 1e3:.1f} K"
+    if rate >= 1e9:
+        return f"{rate / 1e9:.2f} G"
     return f"{rate / 1e6:.2f} M" if rate < 1e8 else f"{rate / 1e6:.1f} M"
 
 
-def _machine() -> str:
+def _machine(device: str = "cpu") -> str:
+    if device == "cuda":
+        return describe_gpu()
     return f"{available_cores()} cores ({platform.machine()})"
 
 

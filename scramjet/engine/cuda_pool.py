@@ -25,7 +25,7 @@ from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Batch, Episodes, WorldPool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import map_leaves
-from scramjet.envs.api import Env
+from scramjet.envs.api import Box, Discrete, Env
 from scramjet.errors import ConfigError, WorldError
 
 MIN_EPISODES_KEPT = 4096
@@ -62,6 +62,10 @@ class CudaPool(WorldPool):
         self._action_type = torch.from_numpy(np.zeros(0, self._action_dtype)).dtype
         self._own = self.allocate()
         self._layout = self._own.layout
+        num_views = num_envs * self.num_players if self.played_by is PlayedBy.SEATS else self.num_rows
+        self._seen = map_leaves(
+            lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
+        )
         self._was_reset = False
 
     @property
@@ -154,6 +158,14 @@ class CudaPool(WorldPool):
     def states(self) -> np.ndarray:
         return self._state_bytes.cpu().numpy().view(self._records.dtype).ravel()
 
+    def copied_states(self) -> Tensor:
+        """A copy of every env's record on the GPU, as bytes."""
+        return self._state_bytes.clone()
+
+    def put_states(self, states: Tensor) -> None:
+        """Put back what `copied_states` gave; observations are not written."""
+        self._state_bytes.copy_(states)
+
     def simulate(self, states: np.ndarray, actions: Any) -> tuple[np.ndarray, Transition]:
         after = require_cuda().to_device(np.ascontiguousarray(states))
         actions = self._checked_actions(actions, (len(states) * self._rows_per_env, *self._action_shape[1:]))
@@ -162,17 +174,12 @@ class CudaPool(WorldPool):
         return bytes_of(after).cpu().numpy().view(after.dtype).ravel(), out
 
     def views(self) -> Any:
-        by_seats = self.played_by is PlayedBy.SEATS
-        num_views = self.num_envs * self.num_players if by_seats else self.num_rows
-        obs = map_leaves(
-            lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
-        )
-        if by_seats:
-            self._run("views", self.num_envs, self._records, kernel_obs(obs))
+        """What each player sees now; written over by the next call."""
+        if self.played_by is PlayedBy.SEATS:
+            self._run("views", self.num_envs, self._records, kernel_obs(self._seen))
         else:
-            out = self.allocate()
-            self._run("observe", self.num_envs, self._records, kernel_obs(obs), *out.arrays[1:3])
-        return obs
+            self._run("observe", self.num_envs, self._records, kernel_obs(self._seen), *self._own.arrays[1:3])
+        return self._seen
 
     def episodes(self) -> Episodes:
         num_ended = int(self._num_logged)
@@ -208,3 +215,18 @@ class CudaPool(WorldPool):
             given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, Tensor) else repr(actions)[:60]
             raise ConfigError(f"actions are {given}; this pool takes {self._action_type} {list(shape)} as a tensor")
         return require_cuda().as_cuda_array(actions.detach().to(self.device).contiguous())
+
+
+def random_actions_on_gpu(pool: CudaPool, out: Transition, random: torch.Generator) -> Tensor:
+    """One legal action for each row, drawn evenly, without a look from the CPU."""
+    space, rows = pool.action_space, pool.num_rows
+    if isinstance(space, Box):
+        low = torch.as_tensor(np.maximum(space.low, -10.0), device=pool.device)
+        high = torch.as_tensor(np.minimum(space.high, 10.0), device=pool.device)
+        return low + (high - low) * torch.rand(rows, *space.shape, device=pool.device, generator=random)
+    sizes = [int(space.n)] if isinstance(space, Discrete) else [int(n) for n in space.nvec]
+    scores = torch.rand(rows, sum(sizes), device=pool.device, generator=random)
+    if pool.mask_size:
+        scores = scores + torch.as_tensor(out.mask)
+    chosen = torch.stack([part.argmax(1) for part in scores.split(sizes, dim=1)], dim=1)
+    return chosen[:, 0].contiguous() if isinstance(space, Discrete) else chosen

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from gymnasium.spaces import Box, Dict, MultiBinary
@@ -57,7 +57,13 @@ BIN_PACK = EntitySpec(
 """Empty maximal spaces, and the items to put into them."""
 
 
-class Stream:
+def find_valid(obs: dict[str, Tensor], names: EntityStream) -> Tensor:
+    """Where the observations have an entity that can be chosen, [B, count] bool."""
+    valid = obs[names.present] != 0
+    return valid if names.used is None else valid & (obs[names.used] == 0)
+
+
+class Packed:
     """The valid entities of one kind in a batch of B observations.
 
     Layers work on one list of all n of them, and attention on an array as long as the observation with most of them
@@ -65,10 +71,7 @@ class Stream:
     """
 
     def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
-        valid = obs[names.present] != 0
-        if names.used is not None:
-            valid = valid & (obs[names.used] == 0)
-        self.valid = valid  # [B, count] bool
+        self.valid = valid = find_valid(obs, names)  # [B, count] bool
         self.num_valid = valid.sum(1)  # [B]
         self.longest = max(1, int(self.num_valid.max()))
         self.owner, place = valid.nonzero(as_tuple=True)  # [n], the observation it belongs to, and its row there
@@ -94,9 +97,61 @@ class Stream:
         padded = entities.new_zeros(self.valid.numel(), entities.shape[-1])
         return padded.index_copy(0, self.place, entities).unflatten(0, tuple(self.valid.shape))
 
+    def when_any(self, seen: Tensor) -> Tensor:
+        """What others saw in this stream, [B, slots, W]; 0 where it has no entity, as empty slots are 0."""
+        return seen
+
+    def to_entities(self, per_observation: Tensor) -> Tensor:
+        """[B, W] to [n, W], each entity what its observation has."""
+        return per_observation.index_select(0, self.owner)
+
     def mean(self, entities: Tensor) -> Tensor:
         """The mean of each observation's entities, [B, W]; the mean of none is 0."""
         return self.to_slots(entities).sum(1) / self.num_valid.clamp(min=1).unsqueeze(1)
+
+
+class Padded:
+    """The same with every row in its place, valid or not: entities are [B, count, W], and slots are places.
+
+    Shapes depend on no observation, as CUDA graphs want it. What layers make of rows without an entity is a number, and
+    nobody looks at it.
+    """
+
+    def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
+        self.valid = valid = find_valid(obs, names)  # [B, count] bool
+        self.num_valid = valid.sum(1)  # [B]
+        self.has_none = (self.num_valid == 0).view(-1, 1, 1)
+        self.bias = torch.zeros(valid.shape, device=valid.device).masked_fill_(~valid, MASKED_LOGIT)
+        # What stands there may not be a number, and 0 times that would spoil the gradient.
+        self.features = obs[names.features].float().masked_fill(~valid.unsqueeze(2), 0.0)  # [B, count, numbers]
+
+    def to_slots(self, entities: Tensor) -> Tensor:
+        """[B, count, W] as it is: attention gives what is not valid no weight."""
+        return entities
+
+    from_slots = to_places = to_slots
+
+    def when_any(self, seen: Tensor) -> Tensor:
+        """What others saw in this stream, [B, slots, W]; 0 where it has no entity, not what stands in their places."""
+        return seen.masked_fill(self.has_none, 0.0)
+
+    def to_entities(self, per_observation: Tensor) -> Tensor:
+        """[B, W] to [B, 1, W], for each entity what its observation has."""
+        return per_observation.unsqueeze(1)
+
+    def mean(self, entities: Tensor) -> Tensor:
+        """The mean of each observation's entities, [B, W]; the mean of none is 0."""
+        total = entities.masked_fill(~self.valid.unsqueeze(2), 0.0).sum(1)
+        return total / self.num_valid.clamp(min=1).unsqueeze(1)
+
+
+Stream: TypeAlias = Packed | Padded
+"""One kind of entity in a batch. Shapes below are those of the packed one; padded, [n, W] is [B, count, W]."""
+
+
+def make_stream(obs: dict[str, Tensor], names: EntityStream) -> Stream:
+    """Packed on the CPU, where work saved is time saved; padded on the GPU, which would have to wait for n."""
+    return (Padded if obs[names.features].is_cuda else Packed)(obs, names)
 
 
 class Attention(nn.Module):
@@ -114,8 +169,8 @@ class Attention(nn.Module):
         query = self._split(own_stream.to_slots(self.query(own)))
         key, value = map(self._split, other_stream.to_slots(self.key_value(other)).chunk(2, dim=-1))
         bias = other_stream.bias[:, None, None, :]
-        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        output: Tensor = self.output(own_stream.from_slots(seen.transpose(1, 2).flatten(2)))
+        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias).transpose(1, 2).flatten(2)
+        output: Tensor = self.output(own_stream.from_slots(other_stream.when_any(seen)))
         return output
 
     def _split(self, x: Tensor) -> Tensor:
@@ -224,7 +279,7 @@ class EntityMemory(nn.Module):
 
     def tell(self, rows: Tensor, stream: Stream, remembered: Tensor) -> Tensor:
         """Rows [n, W] with what their own observation's memory adds."""
-        return rows + self.to_rows(remembered).index_select(0, stream.owner)
+        return rows + stream.to_entities(self.to_rows(remembered))
 
 
 def pool_streams(rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
@@ -261,7 +316,7 @@ class SeparateEntityNetwork(nn.Module):
         if self.actor_memory is None or self.critic_memory is None:
             return PolicyOutput(self.logits(obs), self.value(obs))
         of_actor, of_critic = state_parts(state, self.actor_memory.core, self.critic_memory.core)
-        streams = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        streams = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.actor(*streams)
         acting, of_actor = self.actor_memory(pool_streams(rows, streams[0], columns, streams[1]), of_actor, begins)
         rows = self.actor_memory.tell(rows, streams[0], acting)
@@ -272,14 +327,14 @@ class SeparateEntityNetwork(nn.Module):
 
     def logits(self, obs: dict[str, Tensor]) -> Tensor:
         """The logits alone, [B, R * C]; without memory."""
-        row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        row_stream, column_stream = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.actor(row_stream, column_stream)
         logits: Tensor = self.actor_head(rows, row_stream, columns, column_stream)
         return logits
 
     def value(self, obs: dict[str, Tensor]) -> Tensor:
         """The values alone, [B]; without memory."""
-        row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        row_stream, column_stream = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.critic(row_stream, column_stream)
         value: Tensor = self.critic_head(pool_streams(rows, row_stream, columns, column_stream))
         return value
@@ -300,7 +355,7 @@ class SharedEntityNetwork(nn.Module):
         self, obs: dict[str, Tensor], state: Tensor | None = None, begins: Tensor | None = None
     ) -> PolicyOutput:
         """Logits [B, R * C] and values [B]."""
-        row_stream, column_stream = Stream(obs, self.spec.rows), Stream(obs, self.spec.columns)
+        row_stream, column_stream = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.torso(row_stream, column_stream)
         pooled = pool_streams(rows, row_stream, columns, column_stream)
         if self.memory is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -49,6 +50,8 @@ class Policy(nn.Module):
         self.splits = splits(network)
         self.state_size: int = getattr(network, "state_size", 0)
         """Numbers remembered for each row; 0 without memory."""
+        self.uses_bfloat16 = False
+        """Whether its matrix products on the GPU are made of bfloat16 numbers."""
 
     @property
     def device(self) -> torch.device:
@@ -63,20 +66,26 @@ class Policy(nn.Module):
 
     def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
         """Logits and values of raw observations, and what is remembered after them."""
-        if not self.state_size:
-            return PolicyOutput(*self.network(self._prepare(obs)))
-        return PolicyOutput(*self.network(self._prepare(obs), state, begins))
+        with self._precision():
+            memory = (state, begins) if self.state_size else ()
+            output = PolicyOutput(*self.network(self._prepare(obs), *memory))
+        if not self._rounds:
+            return output
+        state = output.state
+        return PolicyOutput(output.logits.float(), output.value.float(), None if state is None else state.float())
 
     def logits(self, obs: Observations) -> Tensor:
         """Logits alone, [B, num_inputs]; only where `splits`."""
-        logits: Tensor = self.network.logits(self._prepare(obs))  # type: ignore[operator]
-        return logits
+        with self._precision():
+            logits: Tensor = self.network.logits(self._prepare(obs))  # type: ignore[operator]
+        return logits.float() if self._rounds else logits
 
     def value(self, obs: Observations, state: Tensor | None = None) -> Tensor:
         """Values alone, [B]."""
         if self.splits:
-            value: Tensor = self.network.value(self._prepare(obs))  # type: ignore[operator]
-            return value
+            with self._precision():
+                value: Tensor = self.network.value(self._prepare(obs))  # type: ignore[operator]
+            return value.float() if self._rounds else value
         return self.forward(obs, state).value
 
     def initial_state(self, num_rows: int) -> Tensor:
@@ -123,6 +132,16 @@ class Policy(nn.Module):
                 f"state is {given}; this policy takes a tensor of float32 {list(shape)}, made by "
                 f"policy.initial_state({num_rows}) (a mask is given by name: mask=...)"
             )
+
+    @property
+    def _rounds(self) -> bool:
+        return self.uses_bfloat16 and self.device.type == "cuda"
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        if not self._rounds:
+            return nullcontext()
+        # Without its cache of rounded weights: a recorded step would find those of another.
+        return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
     def _prepare(self, obs: Observations) -> Observations:
         if self.normalizer is not None:

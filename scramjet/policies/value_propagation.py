@@ -9,7 +9,8 @@ Then, with v = r to begin with,
 is repeated until no cell changes. What was learned for a cell holds for every maze, however long its paths.
 
 Sweeping over the cells in place, in alternating directions, settles in fewer rounds than updating all at once. It is
-one compiled pass over the batch; its gradient follows, from each cell, the neighbour that its value came from.
+one compiled pass over the batch; its gradient follows, from each cell, the neighbour that its value came from. On the
+GPU `value_propagation_cuda` does the same.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class ValuePropagation(Encoder):
         reward, passes = self.reward_and_passes(obs)
         value = propagate(reward, passes, self.max_sweeps)
         # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
-        corner = (obs[AGENT] - self.start) @ self.strides
+        corner = ((obs[AGENT] - self.start) * self.strides).sum(1)  # the GPU has no product of whole-number matrices
         places = corner.unsqueeze(1) + self.around
         values = functional.pad(value, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
         passable = functional.pad(passes, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
@@ -108,7 +109,10 @@ class _Propagate(torch.autograd.Function):
     def forward(ctx: Any, reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
         reward, passes = reward.detach().contiguous(), passes.detach().contiguous()
         value = torch.empty_like(reward)
-        _sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
+        if reward.is_cuda:
+            _on_gpu().sweep(reward, passes, max_sweeps, value)
+        else:
+            _sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
         ctx.save_for_backward(reward, passes, value)
         return value
 
@@ -116,11 +120,19 @@ class _Propagate(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         reward, passes, value = ctx.saved_tensors
         to_reward, to_passes = torch.empty_like(reward), torch.empty_like(passes)
-        _route_back(
-            reward.numpy(), passes.numpy(), value.numpy(), grads[0].contiguous().numpy(),
-            to_reward.numpy(), to_passes.numpy(),
-        )  # fmt: skip
+        tensors = (reward, passes, value, grads[0].contiguous(), to_reward, to_passes)
+        if reward.is_cuda:
+            _on_gpu().route_back(*tensors)
+        else:
+            _route_back(*(tensor.numpy() for tensor in tensors))
         return to_reward, to_passes, None
+
+
+def _on_gpu() -> Any:
+    """The same for tensors on the GPU; most machines cannot even import it."""
+    from scramjet.policies import value_propagation_cuda
+
+    return value_propagation_cuda
 
 
 @compiled

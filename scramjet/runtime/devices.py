@@ -1,9 +1,14 @@
-"""The hardware: threads and memory as training wants them."""
+"""The hardware: threads, memory and the GPU as training wants them."""
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from scramjet.errors import TrainingError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _KEEP_BELOW_BYTES = 1 << 30
@@ -31,3 +36,47 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "gnu_get_libc_version"):
         libc.mallopt(_M_MMAP_THRESHOLD, _KEEP_BELOW_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, 2 * _KEEP_BELOW_BYTES - 1)
+
+
+def cuda_is_ready() -> bool:
+    """Whether there is a GPU, and all that compiles worlds for it."""
+    import torch
+
+    return torch.cuda.is_available() and importlib.util.find_spec("numba_cuda") is not None
+
+
+def set_precision(precision: str) -> None:
+    """How torch multiplies matrices of float32 on the GPU."""
+    import torch
+
+    torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
+    torch.backends.cudnn.allow_tf32 = precision != "float32"
+
+
+@contextmanager
+def memory_errors_explained() -> Iterator[None]:
+    """A GPU that is full becomes an error that says what to lower."""
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        if "out of memory" not in text.lower() and "OUT_OF_MEMORY" not in text:
+            raise
+        raise TrainingError(
+            "the GPU's memory is full; lower --num-envs or --num-steps, raise --num-minibatches, or use a smaller "
+            "network. What was saved is kept"
+        ) from error
+
+
+def describe_gpu() -> str:
+    """The GPU's name and the versions of what drives it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    try:
+        compiler = f", numba-cuda {version('numba-cuda')}"
+    except PackageNotFoundError:
+        compiler = ""
+    name = torch.cuda.get_device_name()
+    return f"{name}, CUDA {torch.version.cuda}, torch {torch.__version__}{compiler}"

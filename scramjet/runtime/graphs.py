@@ -37,9 +37,10 @@ class Recorder(Generic[Result]):
         *,
         recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
         before_replay: Callable[[], None] = _nothing,
+        may_record: bool = True,
     ) -> Result:
         """The work's result. `recording` is entered around the recording, which does not execute anything."""
-        if self._graph is None and self._is_warm and not self.is_refused:
+        if self._graph is None and self._is_warm and may_record and not self.is_refused:
             self._record(work, recording)
         if self._graph is None:
             return self._run_aside(work)
@@ -47,6 +48,11 @@ class Recorder(Generic[Result]):
         self._graph.replay()
         result: Result = self._result
         return result
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the work is replayed from now on."""
+        return self._graph is not None
 
     def _run_aside(self, work: Callable[[], Result]) -> Result:
         """On a stream of its own, as a recording will: what autograd sets up now must not belong to another."""

@@ -17,6 +17,7 @@ from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig
+from scramjet.runtime.devices import cuda_is_ready
 from scramjet.settings import Spelling, require, settle
 
 Count = Annotated[
@@ -91,6 +92,12 @@ class RunConfig:
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where envs and networks run; auto: an NVIDIA GPU where there is one that can, else the CPU."""
+    precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
+    """Of matrix products on the GPU, sums always in float32; auto: tf32 there, float32 on the CPU."""
+    fused: bool = True
+    """On the GPU, learn plain networks of two hidden layers with kernels that keep activations on the chip."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
@@ -110,6 +117,13 @@ class RunConfig:
             parse_duration(self.time_limit)
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self.ppo, name)).check(name, self.total_timesteps)
+        if self.device == "cpu" and self.precision not in ("auto", "float32"):
+            raise ConfigError(f"precision={self.precision!r} is the GPU's; use --precision float32, or --device cuda")
+        if self.device == "cuda" and self.frame_stack > 1:
+            raise ConfigError(
+                f"frame_stack={self.frame_stack} is the CPU's; use --frame-stack 1 and --policy.memory gru, or "
+                f"--device cpu"
+            )
         horizon = self.ppo.bptt_horizon
         if horizon is not None and self.num_steps % horizon:
             fit = max(steps for steps in range(1, min(horizon, self.num_steps) + 1) if self.num_steps % steps == 0)
@@ -122,8 +136,11 @@ class RunConfig:
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
         cores = available_cores()
+        device = self._decided_device()
         decided = replace(
             self,
+            device=device,
+            precision=self.precision if self.precision != "auto" else "tf32" if device == "cuda" else "float32",
             env=canonical_name(self.env),
             env_parameters=self.make_env().parameters,
             num_envs=AUTO_ENVS_PER_CORE * cores if self.num_envs == "auto" else self.num_envs,
@@ -135,6 +152,11 @@ class RunConfig:
         num_units = sum(shape.hidden) + (4 * shape.memory_size * shape.memory_layers if shape.memory else 0)
         pays = decided.batch_size // num_minibatches * num_units >= MIN_THREADED_WORK
         return replace(decided, num_threads=cores if pays else 1)
+
+    def _decided_device(self) -> Literal["cpu", "cuda"]:
+        if self.device != "auto":
+            return self.device
+        return "cuda" if self.frame_stack == 1 and cuda_is_ready() else "cpu"
 
     def make_env(self) -> Env:
         """The world this config trains on."""

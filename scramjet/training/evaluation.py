@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,6 +55,8 @@ class Evaluator:
     def __call__(self, policy: Policy) -> Evaluation:
         """Play every env's quota of episodes and average."""
         pool, played = self.pool, np.zeros(len(self.quota), np.int64)
+        if policy.device.type != "cpu":  # its envs are few, and play on the CPU
+            policy = copy.deepcopy(policy).cpu()
         out = pool.reset(self.seed)
         pool.episodes()
         returns: list[float] = []

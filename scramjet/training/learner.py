@@ -1,22 +1,33 @@
-"""The learner: advantages from a rollout, then epochs of minibatch gradient steps on it."""
+"""The learner: advantages from a rollout, then epochs of minibatch gradient steps on it.
+
+On the GPU both stages are recorded as CUDA graphs, and all metrics stay there until they are read once an update.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from scramjet.algorithms.advantages import RewardScaler
+from scramjet.algorithms.fused_mlp import FlatSamples, FusedMLP
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.policy import Policy
+from scramjet.runtime.graphs import Recorder
+from scramjet.training import shuffling
 from scramjet.training.rollout import Rollout
 from scramjet.training.samples import Samples, lay_out
 from scramjet.training.targets import Targets
 
 _SHUFFLE_SEED = 0xA11CE
 _DIAGNOSTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
+_KL = _DIAGNOSTICS.index("approx_kl")
 
 
 class Learner:
@@ -32,9 +43,10 @@ class Learner:
         total_steps: int,
         seed: int,
         sequence_length: int = 1,
+        fused: FusedMLP | None = None,
     ) -> None:
         """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout, in
-        sequences of `sequence_length` steps where the policy has memory."""
+        sequences of `sequence_length` steps where the policy has memory; `fused` computes gradients, where it can."""
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
@@ -44,12 +56,27 @@ class Learner:
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
-        self.optimizer = torch.optim.Adam(policy.parameters(), lr=1.0, eps=config.adam_eps, fused=True)
+        self.fused = fused
+        self.device = policy.device
+        self.is_on_gpu = self.device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            policy.parameters(), lr=self._number(1.0), eps=config.adam_eps, fused=True, capturable=self.is_on_gpu
+        )
         self.shuffle_generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED)
-        self.reward_scaler = RewardScaler(num_rewards, gamma=config.gamma) if config.normalize_rewards else None
+        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=self.device)
+        self.reward_scaler = scaler if config.normalize_rewards else None
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
+        self._clip: Any = self._number(0.0)  # what the schedules give now
+        self._entropy: Any = self._number(0.0)
+        self._order: Tensor | None = None  # [units], the order of an epoch on the GPU
+        self._prepared = Recorder[Samples]("the estimation of advantages") if self.is_on_gpu else None
+        self._learned = Recorder[Tensor]("an epoch of learning") if self.is_on_gpu else None
+
+    def _number(self, value: float) -> Any:
+        """A number that changes from update to update: on the GPU it stands where recorded work reads it."""
+        return torch.tensor(value, device=self.device) if self.is_on_gpu else value
 
     @classmethod
     def for_rollout(
@@ -64,12 +91,19 @@ class Learner:
             total_steps=total_steps,
             seed=seed,
             sequence_length=rollout.horizon if policy.state_size else 1,
+            fused=rollout.fused,
         )
 
     def prepare(self, rollout: Rollout) -> Samples:
         """Advantages and returns of a rollout, and its samples as gradient steps take them."""
+        if self._prepared is None or not _has_fixed_shapes(rollout):
+            return self._prepare(rollout)
+        return self._prepared.run(lambda: self._prepare(rollout))
+
+    def _prepare(self, rollout: Rollout) -> Samples:
         targets = Targets(rollout, self._learned_reward(rollout), self.config)
         samples = lay_out(rollout, *targets.on_policy())
+        samples.explained_variance = explained_variance(*samples.counted(samples.value, samples.returns))
         if self.config.advantage == "vtrace":
             samples.targets = targets  # to be estimated again as the policy moves
         self._normalize_batch(samples)
@@ -79,7 +113,7 @@ class Learner:
         if self.config.normalize_advantages != "batch":
             return
         if samples.counts is None:
-            samples.advantage = normalize(samples.advantage)
+            samples.advantage.copy_(normalize(samples.advantage))
         else:
             samples.advantage[samples.counts] = normalize(samples.advantage[samples.counts])
 
@@ -95,45 +129,96 @@ class Learner:
     def update(self, batch: Samples, step: int) -> dict[str, float | None]:
         """All epochs and minibatches of one update, made after `step` env steps. Returns the metrics."""
         config = self.config
-        clip = self._clip_epsilon.at(step, self.total_steps)
-        entropy_coef = self._entropy_coef.at(step, self.total_steps)
-        learning_rate = self._learning_rate.at(step, self.total_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
         if not batch.num_units:
             raise TrainingError(
                 "nobody was alive in a whole rollout; look at the world's alive(): after reset someone must be"
             )
-        explained = explained_variance(*batch.counted(batch.value, batch.returns))
-        rows: list[Tensor] = []  # one of diagnostics for each gradient step, read once at the end
-        epochs = 0
+        settings = self._follow_schedules(step)
+        rows: list[Tensor] = []  # of diagnostics, [gradient steps, 7] for each epoch, read once at the end
         for epoch in range(config.num_epochs):
             if epoch and batch.targets is not None:
                 self._estimate_again(batch, batch.targets)
-            order = torch.randperm(batch.num_units, generator=self.shuffle_generator)
-            epoch_rows = [
-                self._gradient_step(batch.select(indices), clip=clip, entropy_coef=entropy_coef)
-                for indices in order.tensor_split(min(self.num_minibatches, batch.num_units))
-            ]
-            rows += epoch_rows
-            epochs += 1
-            if config.target_kl is not None:
-                kl = torch.stack(epoch_rows).mean(0)[_DIAGNOSTICS.index("approx_kl")]
-                if float(kl) > config.target_kl:
-                    break
-        metrics = self._summarize(rows)
-        metrics["explained_variance"] = explained
+            rows.append(self._epoch(batch))
+            if config.target_kl is not None and float(rows[-1][:, _KL].mean()) > config.target_kl:
+                break
+        metrics = self._summarize(rows, batch.explained_variance)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(lambda leaf: batch.counted(leaf)[0], batch.obs))
-        metrics.update(learning_rate=learning_rate, clip_epsilon=clip, entropy_coef=entropy_coef, epochs=epochs)
-        return metrics
+        return metrics | settings | {"epochs": len(rows)}
+
+    def _follow_schedules(self, step: int) -> dict[str, float | None]:
+        """Set what the schedules give at `step`."""
+        learning_rate = self._learning_rate.at(step, self.total_steps)
+        clip = self._clip_epsilon.at(step, self.total_steps)
+        entropy_coef = self._entropy_coef.at(step, self.total_steps)
+        if self.is_on_gpu:
+            self._clip.fill_(clip)
+            self._entropy.fill_(entropy_coef)
+            self.optimizer.param_groups[0]["lr"].fill_(learning_rate)
+        else:
+            self._clip, self._entropy = clip, entropy_coef
+            self.optimizer.param_groups[0]["lr"] = learning_rate
+        return {"learning_rate": learning_rate, "clip_epsilon": clip, "entropy_coef": entropy_coef}
+
+    def _epoch(self, batch: Samples) -> Tensor:
+        """One pass over the samples in a new random order; diagnostics [gradient steps, 7]."""
+        num_minibatches = min(self.num_minibatches, batch.num_units)
+        if self._learned is None:
+            order = shuffling.shuffled(batch.num_units, self.shuffle_generator)
+            return self._gradient_steps(batch, order, num_minibatches)
+        if self._order is None or len(self._order) != batch.num_units:
+            self._order = torch.empty(batch.num_units, dtype=torch.int64, device=self.device)
+        num_rows = 1 if batch.state is not None else batch.num_rows
+        neighbours = shuffling.run_length(batch.num_units, num_rows, num_minibatches)
+        shuffling.shuffle_on_gpu(self._order, self.shuffle_generator, neighbours)
+        order = self._order
+        work: Callable[[], Tensor] = lambda: self._gradient_steps(batch, order, num_minibatches)  # noqa: E731
+        assert self._prepared is not None
+        # What an epoch reads must be the same memory every time: that of recorded samples is.
+        return self._learned.run(work, may_record=self._prepared.is_recorded).clone()
+
+    def _gradient_steps(self, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
+        """Diagnostics [num_minibatches, 7] of a gradient step on each part of `order`."""
+        if self.fused is not None and batch.is_plain:
+            return self._fused_steps(self.fused, batch, order, num_minibatches)
+        return torch.stack([self._gradient_step(batch.select(part)) for part in order.tensor_split(num_minibatches)])
+
+    @torch.no_grad()
+    def _fused_steps(self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
+        """The same by kernels that keep activations on the chip: they write gradients where the optimizer looks."""
+        config = self.config
+        diagnostics = torch.empty(num_minibatches, len(_DIAGNOSTICS) + 1, device=self.device)
+        statistics = torch.empty(num_minibatches, 2, device=self.device)
+        normalizes = config.normalize_advantages == "minibatch"
+        if normalizes:
+            fused.advantage_statistics(batch.advantage, order, num_minibatches, statistics)
+        samples = FlatSamples(
+            batch.obs, batch.mask, batch.action, batch.log_prob, batch.value, batch.advantage, batch.returns
+        )
+        for i, indices in enumerate(order.tensor_split(num_minibatches)):
+            fused.gradients(
+                samples,
+                indices,
+                statistics[i] if normalizes else None,
+                self._clip,
+                self._entropy,
+                value_clip=config.value_clip,
+                value_coef=config.value_coef,
+                diagnostics=diagnostics[i],
+            )
+            if config.max_grad_norm is not None:  # the optimizer divides by it
+                excess = (diagnostics[i, -1:] + 1e-6) / config.max_grad_norm
+                self.optimizer.grad_scale = excess.clamp(min=1.0)  # type: ignore[attr-defined]
+            self.optimizer.step()
+        return diagnostics
 
     @torch.no_grad()
     def _estimate_again(self, batch: Samples, targets: Targets) -> None:
         """Advantages and returns for the policy as it is now, of the values it gives now."""
         rollout = targets.rollout
         value, log_ratio = rollout.value[:-1].clone(), torch.zeros_like(rollout.log_prob)
-        for units in torch.arange(batch.num_units).tensor_split(min(self.num_minibatches, batch.num_units)):
+        everything = torch.arange(batch.num_units, device=self.device)
+        for units in everything.tensor_split(min(self.num_minibatches, batch.num_units)):
             part = batch.select(units)
             output = self.policy(part.obs, part.state, part.begins)
             log_prob, _ = self.policy.distribution.log_prob_and_entropy(output.logits, part.action, part.mask)
@@ -143,8 +228,8 @@ class Learner:
         batch.set_targets(*targets.off_policy(value, log_ratio))
         self._normalize_batch(batch)
 
-    def _gradient_step(self, minibatch: Samples, *, clip: float, entropy_coef: float) -> Tensor:
-        terms = self.loss(minibatch, clip=clip, entropy_coef=entropy_coef)
+    def _gradient_step(self, minibatch: Samples) -> Tensor:
+        terms = self.loss(minibatch, clip=self._clip, entropy_coef=self._entropy)
         self.optimizer.zero_grad(set_to_none=True)
         terms.total.backward()
         bound = self.config.max_grad_norm
@@ -154,7 +239,7 @@ class Learner:
         diagnostics = [getattr(terms, name).detach() for name in _DIAGNOSTICS]
         return torch.stack([*diagnostics, grad_norm])
 
-    def loss(self, minibatch: Samples, *, clip: float, entropy_coef: float) -> LossTerms:
+    def loss(self, minibatch: Samples, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossTerms:
         """The policy on a minibatch, and PPO's loss of it."""
         config = self.config
         output = self.policy(minibatch.obs, minibatch.state, minibatch.begins)
@@ -178,10 +263,11 @@ class Learner:
             value_coef=config.value_coef,
         )
 
-    def _summarize(self, rows: list[Tensor]) -> dict[str, float | None]:
+    def _summarize(self, rows: list[Tensor], explained: Tensor) -> dict[str, float | None]:
         """The mean of each diagnostic over the gradient steps; refuses to go on from numbers that are none."""
-        means = torch.stack(rows).double().mean(0).tolist()
+        *means, explained_number = torch.cat([torch.cat(rows).double().mean(0), explained.double().view(1)]).tolist()
         metrics: dict[str, float | None] = dict(zip((*_DIAGNOSTICS, "grad_norm"), means, strict=True))
+        metrics["explained_variance"] = None if math.isnan(explained_number) else explained_number
         for name in ("policy_loss", "value_loss", "grad_norm"):
             value = metrics[name]
             assert value is not None
@@ -191,3 +277,8 @@ class Learner:
                     f"--learning-rate (--fork), or bound rewards with --normalize-rewards"
                 )
         return metrics
+
+
+def _has_fixed_shapes(rollout: Rollout) -> bool:
+    """Whether every rollout gives as many samples: agents die, and seats with memory take turns of their own."""
+    return rollout.alive is None and (rollout.seat is None or not rollout.memories.is_used)

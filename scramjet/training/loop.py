@@ -13,6 +13,7 @@ from torch import nn
 
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
+from scramjet.runtime.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
 from scramjet.training import start
 from scramjet.training.config import RunConfig
@@ -58,7 +59,7 @@ def train(
     goes on with a run exactly where it stopped; `total_timesteps` and `time_limit` may change then, nothing else.
     `fork` starts a new run from a checkpoint. `network` replaces the default network.
     """
-    with contextlib.closing(make_display(display)) as screen:
+    with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
             config,
             resume=resume,

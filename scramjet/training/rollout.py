@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
 from scramjet.engine.pool import Pool
@@ -55,6 +56,7 @@ class Rollout:
     rows: list[Transition]  # T views: where step t is written
     steps_obs: list[Any]  # T + 1 views: the observations before step t
     recorder: Recorder[None] | None = field(default=None, repr=False)  # replays all steps; None on the CPU
+    fused: FusedMLP | None = field(default=None, repr=False)  # acts and values in place of the policy's network
 
     @property
     def num_steps(self) -> int:
@@ -176,18 +178,21 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
         for leaf in leaves(part) if part is not None else ():
             leaf[0] = leaf[-1]
     distribution, memories, horizon = policy.distribution, rollout.memories, rollout.horizon
-    finals = final_observations(pool, rollout, partial(_value_into, policy))
+    finals = final_observations(pool, rollout, partial(_value_into, policy, rollout.fused))
     for t in range(rollout.num_steps):
         turn = rollout.turn(t)
         if t % horizon == 0:
             rollout.states[t // horizon] = memories.states
-        if policy.splits:
-            logits = policy.logits(rollout.steps_obs[t])
+        mask = None if rollout.mask is None else rollout.mask[t]
+        drawn = rollout.noise[t], rollout.action[t], rollout.log_prob[t]
+        if rollout.fused is not None:
+            rollout.fused.act(rollout.steps_obs[t], mask, *drawn)
+        elif policy.splits:
+            distribution.sample(policy.logits(rollout.steps_obs[t]), mask, *drawn)
         else:
             logits, rollout.value[t], state = policy(rollout.steps_obs[t], memories.of_movers(turn))
             memories.keep(turn, state)
-        mask = None if rollout.mask is None else rollout.mask[t]
-        distribution.sample(logits, mask, rollout.noise[t], rollout.action[t], rollout.log_prob[t])
+            distribution.sample(logits, mask, *drawn)
         _step(pool, distribution.env_action(rollout.action[t]), rollout.rows[t])
         finals.keep(t)
         memories.forget_ended(turn, rollout.rows[t])
@@ -207,16 +212,20 @@ def _value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     memories = rollout.memories
     if policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
-        _value_into(policy, flat_obs, None, rollout.value.flatten())
+        _value_into(policy, rollout.fused, flat_obs, None, rollout.value.flatten())
     else:
         rollout.value[-1] = policy.value(rollout.steps_obs[-1], memories.of_movers(rollout.turn(-1)))
     if rollout.last_value is not None:
         views = map_leaves(torch.as_tensor, pool.views())
-        _value_into(policy, views, memories.states if memories.is_used else None, rollout.last_value.flatten())
+        states = memories.states if memories.is_used else None
+        _value_into(policy, rollout.fused, views, states, rollout.last_value.flatten())
 
 
-def _value_into(policy: Policy, obs: Any, state: Tensor | None, value: Tensor) -> None:
+def _value_into(policy: Policy, fused: FusedMLP | None, obs: Any, state: Tensor | None, value: Tensor) -> None:
     """The values [B] of observations [B, ...] and, with memory, states [B, state_size], a chunk at a time."""
+    if fused is not None:
+        fused.values(obs, value)
+        return
     chunk = VALUE_CHUNK_ON_GPU if value.is_cuda else VALUE_CHUNK
     for start in range(0, len(value), chunk):
         part = slice(start, start + chunk)

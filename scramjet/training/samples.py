@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,17 +35,24 @@ class Samples:
     state: Tensor | None = None  # [M, state_size], what was remembered before each sequence; None without memory
     begins: Tensor | None = None  # [L, M], steps that are an episode's first
     counts: Tensor | None = None  # [B] bool, what was played; None: all. Sequences are filled up, and agents die
+    num_rows: int = 1  # of a step of the rollout; as many neighbours are of the same step
+    explained_variance: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))  # [], by the values, of returns
     targets: Targets | None = None  # of the whole rollout, where advantages are estimated again as the policy moves
 
     def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
         """Take advantages and returns from how the rollout lies, [T, R] each."""
-        self.advantage = advantage.flatten().index_select(0, self.place)
-        self.returns = returns.flatten().index_select(0, self.place)
+        torch.index_select(advantage.flatten(), 0, self.place, out=self.advantage)
+        torch.index_select(returns.flatten(), 0, self.place, out=self.returns)
 
     @property
     def num_units(self) -> int:
         """What minibatches are drawn from: samples, or whole sequences."""
         return len(self.action) if self.state is None else len(self.state)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every sample was played, and none belongs to a sequence."""
+        return self.counts is None and self.state is None
 
     def select(self, units: Tensor) -> Samples:
         """The samples, or sequences, numbered `units`."""
@@ -79,7 +86,7 @@ class Samples:
 def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor) -> Samples:
     """The samples of a rollout, less those of agents that were dead."""
     alive = None if rollout.alive is None else rollout.alive[:-1].bool()
-    everywhere = torch.arange(rollout.log_prob.numel())
+    everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
     if not rollout.memories.is_used:
         is_whole = alive is None or bool(alive.all())
         place = everywhere if alive is None or is_whole else alive.flatten().nonzero().squeeze(1)
@@ -91,6 +98,10 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor) -> Samples:
     else:
         place = _segments(everywhere.view(ended.shape), rollout.horizon)
         first = _segments(begins(ended, alive), rollout.horizon)
+    if rollout.seat is None and alive is None:  # every step was played: no need to look
+        samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=rollout.horizon == rollout.num_steps)
+        samples.state, samples.begins = states, first
+        return samples
     counts = place >= 0
     if alive is not None:
         counts &= alive.flatten()[place]
@@ -120,6 +131,7 @@ def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor,
         advantage=take(advantage),
         returns=take(returns),
         place=place,
+        num_rows=rollout.action.shape[1] if is_whole else 1,
     )
 
 
@@ -135,8 +147,8 @@ def _turns_of_seats(seat: Tensor, ended: Tensor, horizon: int, num_sequences: in
     """
     place = np.full((horizon, num_sequences), -1, np.int64)
     first = np.zeros((horizon, num_sequences), np.bool_)
-    longest = _list_turns(seat.numpy(), ended.numpy(), horizon, place, first)
-    return torch.from_numpy(place[:longest]), torch.from_numpy(first[:longest])
+    longest = _list_turns(seat.cpu().numpy(), ended.cpu().numpy(), horizon, place, first)
+    return torch.from_numpy(place[:longest]).to(seat.device), torch.from_numpy(first[:longest]).to(seat.device)
 
 
 @compiled

@@ -8,21 +8,26 @@ from typing import Any
 import torch
 from torch import nn
 
+from scramjet.engine.cuda import require_cuda
+from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.native import NativePool
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.devices import keep_freed_memory, set_threads
+from scramjet.runtime.devices import keep_freed_memory, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import MAX_ENVS, Evaluator
+from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.progress import Progress
 from scramjet.training.rollout import Rollout, allocate_rollout
 
 RESET_SEED_OFFSET = 10_000
+
+TrainingPool = NativePool | FrameStackPool | CudaPool
 
 
 @dataclass(slots=True)
@@ -33,7 +38,7 @@ class Session:
     run: Run
     store: CheckpointStore
     metrics_log: MetricsLog
-    pool: NativePool | FrameStackPool
+    pool: TrainingPool
     policy: Policy
     learner: Learner
     rollout: Rollout
@@ -64,6 +69,13 @@ def make_pool(config: RunConfig, *, num_envs: int, num_threads: int | None = Non
     return pool if config.frame_stack == 1 else FrameStackPool(pool, config.frame_stack)
 
 
+def _training_pool(config: RunConfig) -> TrainingPool:
+    assert isinstance(config.num_envs, int)
+    if config.device == "cuda":
+        return CudaPool(config.make_env(), config.num_envs)
+    return make_pool(config, num_envs=config.num_envs)
+
+
 def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
     """An evaluator with a pool of its own, of no more envs than episodes."""
     pool = make_pool(config, num_envs=max(1, min(episodes, MAX_ENVS)), num_threads=1)
@@ -76,10 +88,16 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     assert isinstance(config.num_threads, int)
     set_threads(config.num_threads)
     keep_freed_memory()
-    policy = make_policy(config, network)
-    pool = make_pool(config, num_envs=config.num_envs)
+    if config.device == "cuda":
+        require_cuda()
+        set_precision(config.precision)
+    policy = make_policy(config, network).to(config.device)
+    policy.uses_bfloat16 = config.precision == "bfloat16"
+    pool = _training_pool(config)
     pool.prepare()
     rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
+    if config.fused and config.device == "cuda":
+        rollout.fused = fused_mlp(policy, pool.observation_space, config.precision)
     pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
@@ -92,7 +110,7 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         policy=policy,
         learner=learner,
         rollout=rollout,
-        generator=torch.Generator().manual_seed(config.seed),
+        generator=torch.Generator(policy.device).manual_seed(config.seed),
         progress=Progress(pool.num_players),
         evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
     )

@@ -25,7 +25,12 @@ def save_checkpoint(session: Session, *, update: int, step: int, elapsed_seconds
     """Save the whole session; the metrics log on disk is never behind a checkpoint."""
     session.metrics_log.sync()
     metadata = _metadata(session, update, elapsed_seconds)
-    return session.store.save(step, session.policy.state_dict(), trainer_tensors(session), metadata, is_best=is_best)
+    model, trainer = _on_cpu(session.policy.state_dict()), _on_cpu(trainer_tensors(session))
+    return session.store.save(step, model, trainer, metadata, is_best=is_best)
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
 
 
 def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:

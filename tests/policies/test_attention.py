@@ -8,16 +8,23 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
+import scramjet
+from scramjet.engine.random_play import random_actions
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
-from scramjet.policies.attention import Attention, EntitySpec, EntityStream, Stream, make_entity_network
+from scramjet.policies.attention import Attention, EntitySpec, EntityStream, Packed, Padded, make_entity_network
 from scramjet.policies.networks import count_parameters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA finds no GPU")
 
 ROWS, COLUMNS = 6, 4
 CONFIG = PolicyConfig(encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,))
 SHARED = PolicyConfig(encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,), shared_trunk=True)
+LSTM = PolicyConfig(
+    encoder="entity_attention", attention_width=8, attention_heads=2, hidden=(16,), memory="lstm", memory_size=8
+)
+STREAMS = pytest.mark.parametrize("stream", [Packed, Padded])
 
 
 def space_of(rows=ROWS, columns=COLUMNS):
@@ -70,7 +77,7 @@ def test_attention_is_softmax_of_scaled_dot_products_over_the_valid_entities():
     attention, obs = Attention(8, 2), batch()
     for layer in (attention.query, attention.key_value, attention.output):
         torch.nn.init.normal_(layer.bias)
-    own, other = Stream(obs, EntityStream("ems", "ems_mask")), Stream(obs, EntityStream("items", "items_mask"))
+    own, other = Packed(obs, EntityStream("ems", "ems_mask")), Packed(obs, EntityStream("items", "items_mask"))
     rows, columns = torch.randn(len(own.owner), 8), torch.randn(len(other.owner), 8)
     seen = attention(rows, own, columns, other)
     for i in range(len(rows)):
@@ -108,8 +115,10 @@ def test_an_observation_gives_what_a_network_without_room_for_padding_gives_for_
         torch.testing.assert_close(output.value[i], alone.value[0], rtol=1e-4, atol=1e-5)
 
 
+@STREAMS
 @pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient(config):
+def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient(config, stream, monkeypatch):
+    monkeypatch.setattr("scramjet.policies.attention.make_stream", stream)
     network, obs = network_of(config), batch()
     is_row, is_column = valid_of(obs)
     changed = dict(obs)
@@ -128,8 +137,10 @@ def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient(confi
     assert not torch.equal(network(moved).value[2:], results[0][1][2:])
 
 
+@STREAMS
 @pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
-def test_without_any_valid_entity_outputs_and_gradients_are_finite(config):
+def test_without_any_valid_entity_outputs_and_gradients_are_finite(config, stream, monkeypatch):
+    monkeypatch.setattr("scramjet.policies.attention.make_stream", stream)
     network, obs = network_of(config), batch()
     empty = obs | {name: torch.zeros_like(obs[name]) for name in ("ems_mask", "items_mask")}
     for each in (obs, empty):
@@ -140,6 +151,77 @@ def test_without_any_valid_entity_outputs_and_gradients_are_finite(config):
         assert torch.isfinite(output.value).all()
         (log_probs.exp().square().sum() + output.value.sum()).backward()
         assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
+
+
+def on_gpu(obs):
+    return {name: entry.cuda() for name, entry in obs.items()}
+
+
+def binpack_observations():
+    """What 16 random players of the real world see in a few steps, and observations without any entity of a kind."""
+    pool, random = scramjet.make("binpack", 16), np.random.default_rng(0)
+    out, seen = pool.reset(seed=0), []
+    for _ in range(6):
+        seen.append({name: torch.from_numpy(entry.copy()) for name, entry in out.obs.items()})
+        out = pool.step(random_actions(pool, out, random))
+    obs = {name: torch.cat([each[name] for each in seen]) for name in seen[0]}
+    obs["items_placed"][:4], obs["ems_mask"][2:6] = 1, 0
+    return pool, obs
+
+
+def outputs_and_gradients(network, obs):
+    """Logits, values and the gradient of a loss of both in all parameters."""
+    output = network(obs)
+    weights = torch.linspace(-1, 1, output.logits.shape[1], device=output.logits.device)
+    loss = (torch.softmax(output.logits, 1) * weights).sum() + output.value.square().sum()
+    return output.logits, output.value, *torch.autograd.grad(loss, list(network.parameters()), materialize_grads=True)
+
+
+@pytest.mark.parametrize("config", [CONFIG, SHARED, LSTM], ids=["separate", "shared", "lstm"])
+def test_padded_and_packed_streams_give_the_same_in_the_real_world(config, monkeypatch):
+    pool, obs = binpack_observations()
+    torch.manual_seed(0)
+    network = default_network(pool.observation_space, pool.action_space, config)
+    with torch.no_grad():
+        network.actor_head.columns.weight *= 100
+    packed = outputs_and_gradients(network, obs)
+    assert packed[0][6:].amax(1).std() > 0.1
+    monkeypatch.setattr("scramjet.policies.attention.make_stream", Padded)
+    for one, other in zip(packed, outputs_and_gradients(network, obs), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
+def test_the_gpu_gives_what_the_cpu_gives(config):
+    network, obs = network_of(config), batch()
+    on_cpu = outputs_and_gradients(network, obs)
+    for one, other in zip(on_cpu, outputs_and_gradients(network.cuda(), on_gpu(obs)), strict=True):
+        torch.testing.assert_close(one, other.cpu(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
+def test_a_cuda_graph_recorded_with_some_observations_serves_others(config):
+    network, obs = network_of(config).cuda(), on_gpu(batch())
+    warming = torch.cuda.Stream()
+    warming.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(warming):
+        for _ in range(3):
+            outputs_and_gradients(network, obs)
+    torch.cuda.current_stream().wait_stream(warming)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = outputs_and_gradients(network, obs)
+    others = on_gpu(batch(seed=1))
+    for name, entry in obs.items():
+        entry.copy_(others[name])
+    graph.replay()
+    recorded = [each.detach().clone() for each in recorded]
+    for one, other in zip(recorded, outputs_and_gradients(network, others), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
 def test_pairs_with_an_entity_that_is_not_valid_have_probability_0():

@@ -1,5 +1,8 @@
 """Planning on grids: against plain iteration, shortest paths by breadth-first search, and finite differences."""
 
+import os
+import subprocess
+import sys
 from collections import deque
 
 import numpy as np
@@ -7,10 +10,12 @@ import pytest
 import torch
 from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 
+from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig, make_encoder
 from scramjet.policies.value_propagation import SHARPNESS, propagate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA finds no GPU")
 
 SIZE = 7
 SPACE = Dict(
@@ -107,6 +112,132 @@ def test_numbers_that_are_none_or_shares_of_exactly_1_end_too():
     torch.testing.assert_close(value, reward.amax((1, 2), keepdim=True).expand(3, 5, 5))
     value.sum().backward()
     assert torch.isfinite(passes.grad).all()
+
+
+SIMULATION = """
+import numpy as np
+import torch
+from numba import cuda
+from scramjet.policies import value_propagation as on_cpu, value_propagation_cuda as on_gpu
+
+def simulate(kernel, size, num_threads, *arguments):
+    arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in arguments]
+    assert num_threads >= 1
+    cuda.jit(kernel)[len(arrays[0]), 3, 0, on_gpu._bordered(*size) * on_gpu.BYTES_PER_CELL](*arrays)
+
+on_gpu._launch = simulate
+random = np.random.default_rng(0)
+for height, width, max_sweeps, kind in (
+    (1, 1, 1, "open"), (1, 5, 5, "open"), (4, 1, 4, "one"), (3, 5, 1, "open"),
+    (4, 5, 20, "one"), (5, 3, 4, "winding"), (6, 4, 24, "open"),
+):
+    def numbers(power):
+        return torch.from_numpy(random.random((2, height, width)) ** power).float()
+    reward, passes, grad = numbers(4), numbers(0 if kind == "one" else 0.2), numbers(1)
+    if kind == "winding":
+        passes[:, 1, :-1] = passes[:, 3, 1:] = 0
+        reward *= 0.01
+        reward[:, 0, 0] = 1
+    value, simulated = torch.empty_like(reward), torch.empty_like(reward)
+    on_cpu._sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
+    on_gpu.sweep(reward, passes, max_sweeps, simulated)
+    torch.testing.assert_close(simulated, value, rtol=0, atol=1e-6)
+    inputs = (reward, passes, value, grad)
+    gradients, simulated = torch.empty(2, *reward.shape), torch.empty(2, *reward.shape)
+    on_cpu._route_back(*(each.numpy() for each in (*inputs, *gradients)))
+    on_gpu.route_back(*inputs, *simulated)
+    torch.testing.assert_close(simulated, gradients, rtol=1e-5, atol=1e-6)
+print("simulated")
+"""
+"""Values and gradients by the GPU's kernels against the CPU's. Shares of 1 make cells draw from each other, and a
+winding way tells the directions of sweeps apart."""
+
+
+def test_the_gpus_kernels_run_in_a_simulator_give_what_the_cpu_gives():
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", SIMULATION], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.stdout.endswith("simulated\n"), result.stderr
+
+
+def random_grids(shape, seed=0):
+    """Rewards, shares and gradients [300, H, W], on the CPU."""
+    random = np.random.default_rng(seed)
+    numbers = [random.random((300, *shape)) ** power for power in (4, 0.2)]
+    return [torch.from_numpy(each).float() for each in (*numbers, random.standard_normal((300, *shape)))]
+
+
+def value_and_gradients(reward, passes, grad, max_sweeps):
+    reward, passes = reward.detach().requires_grad_(), passes.detach().requires_grad_()
+    value = propagate(reward, passes, max_sweeps)
+    return value, *torch.autograd.grad(value, (reward, passes), grad)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("max_sweeps", [1, 3, 1000])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 17), (23, 1), (10, 10), (20, 13), (13, 20), (32, 32), (40, 60)])
+def test_on_the_gpu_values_and_gradients_are_those_of_the_cpu(shape, max_sweeps):
+    grids = random_grids(shape)
+    on_cpu = value_and_gradients(*grids, max_sweeps)
+    on_gpu = value_and_gradients(*(each.cuda() for each in grids), max_sweeps)
+    torch.testing.assert_close(on_gpu[0].cpu(), on_cpu[0], rtol=0, atol=1e-6)
+    for one, other in zip(on_gpu[1:], on_cpu[1:], strict=True):
+        # Rounding may tip a choice between two neighbours of about the same value.
+        is_close = torch.isclose(one.cpu(), other, rtol=1e-5, atol=1e-5).flatten(1).all(1)
+        assert is_close.float().mean() > 0.99
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_on_the_gpu_numbers_that_are_none_or_shares_of_exactly_1_end_too():
+    nothing = torch.full((1, 5, 5), torch.nan, device="cuda")
+    assert torch.isnan(propagate(nothing, torch.ones_like(nothing), 25)).all()
+    reward, _, grad = (each.cuda() for each in random_grids((9, 9)))
+    value, *gradients = value_and_gradients(reward, torch.ones_like(reward), grad, 81)
+    assert torch.equal(value, reward.amax((1, 2), keepdim=True).expand_as(value))
+    assert all(torch.isfinite(each).all() for each in gradients)
+    assert propagate(reward[:0], reward[:0], 81).shape == (0, 9, 9)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_cuda_graph_of_planning_and_its_gradient_serves_other_grids():
+    grids = [each.cuda() for each in random_grids((10, 10))]
+    warming = torch.cuda.Stream()
+    warming.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(warming):
+        value_and_gradients(*grids, 100)
+    torch.cuda.current_stream().wait_stream(warming)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = value_and_gradients(*grids, 100)
+    others = [each.cuda() for each in random_grids((10, 10), seed=1)]
+    for grid, other in zip(grids, others, strict=True):
+        grid.copy_(other)
+    graph.replay()
+    for one, other in zip(recorded, value_and_gradients(*others, 100), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_the_encoder_gives_the_same_features_on_the_gpu():
+    obs, _ = random_mazes(200, np.random.default_rng(9))
+    encoder = with_known_weights(PolicyConfig(encoder="value_propagation"))
+    expected = encoder(obs)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        features = encoder.cuda()({name: entry.cuda() for name, entry in obs.items()})
+    torch.testing.assert_close(features.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_grid_too_large_for_the_gpus_shared_memory_is_refused():
+    grid = torch.rand(1, 70, 70, device="cuda")
+    with pytest.raises(ConfigError, match="this one is 70 x 70; use --device cpu"):
+        propagate(grid, grid, 10)
 
 
 def with_known_weights(config):

@@ -1,0 +1,188 @@
+"""Training on the GPU: recorded work gives what plain work gives, and a run is never lost there either."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import scramjet
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine import NativePool
+from scramjet.engine.cuda_pool import CudaPool
+from scramjet.envs import load_env
+from scramjet.policies import Policy, PolicyConfig, default_network
+from scramjet.runtime.graphs import Recorder
+from scramjet.training.config import RunConfig
+from scramjet.training.config_files import starting_config
+from scramjet.training.fused import fused_mlp
+from scramjet.training.learner import Learner
+from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.shuffling import shuffle_on_gpu
+
+pytestmark = pytest.mark.gpu
+
+NUM_ENVS, NUM_STEPS = 64, 32
+
+
+def make(world: str, config: PolicyConfig, ppo: PPOConfig | None = None, *, recorded: bool = True, fused: bool = False):
+    """A pool, a policy, a rollout and a learner on the GPU."""
+    torch.manual_seed(0)
+    env = load_env(world)
+    pool = CudaPool(env, NUM_ENVS)
+    network = default_network(env.observation_space, env.action_space, config)
+    policy = Policy(network, env.observation_space, env.action_space, config).to("cuda")
+    ppo = ppo or PPOConfig()
+    rollout = allocate_rollout(pool, policy, NUM_STEPS, ppo.bptt_horizon)
+    pool.reset(1, out=rollout.rows[-1])
+    if fused:
+        rollout.fused = fused_mlp(policy, env.observation_space, "float32")
+        assert rollout.fused is not None
+    learner = Learner.for_rollout(rollout, policy, ppo, total_steps=10**6, seed=0)
+    if not recorded:
+        for recorder in (rollout.recorder, learner._prepared, learner._learned):
+            recorder.is_refused = True
+    return pool, policy, rollout, learner
+
+
+def train(parts, num_updates: int) -> list[dict]:
+    pool, policy, rollout, learner = parts
+    generator = torch.Generator("cuda").manual_seed(0)
+    return [
+        learner.update(learner.prepare(collect(pool, policy, rollout, generator)), update * NUM_ENVS * NUM_STEPS)
+        for update in range(num_updates)
+    ]
+
+
+CASES = {
+    "separate": ("cartpole", PolicyConfig(), PPOConfig()),
+    "shared": ("cartpole", PolicyConfig(shared_trunk=True), PPOConfig(value_clip=0.2)),
+    "gaussian": ("pendulum", PolicyConfig(), PPOConfig(normalize_rewards=True)),
+    "lstm": ("masked_cartpole", PolicyConfig(memory="lstm", memory_size=32), PPOConfig(num_minibatches=2)),
+    "gru and horizon": ("tmaze", PolicyConfig(memory="gru", memory_size=32), PPOConfig(bptt_horizon=16)),
+    "masks and seats": ("connect_four", PolicyConfig(), PPOConfig()),
+    "vtrace": ("cartpole", PolicyConfig(), PPOConfig(advantage="vtrace")),
+    "schedules": ("cartpole", PolicyConfig(), PPOConfig(clip_epsilon="0.3@0,0.1@end", learning_rate="0.001@0,0@end")),
+    "batch normalization of advantages": ("cartpole", PolicyConfig(), PPOConfig(normalize_advantages="batch")),
+    "target kl": ("cartpole", PolicyConfig(), PPOConfig(target_kl=0.001, learning_rate=0.01)),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_recorded_updates_give_what_plain_ones_give(case):
+    plain, recorded = make(*case, recorded=False), make(*case)
+    expected, got = train(plain, 6), train(recorded, 6)
+    assert recorded[2].recorder.is_recorded
+    assert recorded[3]._learned.is_recorded
+    for before, after in zip(expected, got, strict=True):
+        assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
+    for name, weight in plain[1].state_dict().items():
+        torch.testing.assert_close(recorded[1].state_dict()[name], weight, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["separate", "schedules", "batch normalization of advantages"])
+def test_fused_kernels_learn_what_the_network_would(name):
+    world, config, ppo = CASES[name]
+    plain, fused = make(world, config, ppo), make(world, config, ppo, fused=True)
+    expected, got = train(plain, 4), train(fused, 4)
+    for before, after in zip(expected, got, strict=True):
+        assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
+    for key, weight in plain[1].state_dict().items():
+        torch.testing.assert_close(fused[1].state_dict()[key], weight, rtol=1e-2, atol=1e-3)
+
+
+def test_a_rollout_on_the_gpu_is_that_of_the_cpu_for_the_same_noise():
+    env, config = load_env("squared"), PolicyConfig()
+    torch.manual_seed(0)
+    network = default_network(env.observation_space, env.action_space, config)
+    rollouts = []
+    for device in ("cpu", "cuda"):
+        pool = CudaPool(env, NUM_ENVS) if device == "cuda" else NativePool(env, NUM_ENVS)
+        policy = Policy(copy.deepcopy(network), env.observation_space, env.action_space, config).to(device)
+        rollout = allocate_rollout(pool, policy, NUM_STEPS)
+        pool.reset(1, out=rollout.rows[-1])
+        noise = torch.rand(NUM_STEPS, NUM_ENVS, generator=torch.Generator().manual_seed(5))
+        policy.distribution.noise = lambda *_, out=None, noise=noise: out.copy_(noise) if out is not None else noise
+        rollouts.append(collect(pool, policy, rollout, torch.Generator(device)))
+    cpu, gpu = rollouts
+    for name in ("action", "log_prob", "value", "reward", "terminated", "truncated", "final_value", "obs"):
+        torch.testing.assert_close(getattr(gpu, name).cpu(), getattr(cpu, name), rtol=1e-4, atol=1e-4, msg=name)
+
+
+def test_an_order_on_the_gpu_is_a_permutation_of_whole_runs():
+    generator = torch.Generator().manual_seed(0)
+    for num_units, neighbours in ((1, 1), (7, 1), (1000, 1), (4096, 32), (96, 32), (131072, 32)):
+        order = torch.empty(num_units, dtype=torch.int64, device="cuda")
+        shuffle_on_gpu(order, generator, neighbours)
+        assert torch.equal(order.sort().values.cpu(), torch.arange(num_units))
+        runs = order.view(-1, neighbours)
+        assert bool((runs - runs[:, :1] == torch.arange(neighbours, device="cuda")).all())
+
+
+UPDATE = 64 * 32
+
+
+def small_config(num_updates: int = 12, **changes) -> RunConfig:
+    config = starting_config("cartpole")
+    ppo = replace(config.ppo, learning_rate=0.001)  # constant: the same however long the run is
+    return replace(
+        config, ppo=ppo, device="cuda", num_envs=64, num_steps=32, total_timesteps=UPDATE * num_updates, **changes
+    )
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path, fused: bool):
+    whole = scramjet.train(small_config(fused=fused), runs_dir=tmp_path, run_name="whole", display="quiet")
+    scramjet.train(small_config(6, fused=fused), runs_dir=tmp_path, run_name="half", display="quiet")
+    resumed = scramjet.train(resume="half", runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 12)
+    assert resumed.step == whole.step
+    for name, weight in whole.policy.state_dict().items():
+        assert torch.equal(weight, resumed.policy.state_dict()[name]), name
+    assert resumed.metrics["return_100"] == whole.metrics["return_100"]
+    assert scramjet.evaluate(tmp_path / "whole", episodes=5).episodes == 5  # on the CPU
+
+
+def test_a_checkpoint_moves_to_the_cpu_and_back(tmp_path: Path):
+    on_gpu = scramjet.train(small_config(), runs_dir=tmp_path, run_name="gpu", display="quiet")
+    more = replace(small_config(16), device="cpu", precision="auto")
+    on_cpu = scramjet.train(more, fork=on_gpu.run_path, runs_dir=tmp_path, run_name="cpu", display="quiet")
+    assert on_cpu.policy.device.type == "cpu"
+    again = scramjet.train(small_config(20), fork=on_cpu.run_path, runs_dir=tmp_path, run_name="again", display="quiet")
+    assert again.policy.device.type == "cuda"
+    assert again.step == UPDATE * 20
+
+
+class Stubborn(nn.Module):
+    """Looks at its numbers on the CPU, which no graph can record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 32)
+        self.logits_of, self.value_of = nn.Linear(32, 2), nn.Linear(32, 1)
+
+    def forward(self, obs):
+        features = torch.tanh(self.body(obs))
+        if float(features.mean()) > 100:
+            features = features * 0
+        return self.logits_of(features), self.value_of(features).squeeze(-1)
+
+
+def test_a_network_that_cannot_be_recorded_trains_and_says_so_once(tmp_path: Path, capsys):
+    result = scramjet.train(small_config(), network=Stubborn(), runs_dir=tmp_path, display="quiet")
+    assert result.step == UPDATE * 12
+    assert capsys.readouterr().out.count("a rollout cannot be recorded") <= 1
+
+
+def test_a_recorder_returns_new_numbers_in_the_same_memory():
+    source = torch.zeros(3, device="cuda")
+    recorder = Recorder("a sum", say=lambda text: None)
+    results = []
+    for number in range(4):
+        source.fill_(number)
+        results.append(recorder.run(lambda: source * 2).clone())
+    assert recorder.is_recorded
+    assert [float(result[0]) for result in results] == [0.0, 2.0, 4.0, 6.0]
