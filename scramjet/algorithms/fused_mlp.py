@@ -386,6 +386,7 @@ def _act_kernel(  # type: ignore[no-untyped-def]
     total = tl.sum(weight, axis=1)
     threshold = tl.load(uniform_at + row, mask=is_row, other=0.0) * total
     column = tl.arange(0, outputs)[None, :]
+    # Added up as a tree, sums may round up where nothing was added: an impossible action must not seem the first.
     is_reached = (weight > 0.0) & (tl.cumsum(weight, axis=1) > threshold[:, None])
     first = tl.min(tl.where(is_reached, column, outputs), axis=1)
     last = tl.max(tl.where(weight > 0.0, column, 0), axis=1)  # should rounding leave the sum short of the threshold

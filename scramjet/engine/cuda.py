@@ -10,14 +10,20 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numba
+import numpy as np
+
 from scramjet.engine import kernels
 from scramjet.engine.cache import CudaKernelCache
 from scramjet.engine.compiler import RulesCompiler
+from scramjet.engine.layout import state_dtype
 from scramjet.engine.transitions import Compilers
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 
 THREADS_PER_BLOCK = 128
+MAX_REGISTER_BYTES = 128
+"""The largest record that a step copies before it looks at it."""
 
 
 def require_cuda() -> Any:
@@ -64,16 +70,17 @@ def _numba_cuda() -> Any:
 def compile_kernels(env: Env) -> kernels.Kernels:
     """The kernels of `env` for the GPU, each compiled when first launched; all take the number of envs first."""
     cuda = _numba_cuda()
-    function = cuda.jit(device=True)
+    record = numba.from_dtype(state_dtype(env))
+    function = cuda.jit(device=True, forceinline=True)
     view = cuda.jit(device=True, inline="always")  # a function of its own may not return a part of an array
-    rules_compiler = RulesCompiler(env, function, function)
+    rules_compiler = RulesCompiler(env, function, cuda.jit(device=True))
 
     def claim(log_size: Any, blank: Any) -> Any:
         """Envs log at the same time: each takes a slot of its own."""
         return cuda.atomic.add(log_size, 0, 1) % blank
 
     made = kernels.build(rules_compiler.rules(), Compilers(function, view, function, function, claim))
-    reset_one, observe_one, step_one = made.reset, made.observe, made.step
+    step_env, reset_one, observe_one = made.step_env, made.reset, made.observe
     simulate_one, views_one = made.simulate, made.views
 
     def kernel(plain: Callable[..., Any]) -> Any:
@@ -82,10 +89,10 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         return dispatcher
 
     @kernel
-    def reset(num_envs, seed, states, state_bytes, obs, mask, turn):  # type: ignore[no-untyped-def]
+    def reset(num_envs, seed, states, obs, mask, turn):  # type: ignore[no-untyped-def]
         i = cuda.grid(1)
         if i < num_envs:
-            reset_one(i, i + 1, seed, states, state_bytes, obs, mask, turn)
+            reset_one(i, i + 1, seed, states, obs, mask, turn)
 
     @kernel
     def observe(num_envs, states, obs, mask, turn):  # type: ignore[no-untyped-def]
@@ -94,16 +101,31 @@ def compile_kernels(env: Env) -> kernels.Kernels:
             observe_one(i, i + 1, states, obs, mask, turn)
 
     @kernel
-    def step(  # type: ignore[no-untyped-def]
-        num_envs, ticks_before, tick, states, state_bytes, actions, obs, mask, turn,
+    def step_in_place(  # type: ignore[no-untyped-def]
+        num_envs, ticks_before, tick, states, actions, obs, mask, turn,
         reward, terminated, truncated, final_obs, of_terminated, log, log_size,
     ):  # fmt: skip
         i = cuda.grid(1)
         if i < num_envs:
-            step_one(
-                i, i + 1, ticks_before[0] + tick, states, state_bytes, actions, obs, mask, turn,
+            step_env(
+                states[i], i, ticks_before[0] + tick, actions, obs, mask, turn,
                 reward, terminated, truncated, final_obs, of_terminated, log, log_size,
             )  # fmt: skip
+
+    @kernel
+    def step_in_registers(  # type: ignore[no-untyped-def]
+        num_envs, ticks_before, tick, states, actions, obs, mask, turn,
+        reward, terminated, truncated, final_obs, of_terminated, log, log_size,
+    ):  # fmt: skip
+        i = cuda.grid(1)
+        if i < num_envs:
+            own = cuda.local.array(1, record)
+            own[0] = states[i]
+            step_env(
+                own[0], i, ticks_before[0] + tick, actions, obs, mask, turn,
+                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
+            )  # fmt: skip
+            states[i] = own[0]
 
     @kernel
     def simulate(  # type: ignore[no-untyped-def]
@@ -119,7 +141,13 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         if i < num_envs:
             views_one(i, i + 1, states, obs)
 
-    return kernels.Kernels(reset, observe, step, step, simulate, views)
+    step = step_in_registers if _fits_registers(state_dtype(env)) else step_in_place
+    return kernels.Kernels(step_env, reset, observe, step, step, simulate, views)
+
+
+def _fits_registers(record: np.dtype) -> bool:
+    """Whether a step does better to copy a record first: records lie far apart, and each look at one costs."""
+    return record.itemsize <= MAX_REGISTER_BYTES and not any(record[name].shape for name in record.names or ())
 
 
 def launch(kernel: Any, num_threads: int, *arguments: Any) -> None:

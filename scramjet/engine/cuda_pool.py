@@ -29,7 +29,7 @@ from scramjet.envs.api import Box, Discrete, Env
 from scramjet.errors import ConfigError, WorldError
 
 MIN_EPISODES_KEPT = 4096
-MAX_EPISODES_READ = 4096
+MAX_EPISODES_READ = 1024
 """Of very many that ended, `episodes` reads so many of the newest: the rest are only counted."""
 
 
@@ -48,7 +48,6 @@ class CudaPool(WorldPool):
         self.num_threads = 1  # on the CPU's side
         self._records = cuda.to_device(np.zeros(num_envs, state_dtype(env)))
         self._state_bytes = bytes_of(self._records)  # [N, record size]
-        self._byte_view = cuda.as_cuda_array(self._state_bytes)
         self._kernels = compile_kernels(env)
         # Within one step every player's episode may end: with a row for each, no two write to the same.
         self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
@@ -101,7 +100,7 @@ class CudaPool(WorldPool):
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         self._check_seed(seed)
         out = self._own if out is None else self._fitting(out, self._layout)
-        self._run("reset", self.num_envs, int(seed), self._records, self._byte_view, *out.arrays[:3])
+        self._run("reset", self.num_envs, int(seed), self._records, *out.arrays[:3])
         self._begin_at(0)
         return out
 
@@ -112,7 +111,7 @@ class CudaPool(WorldPool):
         self._tick += 1
         self._run(
             "step", self.num_envs, self._views["_ticks_before"], self._tick - self._tick_on_device, self._records,
-            self._byte_view, actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
+            actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
         )  # fmt: skip
         return out
 

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from scramjet.engine.layout import HEADER, PlayedBy
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.transitions import Compilers, Rules, transitions_for
-
-HEADER_BYTES = HEADER.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """The loops over envs; each takes a range of envs and the arrays it reads and writes."""
 
+    step_env: Callable[..., None]  # no loop: the step of one env, for loops elsewhere
     reset: Callable[..., None]
     observe: Callable[..., None]
     step: Callable[..., None]
@@ -42,26 +41,41 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
     transition = transitions_for(rules, compilers)
     begin, show, play, close = transition.begin, transition.show, transition.play, transition.close
 
+    clear = inner(rules.clear)
+
     @inner
-    def begin_episode(s: Any, state_bytes: Any, i: Any) -> None:
+    def begin_episode(s: Any) -> None:
         """Start the next episode from an all-zero record, so that nothing of the last one can leak into it."""
-        for byte in range(HEADER_BYTES, state_bytes.shape[1]):
-            state_bytes[i, np.uintp(byte)] = 0
+        clear(s)
         s._draw = 0
         s._steps = 0
         s._return = 0.0
         rules_reset(parameters, s)
         begin(s)
 
+    @inner
+    def step_env(
+        s: Any, i: Any, tick: int, actions: Any, obs: Any, mask: Any, turn: Any,
+        reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
+    ) -> None:  # fmt: skip
+        """One step of env i, whose record is `s`; where its episode ends, log it and begin the next."""
+        someone_ended, is_over = play(s, i, actions, reward, terminated, truncated)
+        if someone_ended:
+            close(s, i, tick, terminated, truncated, final_obs, of_terminated, log, log_size)
+        if is_over:
+            s._episode += 1
+            begin_episode(s)
+        show(s, i, obs, mask, turn)
+
     @entry
-    def reset(start: int, stop: int, seed: int, states: Any, state_bytes: Any, obs: Any, mask: Any, turn: Any) -> None:
+    def reset(start: int, stop: int, seed: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
         """Begin episode 0 of each env; env i is keyed by seed + i."""
         for index in range(start, stop):
             i = np.uintp(index)
             s = states[i]
             s._seed = seed + index
             s._episode = 0
-            begin_episode(s, state_bytes, i)
+            begin_episode(s)
             show(s, i, obs, mask, turn)
 
     @entry
@@ -73,31 +87,27 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
 
     @entry
     def step(
-        start: int, stop: int, tick: int, states: Any, state_bytes: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
-        """Step each env; where an episode ends, log it and begin the next in the same step."""
+        """Step each env; where an episode ends, the next begins in the same step."""
         for index in range(start, stop):
             i = np.uintp(index)  # unsigned: no look at whether it counts from the end
-            s = states[i]
-            someone_ended, is_over = play(s, i, actions, reward, terminated, truncated)
-            if someone_ended:
-                close(s, i, tick, terminated, truncated, final_obs, of_terminated, log, log_size)
-            if is_over:
-                s._episode += 1
-                begin_episode(s, state_bytes, i)
-            show(s, i, obs, mask, turn)
+            step_env(
+                states[i], i, tick, actions, obs, mask, turn,
+                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
+            )  # fmt: skip
 
     @threaded_entry
     def step_threaded(
-        chunks: int, tick: int, states: Any, state_bytes: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        chunks: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
         """`step` over all envs, one chunk of neighbours a thread; each chunk has its own part of the log."""
         num_envs = states.shape[0]
         for chunk in prange(chunks):
             step(
-                chunk * num_envs // chunks, (chunk + 1) * num_envs // chunks, tick, states, state_bytes, actions,
+                chunk * num_envs // chunks, (chunk + 1) * num_envs // chunks, tick, states, actions,
                 obs, mask, turn, reward, terminated, truncated, final_obs, True, log[chunk], log_size[chunk],
             )  # fmt: skip
 
@@ -120,4 +130,4 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
             for seat in range(num_seats):
                 rules_observe(parameters, states[index], row(obs, np.uintp(index * num_seats + seat)), seat)
 
-    return Kernels(reset, observe, step, step_threaded, simulate, views)
+    return Kernels(step_env, reset, observe, step, step_threaded, simulate, views)

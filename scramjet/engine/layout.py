@@ -189,6 +189,28 @@ def row_function(space: Any) -> Callable[..., Any]:
     return named
 
 
+def clear_function(env: Env) -> Callable[..., Any]:
+    """(s) -> None: set all fields of a record to zero but the engine's header."""
+    lines = ["def clear(s):", "    pass"]
+    dtype = state_dtype(env)
+    for name in dtype.names or ():
+        if name in (HEADER.names or ()):
+            continue
+        shape = dtype[name].shape
+        if not shape:
+            lines.append(f"    s.{name} = {'False' if dtype[name].kind == 'b' else '0'}")
+            continue
+        indices = [f"i{axis}" for axis in range(len(shape))]
+        lines.append(f"    field = s.{name}")
+        for axis, size in enumerate(shape):
+            lines.append(f"{'    ' * (axis + 1)}for i{axis} in range({size}):")
+        lines.append(f"{'    ' * (len(shape) + 1)}field[{', '.join(indices)}] = 0")
+    scope: dict[str, Any] = {}
+    exec("\n".join(lines), scope)
+    made: Callable[..., Any] = scope["clear"]
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
     """Where one step of N envs is written. Allocated once; rows of a rollout are views of this kind.

@@ -89,7 +89,7 @@ class NativePool(WorldPool):
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         self._check_seed(seed)
         out = self._own if out is None else self._fitting(out, self._layout)
-        self._run("reset", 0, self.num_envs, int(seed), self._records, self._state_bytes, *out.arrays[:3])
+        self._run("reset", 0, self.num_envs, int(seed), self._records, *out.arrays[:3])
         self._begin_at(0, out)
         return out
 
@@ -104,7 +104,7 @@ class NativePool(WorldPool):
             self._tick += 1
             with PARALLEL_REGION:
                 self._run(
-                    "step_threaded", self.num_threads, self._tick, self._states, self._state_bytes, actions,
+                    "step_threaded", self.num_threads, self._tick, self._states, actions,
                     *out.arrays, self._log, self._log_size,
                 )  # fmt: skip
         self._remember_mask(out)
@@ -188,7 +188,7 @@ class NativePool(WorldPool):
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         self._tick += 1
         self._run(
-            "step", start, stop, self._tick, self._records, self._state_bytes, actions, *out.arrays, True,
+            "step", start, stop, self._tick, self._records, actions, *out.arrays, True,
             *self._first_log,
         )  # fmt: skip
 

@@ -45,6 +45,7 @@ class Rules:
     alive: Callable[..., Any]
     seat: Callable[..., Any]
     row: Callable[..., Any]  # (obs, i) -> what `observe` writes to
+    clear: Callable[..., Any]  # (s): set all fields to zero but the engine's header
     max_episode_steps: int
     played_by: PlayedBy
     num_players: int
