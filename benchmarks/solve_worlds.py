@@ -3,9 +3,11 @@
     python benchmarks/solve_worlds.py                        all worlds, three seeds each
     python benchmarks/solve_worlds.py maze snake --seeds 1
     python benchmarks/solve_worlds.py bandit --json
+    python benchmarks/solve_worlds.py maze binpack --device cuda
 
-Each run is `scramjet train WORLD --seed N`, a process of its own, timed from start to exit. Then its newest checkpoint
-plays its most likely actions in fresh episodes, and the mean of one number is held against the target.
+Each run is `scramjet train WORLD --seed N` with the flags that are not this script's own, a process of its own, timed
+from start to exit; beside it stands the time of training alone. Then its newest checkpoint plays its most likely
+actions in fresh episodes, and the mean of one number is held against the target.
 """
 
 from __future__ import annotations
@@ -71,25 +73,26 @@ class Result:
     seed: int
     steps: int
     seconds: float
+    training_seconds: float
     values: dict[str, float]
     reached: bool
 
 
-def solve(world: str, seed: int) -> Result:
+def solve(world: str, seed: int, flags: list[str]) -> Result:
     """Train a world with its preset and see how well it plays."""
     with tempfile.TemporaryDirectory() as runs:
         command = [sys.executable, "-m", "scramjet", "train", world, "--seed", str(seed), "--runs-dir", runs]
         started = time.perf_counter()
-        subprocess.run([*command, "--run-name", "run"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, *flags, "--run-name", "run"], check=True, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - started
         run = Path(runs) / "run"
-        steps = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+        last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
         goals = GOALS[world]
         evaluation = evaluate(run, max(goal.episodes for goal in goals), seed=EVALUATION_SEED)
     played = {"return": evaluation.mean_return, **evaluation.stats}
     values = {goal.number: played[goal.number] for goal in goals}
     is_reached = all(goal.is_reached(values[goal.number]) for goal in goals)
-    return Result(world, seed, steps, seconds, values, is_reached)
+    return Result(world, seed, last["step"], seconds, last["time"]["elapsed_seconds"], values, is_reached)
 
 
 def main() -> None:
@@ -97,14 +100,14 @@ def main() -> None:
     parser.add_argument("worlds", nargs="*", metavar="WORLD", help="default: all of them")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="one JSON object for each run")
-    arguments = parser.parse_args()
+    arguments, flags = parser.parse_known_args()
     if unknown := set(arguments.worlds) - set(GOALS):
         parser.error(f"no goal for {', '.join(sorted(unknown))}; choose from {', '.join(GOALS)}")
     if not arguments.json:
-        print("| world | seed | steps | seconds | result | target | reached |\n|---|---|---|---|---|---|---|")
+        print("| world | seed | steps | seconds | training | result | target | reached |\n" + "|---" * 8 + "|")
     for world in arguments.worlds or GOALS:
         for seed in range(1, arguments.seeds + 1):
-            result = solve(world, seed)
+            result = solve(world, seed, flags)
             print(json.dumps(vars(result)) if arguments.json else as_row(result), flush=True)
 
 
@@ -113,7 +116,8 @@ def as_row(result: Result) -> str:
     values = ", ".join(f"{name} {value:.5g}" for name, value in result.values.items())
     targets = ", ".join(goal.condition for goal in GOALS[result.world])
     reached = "yes" if result.reached else "no"
-    cells = (result.world, result.seed, f"{result.steps:,}", f"{result.seconds:.0f}", values, targets, reached)
+    times = f"{result.seconds:.0f}", f"{result.training_seconds:.1f}"
+    cells = (result.world, result.seed, f"{result.steps:,}", *times, values, targets, reached)
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
