@@ -13,7 +13,7 @@ import enum
 import hashlib
 import sys
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -177,14 +177,19 @@ class RulesCompiler:
     """Rebuilds functions so that the helpers they call are compiled too."""
 
     def __init__(
-        self, env: Env, jit_rule: Callable[[FunctionType], Any], jit_helper: Callable[[FunctionType], Any]
+        self,
+        env: Env,
+        jit_rule: Callable[[FunctionType], Any],
+        jit_helper: Callable[[FunctionType], Any],
+        instead: Mapping[Any, Any] | None = None,
     ) -> None:
+        """`instead` has compiled functions that take the place of plain ones."""
         self.env = env
         self.functions = rule_functions(env)
         self.constants = constants_tuple(env)
         self.fingerprint = _fingerprint(env, self.functions, self.constants)
         self._jit_rule, self._jit_helper = jit_rule, jit_helper
-        self._compiled: dict[FunctionType, Any] = {}
+        self._compiled: dict[FunctionType, Any] = dict(instead or {})
 
     def rules(self) -> Rules:
         """The world's functions, compiled."""
@@ -306,7 +311,7 @@ def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
 
 
 _ENGINE_SOURCES = [
-    Path(__file__).with_name(f"{name}.py") for name in ("kernels", "transitions", "layout", "compiler", "cpu")
+    Path(__file__).with_name(f"{name}.py") for name in ("kernels", "transitions", "layout", "compiler", "cpu", "cuda")
 ]
 
 

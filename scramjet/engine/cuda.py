@@ -10,20 +10,17 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numba
 import numpy as np
 
 from scramjet.engine import kernels
 from scramjet.engine.cache import CudaKernelCache
 from scramjet.engine.compiler import RulesCompiler
-from scramjet.engine.layout import state_dtype
 from scramjet.engine.transitions import Compilers
+from scramjet.envs import rng
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 
 THREADS_PER_BLOCK = 128
-MAX_REGISTER_BYTES = 128
-"""The largest record that a step copies before it looks at it."""
 
 
 def require_cuda() -> Any:
@@ -70,10 +67,9 @@ def _numba_cuda() -> Any:
 def compile_kernels(env: Env) -> kernels.Kernels:
     """The kernels of `env` for the GPU, each compiled when first launched; all take the number of envs first."""
     cuda = _numba_cuda()
-    record = numba.from_dtype(state_dtype(env))
     function = cuda.jit(device=True, forceinline=True)
     view = cuda.jit(device=True, inline="always")  # a function of its own may not return a part of an array
-    rules_compiler = RulesCompiler(env, function, cuda.jit(device=True))
+    rules_compiler = RulesCompiler(env, function, cuda.jit(device=True), {rng.philox4x32: function(philox4x32)})
 
     def claim(log_size: Any, blank: Any) -> Any:
         """Envs log at the same time: each takes a slot of its own."""
@@ -101,7 +97,7 @@ def compile_kernels(env: Env) -> kernels.Kernels:
             observe_one(i, i + 1, states, obs, mask, turn)
 
     @kernel
-    def step_in_place(  # type: ignore[no-untyped-def]
+    def step(  # type: ignore[no-untyped-def]
         num_envs, ticks_before, tick, states, actions, obs, mask, turn,
         reward, terminated, truncated, final_obs, of_terminated, log, log_size,
     ):  # fmt: skip
@@ -111,21 +107,6 @@ def compile_kernels(env: Env) -> kernels.Kernels:
                 states[i], i, ticks_before[0] + tick, actions, obs, mask, turn,
                 reward, terminated, truncated, final_obs, of_terminated, log, log_size,
             )  # fmt: skip
-
-    @kernel
-    def step_in_registers(  # type: ignore[no-untyped-def]
-        num_envs, ticks_before, tick, states, actions, obs, mask, turn,
-        reward, terminated, truncated, final_obs, of_terminated, log, log_size,
-    ):  # fmt: skip
-        i = cuda.grid(1)
-        if i < num_envs:
-            own = cuda.local.array(1, record)
-            own[0] = states[i]
-            step_env(
-                own[0], i, ticks_before[0] + tick, actions, obs, mask, turn,
-                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
-            )  # fmt: skip
-            states[i] = own[0]
 
     @kernel
     def simulate(  # type: ignore[no-untyped-def]
@@ -141,13 +122,23 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         if i < num_envs:
             views_one(i, i + 1, states, obs)
 
-    step = step_in_registers if _fits_registers(state_dtype(env)) else step_in_place
     return kernels.Kernels(step_env, reset, observe, step, step, simulate, views)
 
 
-def _fits_registers(record: np.dtype) -> bool:
-    """Whether a step does better to copy a record first: records lie far apart, and each look at one costs."""
-    return record.itemsize <= MAX_REGISTER_BYTES and not any(record[name].shape for name in record.names or ())
+def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """What `scramjet.envs.rng` computes with integers of any size, in 32 bits: a GPU multiplies these four times as
+    fast, and envs that begin an episode keep their neighbours waiting."""
+    x0, x1, x2, x3 = np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
+    key_0, key_1 = np.uint32(k0), np.uint32(k1)
+    for _ in range(10):
+        product_0 = np.uint64(0xD2511F53) * np.uint64(x0)
+        product_1 = np.uint64(0xCD9E8D57) * np.uint64(x2)
+        x0 = np.uint32(product_1 >> np.uint64(32)) ^ x1 ^ key_0
+        x2 = np.uint32(product_0 >> np.uint64(32)) ^ x3 ^ key_1
+        x1, x3 = np.uint32(product_1), np.uint32(product_0)
+        key_0 = np.uint32(key_0 + np.uint32(0x9E3779B9))
+        key_1 = np.uint32(key_1 + np.uint32(0xBB67AE85))
+    return np.int64(x0), np.int64(x1), np.int64(x2), np.int64(x3)
 
 
 def launch(kernel: Any, num_threads: int, *arguments: Any) -> None:

@@ -6,7 +6,7 @@ On the GPU both stages are recorded as CUDA graphs, and all metrics stay there u
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -93,6 +93,21 @@ class Learner:
             sequence_length=rollout.horizon if policy.state_size else 1,
             fused=rollout.fused,
         )
+
+    def warm_up(self, rollout: Rollout) -> None:
+        """Compile for the GPU what the first update would, on a rollout that nobody has played yet."""
+        if not self.is_on_gpu or not _has_fixed_shapes(rollout):
+            return
+        batch = lay_out(rollout, *Targets(rollout, rollout.reward, self.config).on_policy())
+        order = torch.empty(batch.num_units, dtype=torch.int64, device=self.device)
+        shuffling.shuffle_on_gpu(order, torch.Generator(), 1)
+        if self.fused is None or not batch.is_plain:
+            return
+        mask = None if rollout.mask is None else rollout.mask[0]
+        self.fused.act(rollout.steps_obs[0], mask, rollout.noise[0], rollout.action[0], rollout.log_prob[0])
+        self.fused.values(batch.obs, batch.value)
+        for _ in self._fused_gradients(self.fused, batch, order, self.num_minibatches):
+            break
 
     def prepare(self, rollout: Rollout) -> Samples:
         """Advantages and returns of a rollout, and its samples as gradient steps take them."""
@@ -186,6 +201,19 @@ class Learner:
     @torch.no_grad()
     def _fused_steps(self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
         """The same by kernels that keep activations on the chip: they write gradients where the optimizer looks."""
+        rows = []
+        for diagnostics in self._fused_gradients(fused, batch, order, num_minibatches):
+            if self.config.max_grad_norm is not None:  # the optimizer divides by it
+                excess = (diagnostics[-1:] + 1e-6) / self.config.max_grad_norm
+                self.optimizer.grad_scale = excess.clamp(min=1.0)  # type: ignore[attr-defined]
+            self.optimizer.step()
+            rows.append(diagnostics)
+        return torch.stack(rows)
+
+    def _fused_gradients(
+        self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int
+    ) -> Iterator[Tensor]:
+        """The gradients of one minibatch after the other; gives the diagnostics [7] of each."""
         config = self.config
         diagnostics = torch.empty(num_minibatches, len(_DIAGNOSTICS) + 1, device=self.device)
         statistics = torch.empty(num_minibatches, 2, device=self.device)
@@ -206,11 +234,7 @@ class Learner:
                 value_coef=config.value_coef,
                 diagnostics=diagnostics[i],
             )
-            if config.max_grad_norm is not None:  # the optimizer divides by it
-                excess = (diagnostics[i, -1:] + 1e-6) / config.max_grad_norm
-                self.optimizer.grad_scale = excess.clamp(min=1.0)  # type: ignore[attr-defined]
-            self.optimizer.step()
-        return diagnostics
+            yield diagnostics[i]
 
     @torch.no_grad()
     def _estimate_again(self, batch: Samples, targets: Targets) -> None:

@@ -98,9 +98,10 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
     if config.fused and config.device == "cuda":
         rollout.fused = fused_mlp(policy, pool.observation_space, config.precision)
-    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
+    learner.warm_up(rollout)
+    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
     return Session(
         config=config,
         run=run,
