@@ -7,7 +7,9 @@ around them. Nothing in `step` waits for the GPU.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 from scramjet.engine import kernels
 from scramjet.engine.cache import CudaKernelCache
 from scramjet.engine.compiler import RulesCompiler
+from scramjet.engine.cuda_staging import Staging, staged_row, staged_step
 from scramjet.engine.transitions import Compilers
 from scramjet.envs import rng
 from scramjet.envs.api import Env
@@ -60,11 +63,14 @@ def require_cuda() -> Any:
 
 def _numba_cuda() -> Any:
     from numba import cuda
+    from numba.core.errors import NumbaExperimentalFeatureWarning
 
+    # Records in shared memory are those of global memory with room behind them: the same functions serve both.
+    warnings.filterwarnings("ignore", ".*considered a subtype.*", NumbaExperimentalFeatureWarning)
     return cuda
 
 
-def compile_kernels(env: Env) -> kernels.Kernels:
+def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
     """The kernels of `env` for the GPU, each compiled when first launched; all take the number of envs first."""
     cuda = _numba_cuda()
     function = cuda.jit(device=True, forceinline=True)
@@ -75,8 +81,10 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         """Envs log at the same time: each takes a slot of its own."""
         return cuda.atomic.add(log_size, 0, 1) % blank
 
-    made = kernels.build(rules_compiler.rules(), Compilers(function, view, function, function, claim))
-    step_env, reset_one, observe_one = made.step_env, made.reset, made.observe
+    rules = rules_compiler.rules()
+    compilers = Compilers(function, view, function, function, claim=claim)
+    made = kernels.build(rules, compilers)
+    reset_one, observe_one = made.reset, made.observe
     simulate_one, views_one = made.simulate, made.views
 
     def kernel(plain: Callable[..., Any]) -> Any:
@@ -97,18 +105,6 @@ def compile_kernels(env: Env) -> kernels.Kernels:
             observe_one(i, i + 1, states, obs, mask, turn)
 
     @kernel
-    def step(  # type: ignore[no-untyped-def]
-        num_envs, ticks_before, tick, states, actions, obs, mask, turn,
-        reward, terminated, truncated, final_obs, of_terminated, log, log_size,
-    ):  # fmt: skip
-        i = cuda.grid(1)
-        if i < num_envs:
-            step_env(
-                states[i], i, ticks_before[0] + tick, actions, obs, mask, turn,
-                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
-            )  # fmt: skip
-
-    @kernel
     def simulate(  # type: ignore[no-untyped-def]
         num_envs, states, actions, obs, mask, turn, reward, terminated, truncated
     ):
@@ -122,7 +118,10 @@ def compile_kernels(env: Env) -> kernels.Kernels:
         if i < num_envs:
             views_one(i, i + 1, states, obs)
 
-    return kernels.Kernels(step_env, reset, observe, step, step, simulate, views)
+    shown_row = staged_row(env, staging, rules.row, cuda)
+    staged = kernels.build(rules, replace(compilers, shown_row=shown_row)).step_env
+    step = kernel(staged_step(env, staging, staged, cuda))
+    return kernels.Kernels(staged, reset, observe, step, step, simulate, views)
 
 
 def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
@@ -141,13 +140,15 @@ def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     return np.int64(x0), np.int64(x1), np.int64(x2), np.int64(x3)
 
 
-def launch(kernel: Any, num_threads: int, *arguments: Any) -> None:
+def launch(
+    kernel: Any, num_threads: int, *arguments: Any, block: int = THREADS_PER_BLOCK, shared_bytes: int = 0
+) -> None:
     """Run a kernel of so many threads on torch's current stream; it gets their number first."""
     import torch
 
     cuda = _numba_cuda()
     stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
-    kernel[-(-num_threads // THREADS_PER_BLOCK), THREADS_PER_BLOCK, stream](num_threads, *arguments)
+    kernel[-(-num_threads // block), block, stream, shared_bytes](num_threads, *arguments)
 
 
 def cuda_arrays(arguments: Iterable[Any]) -> list[Any]:

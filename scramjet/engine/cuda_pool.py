@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scramjet.engine import diagnosis
 from scramjet.engine.cuda import bytes_of, compile_kernels, launch, require_cuda
+from scramjet.engine.cuda_staging import plan
 from scramjet.engine.layout import (
     PlayedBy,
     Transition,
@@ -48,7 +49,9 @@ class CudaPool(WorldPool):
         self.num_threads = 1  # on the CPU's side
         self._records = cuda.to_device(np.zeros(num_envs, state_dtype(env)))
         self._state_bytes = bytes_of(self._records)  # [N, record size]
-        self._kernels = compile_kernels(env)
+        self._words = cuda.as_cuda_array(self._state_bytes.view(torch.int64).flatten())
+        self._staging = plan(env)
+        self._kernels = compile_kernels(env, self._staging)
         # Within one step every player's episode may end: with a row for each, no two write to the same.
         self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
         self._log = cuda.to_device(np.zeros(self._capacity + 1, episode_dtype(env)))
@@ -111,7 +114,8 @@ class CudaPool(WorldPool):
         self._tick += 1
         self._run(
             "step", self.num_envs, self._views["_ticks_before"], self._tick - self._tick_on_device, self._records,
-            actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
+            self._words, actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
+            block=self._staging.block, shared_bytes=self._staging.shared_bytes,
         )  # fmt: skip
         return out
 
@@ -188,10 +192,10 @@ class CudaPool(WorldPool):
         log = self._log_bytes.index_select(0, newest).cpu().numpy().view(self._log.dtype).ravel()
         return self._listed(log, num_ended)
 
-    def _run(self, kernel: str, *arguments: Any) -> None:
+    def _run(self, kernel: str, *arguments: Any, **settings: int) -> None:
         """Launch a kernel; what does not compile is told in the author's terms."""
         try:
-            launch(getattr(self._kernels, kernel), *arguments)
+            launch(getattr(self._kernels, kernel), *arguments, **settings)
         except Exception as error:
             explained = diagnosis.explain(self.env, error, self._play_interpreted)
             if isinstance(explained, WorldError) and "cannot be compiled" in str(explained):

@@ -100,14 +100,14 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
 
     @threaded_entry
     def step_threaded(
-        chunks: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        chunks: int, start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
-        """`step` over all envs, one chunk of neighbours a thread; each chunk has its own part of the log."""
-        num_envs = states.shape[0]
+        """`step`, one chunk of neighbours a thread; each chunk has its own part of the log."""
+        count = stop - start
         for chunk in prange(chunks):
             step(
-                chunk * num_envs // chunks, (chunk + 1) * num_envs // chunks, tick, states, actions,
+                start + chunk * count // chunks, start + (chunk + 1) * count // chunks, tick, states, actions,
                 obs, mask, turn, reward, terminated, truncated, final_obs, True, log[chunk], log_size[chunk],
             )  # fmt: skip
 

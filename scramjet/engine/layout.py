@@ -184,8 +184,10 @@ def row_function(space: Any) -> Callable[..., Any]:
         scope[kind] = namedtuple(kind, list(part))
         return f"{kind}({', '.join(spell(item) for item in part.values())})"
 
-    exec(f"def row(obs, i):\n    return {spell(space_tree(space))}\n", scope)
+    spelled = spell(space_tree(space))
+    exec(f"def row(obs, i):\n    return {spelled}\n", scope)
     named: Callable[..., Any] = scope["row"]
+    named.__doc__ = spelled  # for those who need other rows of some parts
     return named
 
 

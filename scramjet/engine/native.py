@@ -37,6 +37,8 @@ CACHE_LINES = 128
 class NativePool(WorldPool):
     """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
 
+    steps_parts = True
+
     def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
         super().__init__(env, num_envs)
         check_count("num_threads", 1 if num_threads is None else num_threads)
@@ -55,6 +57,7 @@ class NativePool(WorldPool):
         self._tick = 0
         self._own = self.allocate()
         self._layout = self._own.layout
+        self._stepped_rows = 0  # of a step that is made in parts: those before this one are done
         self._sent: deque[slice] = deque()
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
@@ -98,28 +101,33 @@ class NativePool(WorldPool):
         self._check_actions(actions, self._action_shape)
         if self._sent:
             raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
-        if self.num_threads == 1:
-            self._step_envs(0, self.num_envs, actions, out)
-        else:
-            self._tick += 1
-            with PARALLEL_REGION:
-                self._run(
-                    "step_threaded", self.num_threads, self._tick, self._states, actions,
-                    *out.arrays, self._log, self._log_size,
-                )  # fmt: skip
+        if self._stepped_rows:
+            raise RuntimeError(f"step() after step_part(): rows from {self._stepped_rows} on are still to be stepped")
+        self._tick += 1
+        self._step_threaded(0, self.num_envs, actions, out)
         self._remember_mask(out)
         return out
 
+    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
+        start, stop = self._whole_envs(rows)
+        out = self._fitting(out, self._layout)
+        self._check_actions(actions[start:stop], (stop - start, *self._action_shape[1:]), start)
+        if self._sent or start != self._stepped_rows:
+            raise RuntimeError(f"step_part() of rows {start}:{stop}, but those from {self._stepped_rows} on are next")
+        self._tick += start == 0  # all parts of a step are at the same time
+        self._step_threaded(start // self._rows_per_env, stop // self._rows_per_env, actions, out)
+        self._stepped_rows = stop % self.num_rows
+        self._legal[start:stop] = out.mask[start:stop]
+
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        start, stop, stride = (rows or slice(None)).indices(self.num_rows)
         per_env = self._rows_per_env
-        if stride != 1 or start % per_env or stop % per_env:
-            raise ConfigError(f"rows={rows} must be neighbours, and whole envs of {per_env} rows")
+        start, stop = self._whole_envs(rows or slice(None))
         self._check_actions(actions, (stop - start, *self._action_shape[1:]), start)
         for sent in self._sent:
             if start < sent.stop and sent.start < stop:
                 raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
         self._sent_actions[start:stop] = actions
+        self._tick += 1
         self._step_envs(start // per_env, stop // per_env, self._sent_actions, self._own)
         self._legal[start:stop] = self._own.mask[start:stop]
         self._sent.append(slice(start, stop))
@@ -146,6 +154,7 @@ class NativePool(WorldPool):
         self._tick = tick
         self._log_size[:] = 0
         self._sent.clear()
+        self._stepped_rows = 0
         self._was_reset = True
         self._remember_mask(out)
 
@@ -185,12 +194,31 @@ class NativePool(WorldPool):
     def _state_of(self, index: int) -> Any:
         return self._states[index]
 
+    def _whole_envs(self, rows: slice) -> tuple[int, int]:
+        """Where rows start and stop; refuses those that are not all of their envs."""
+        start, stop, stride = rows.indices(self.num_rows)
+        per_env = self._rows_per_env
+        if stride != 1 or start % per_env or stop % per_env:
+            raise ConfigError(f"rows={rows} must be neighbours, and whole envs of {per_env} rows")
+        return start, stop
+
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
-        self._tick += 1
+        """On this thread."""
         self._run(
             "step", start, stop, self._tick, self._records, actions, *out.arrays, True,
             *self._first_log,
         )  # fmt: skip
+
+    def _step_threaded(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+        """On all threads of this pool."""
+        if self.num_threads == 1:
+            self._step_envs(start, stop, actions, out)
+            return
+        with PARALLEL_REGION:
+            self._run(
+                "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,
+                *out.arrays, self._log, self._log_size,
+            )  # fmt: skip
 
     def _run(self, kernel: str, *arguments: Any) -> None:
         """Call a kernel; what goes wrong in it is told in the author's terms."""

@@ -65,6 +65,8 @@ class Pool(ABC):
     action_space: Any
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
+    steps_parts = False
+    """Whether `step_part` steps some envs while others wait."""
 
     @property
     @abstractmethod
@@ -82,6 +84,13 @@ class Pool(ABC):
     @abstractmethod
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         """Step every env and write the results into `out` (by default into the pool's own arrays)."""
+
+    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
+        """Step the envs of some rows, reading these rows of `actions` [R, ...] and writing these rows of `out`.
+
+        The parts of a step follow each other: the first begins with row 0, the next where the last one ended.
+        """
+        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
 
     @abstractmethod
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:

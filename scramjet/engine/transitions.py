@@ -29,6 +29,9 @@ class Compilers:
     view: Compile  # called by others; returns a part of an array
     entry: Compile  # called from Python
     threaded_entry: Compile  # called from Python, its prange over threads
+    shown_row: Callable[..., Any] | None = (
+        None  # what `observe` writes to for the policy, where that is not `rules.row`
+    )
     claim: Callable[..., Any] | None = None  # (log_size, blank) -> the next slot of the log; None: one thread writes it
 
 
@@ -160,6 +163,7 @@ def _played_by_one(rules: Rules, compilers: Compilers) -> Transitions:
     rules_mask, rules_stats, max_episode_steps = rules.mask, rules.stats, rules.max_episode_steps
     inner, view = compilers.inner, compilers.view
     row, fit, log_row = view(rules.row), _fit_action(rules, view), _log_row(compilers)
+    shown = view(compilers.shown_row or rules.row)
 
     @inner
     def begin(s: Any) -> None:
@@ -167,7 +171,7 @@ def _played_by_one(rules: Rules, compilers: Compilers) -> Transitions:
 
     @inner
     def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
-        rules_observe(parameters, s, row(obs, i))
+        rules_observe(parameters, s, shown(obs, i))
         legal = mask[i]
         for action in range(legal.shape[0]):
             legal[action] = True
@@ -285,6 +289,7 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
     max_episode_steps, num_seats = rules.max_episode_steps, rules.num_players
     inner, view = compilers.inner, compilers.view
     row, fit, log_row = view(rules.row), _fit_action(rules, view), _log_row(compilers)
+    shown = view(compilers.shown_row or rules.row)
 
     @inner
     def begin(s: Any) -> None:
@@ -294,7 +299,7 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
     def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
         seat = min(max(rules_seat(parameters, s), 0), num_seats - 1)
         turn[i] = seat
-        rules_observe(parameters, s, row(obs, i), seat)
+        rules_observe(parameters, s, shown(obs, i), seat)
         legal = mask[i]
         for action in range(legal.shape[0]):
             legal[action] = True

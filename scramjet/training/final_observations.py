@@ -34,7 +34,7 @@ class Finals(Protocol):
 
 
 def final_observations(pool: Pool, rollout: Rollout, value_into: ValueInto) -> Finals:
-    """For one rollout, on the device it is on."""
+    """For one rollout, where its envs are."""
     return FinalsOnGPU(pool, rollout, value_into) if rollout.is_on_gpu else FinalsOnCPU(pool, rollout, value_into)
 
 
@@ -77,21 +77,24 @@ class FinalsOnCPU:
             if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
                 worst = int(np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(1))[0])
                 value = float(leaf[worst][~np.isfinite(leaf[worst])][0])
-                row = int(places[worst]) // self._views
+                row = self._rollout.first_row + int(places[worst]) // self._views
                 raise soundness.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
 
     def value_all(self) -> None:
         """Value what is held and write it to `final_value`."""
         if not self._held:
             return
+        final_value = self._rollout.final_value
         first, *rest = self._observations
-        gathered = map_leaves(lambda *parts: torch.from_numpy(np.concatenate(parts)), first, *rest)
-        values = torch.empty(self._held)
+        gathered = map_leaves(
+            lambda *parts: torch.from_numpy(np.concatenate(parts)).to(final_value.device), first, *rest
+        )
+        values = torch.empty(self._held, device=final_value.device)
         self._value_into(gathered, torch.cat(self._states) if self._states else None, values)
-        start = 0
-        for t, places in self._places:
-            self._rollout.final_value[t].view(-1)[torch.from_numpy(places)] = values[start : start + len(places)]
-            start += len(places)
+        steps, places = zip(*self._places, strict=True)
+        step = torch.from_numpy(np.repeat(steps, [len(of_step) for of_step in places])).to(final_value.device)
+        place = torch.from_numpy(np.concatenate(places)).to(final_value.device)
+        final_value.view(len(final_value), -1)[step, place] = values
         self._observations, self._states, self._places, self._held = [], [], [], 0
 
 

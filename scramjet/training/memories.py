@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -33,6 +36,17 @@ class Memories:
         """Those of a policy that begins to play a pool."""
         return cls(pool.played_by, pool.num_rows, pool.num_players, policy.state_size, policy.device)
 
+    def slots(self, rows: slice) -> slice:
+        """The slots of some rows."""
+        return slice(rows.start * self._num_seats, rows.stop * self._num_seats)
+
+    def part(self, rows: slice) -> Memories:
+        """Those of some rows, in the same place: what is remembered there is remembered here."""
+        part = copy.copy(self)
+        part.states = self.states[self.slots(rows)]
+        part._first_slot = self._first_slot[: rows.stop - rows.start]
+        return part
+
     def of_movers(self, turn: Tensor | None) -> Tensor | None:
         """The states [rows, state_size] of those who act now; `turn` says whose turn it is. None without memory."""
         if not self.is_used:
@@ -49,13 +63,16 @@ class Memories:
         elif state is not self.states:
             self.states.copy_(state)
 
-    def forget_ended(self, turn: Tensor | None, out: Transition) -> None:
-        """Set to zero what belongs to episodes that ended in this step, and to agents that were dead in it."""
+    def forget_ended(self, turn: Tensor | None, terminated: Any, truncated: Any) -> None:
+        """Set to zero what belongs to episodes that ended in this step, and to agents that were dead in it.
+
+        The flags [rows] are a pool's arrays, or tensors where the states are.
+        """
         if not self.is_used:
             return
-        ended = out.terminated | out.truncated
+        ended = terminated | truncated
         if isinstance(ended, Tensor):
-            self._forget_on_gpu(ended if turn is None or not self._by_agents else ended | ~turn.bool())
+            self._forget_unseen(ended if turn is None or not self._by_agents else ended | ~turn.bool())
             return
         if self._by_agents:
             assert turn is not None
@@ -66,7 +83,7 @@ class Memories:
         slots = (rows[:, None] * self._num_seats + torch.arange(self._num_seats)).flatten()
         self.states.index_fill_(0, slots, 0.0)
 
-    def _forget_on_gpu(self, ended: Tensor) -> None:
+    def _forget_unseen(self, ended: Tensor) -> None:
         """Without a look at which: nothing waits for the GPU."""
         self.states.masked_fill_(ended.repeat_interleave(self._num_seats).unsqueeze(1), 0.0)
 
@@ -93,7 +110,7 @@ class Player:
 
     def see(self, out: Transition) -> None:
         """What came of them."""
-        self._memories.forget_ended(self._turn, out)
+        self._memories.forget_ended(self._turn, out.terminated, out.truncated)
 
 
 def begins(ended: Tensor, alive: Tensor | None) -> Tensor:

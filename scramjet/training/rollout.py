@@ -1,33 +1,31 @@
 """Rollouts: T steps of N envs, written by the pool straight into one buffer, on the CPU or on the GPU.
 
-On the GPU the same steps are recorded as one CUDA graph, and nothing in them waits for the CPU.
+On the GPU the same steps are recorded as one CUDA graph, and nothing in them waits for the CPU. Where only the policy
+is there, `host_rollout` plays them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.engine.cuda_pool import CudaPool
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.runtime.graphs import Recorder
-from scramjet.training import soundness
+from scramjet.training import host_rollout, soundness
+from scramjet.training.acting import act, value_into, value_rows
 from scramjet.training.final_observations import final_observations
+from scramjet.training.host_rollout import Host
 from scramjet.training.memories import Memories
-
-VALUE_CHUNK = 4096
-"""Observations valued at a time: small enough that activations stay in cache."""
-VALUE_CHUNK_ON_GPU = 1 << 20
-"""On the GPU: enough to fill it, and activations that fit."""
+from scramjet.training.step_buffers import StepBuffers
 
 
 @dataclass(slots=True)
@@ -55,7 +53,9 @@ class Rollout:
     noise: Tensor  # [T, R, ...], the random numbers that actions are drawn with
     rows: list[Transition]  # T views: where step t is written
     steps_obs: list[Any]  # T + 1 views: the observations before step t
-    recorder: Recorder[None] | None = field(default=None, repr=False)  # replays all steps; None on the CPU
+    first_row: int = 0  # of the pool, where this is a part of a rollout
+    host: Host | None = field(default=None, repr=False)  # what envs write, where that is not this
+    recorder: Recorder[None] | None = field(default=None, repr=False)  # replays all steps; None for envs on the CPU
     fused: FusedMLP | None = field(default=None, repr=False)  # acts and values in place of the policy's network
 
     @property
@@ -71,71 +71,86 @@ class Rollout:
     @property
     def is_on_gpu(self) -> bool:
         """Whether the envs and the policy play on the GPU."""
-        return self.action.is_cuda
+        return isinstance(self.rows[0].reward, Tensor)
 
     @property
     def horizon(self) -> int:
         """Steps from one kept state to the next: how far gradients go back."""
         return self.num_steps // len(self.states)
 
+    def part(self, rows: slice) -> Rollout:
+        """Views of some rows, whole envs of them."""
 
-def allocate_rollout(pool: Pool, policy: Policy, num_steps: int, horizon: int | None = None) -> Rollout:
-    """A rollout buffer that fits the pool and the actions and memory of a policy; `horizon` divides `num_steps`."""
-    device = policy.device
+        def view(tensor: Tensor | None) -> Any:
+            return None if tensor is None else tensor[:, rows]
+
+        obs = map_leaves(view, self.obs)
+        return Rollout(
+            obs=obs,
+            mask=view(self.mask),
+            alive=view(self.alive),
+            seat=view(self.seat),
+            action=view(self.action),
+            log_prob=view(self.log_prob),
+            value=view(self.value),
+            reward=view(self.reward),
+            terminated=view(self.terminated),
+            truncated=view(self.truncated),
+            final_value=view(self.final_value),
+            last_value=None if self.last_value is None else self.last_value[rows],
+            memories=self.memories.part(rows),
+            states=self.states[:, self.memories.slots(rows)],
+            noise=view(self.noise),
+            rows=[row.part(rows) for row in self.rows],
+            steps_obs=_by_step(obs, self.num_steps + 1),
+            first_row=self.first_row + rows.start,
+        )
+
+
+def allocate_rollout(
+    pool: Pool, policy: Policy, num_steps: int, horizon: int | None = None, *, apart: bool | None = None
+) -> Rollout:
+    """A rollout buffer that fits the pool and the actions and memory of a policy; `horizon` divides `num_steps`.
+
+    `apart`: envs write to buffers of their own, from which the policy's are copied; None: where the two are on
+    different devices.
+    """
+    device, envs_on_gpu = policy.device, isinstance(pool, CudaPool)
     like, num_rows, distribution = pool.allocate(), pool.num_rows, policy.distribution
     memories = Memories.of(policy, pool)
-    reward_shape, turn_shape = tuple(like.reward.shape), tuple(like.turn.shape)
-    obs = map_leaves(lambda leaf: _tensor(leaf, device), allocate_obs(pool.observation_space, num_steps + 1, num_rows))
-    mask = torch.ones(num_steps + 1, num_rows, pool.mask_size, dtype=torch.bool, device=device)
     by_seats, by_agents = pool.played_by is PlayedBy.SEATS, pool.played_by is PlayedBy.AGENTS
-    turn = torch.zeros(num_steps + 1, *turn_shape, dtype=torch.int8 if by_seats else torch.bool, device=device)
-    reward = torch.zeros(num_steps, *reward_shape, device=device)
-    terminated = torch.zeros(num_steps, num_rows, dtype=torch.bool, device=device)
-    truncated = torch.zeros(num_steps, num_rows, dtype=torch.bool, device=device)
-    final_obs = _final_obs(pool, like, num_steps)
-    rows = [
-        Transition(
-            obs=map_leaves(lambda leaf, t=t: _array(leaf[t + 1]), obs),
-            mask=_array(mask[t + 1]),
-            turn=_array(turn[t + 1]),
-            reward=_array(reward[t]),
-            terminated=_array(terminated[t]),
-            truncated=_array(truncated[t]),
-            final_obs=final_obs[t],
-        )
-        for t in range(num_steps)
-    ]
-    return Rollout(
-        obs=obs,
-        mask=mask if pool.mask_size else None,
-        alive=turn if by_agents else None,
-        seat=turn if by_seats else None,
+    steps = written = StepBuffers.allocate(pool, like, num_steps, device)
+    if apart or (apart is None and device.type == "cuda" and not envs_on_gpu):
+        written = StepBuffers.allocate(pool, like, num_steps, "cpu", pinned=device.type == "cuda")
+    rollout = Rollout(
+        obs=steps.obs,
+        mask=steps.mask if pool.mask_size else None,
+        alive=steps.turn if by_agents else None,
+        seat=steps.turn if by_seats else None,
         action=torch.zeros(
             num_steps, num_rows, *distribution.action_shape, dtype=distribution.action_dtype, device=device
         ),
         log_prob=torch.zeros(num_steps, num_rows, device=device),
         value=torch.zeros(num_steps + 1, num_rows, device=device),
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        final_value=torch.zeros(reward.shape, device=device),
+        reward=steps.reward,
+        terminated=steps.terminated,
+        truncated=steps.truncated,
+        final_value=torch.zeros(steps.reward.shape, device=device),
         last_value=torch.zeros(num_rows, pool.num_players, device=device) if by_seats else None,
         memories=memories,
         states=torch.zeros(num_steps // (horizon or num_steps), *memories.states.shape, device=device),
         noise=distribution.noise(num_steps, num_rows, torch.Generator(device)),
-        rows=rows,
-        steps_obs=[map_leaves(lambda leaf, t=t: leaf[t], obs) for t in range(num_steps + 1)],
-        recorder=Recorder("a rollout") if device.type == "cuda" else None,
+        rows=written.rows(_final_obs(pool, like, num_steps)),
+        steps_obs=_by_step(steps.obs, num_steps + 1),
+        recorder=Recorder("a rollout") if envs_on_gpu else None,
     )
+    if written is not steps:
+        rollout.host = Host(pool, policy, rollout, written, steps)
+    return rollout
 
 
-def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(device)
-
-
-def _array(tensor: Tensor) -> Any:
-    """A tensor as a pool writes to it: NumPy's view of it, or on the GPU itself."""
-    return tensor if tensor.is_cuda else tensor.numpy()
+def _by_step(obs: Any, num_steps: int) -> list[Any]:
+    return [map_leaves(lambda leaf, t=t: leaf[t], obs) for t in range(num_steps)]
 
 
 def _final_obs(pool: Pool, like: Transition, num_steps: int) -> list[Any]:
@@ -156,10 +171,11 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
     """Play T steps with the policy's own random actions, going on where the last rollout ended."""
     policy.distribution.noise(rollout.num_steps, pool.num_rows, generator, out=rollout.noise)
     if rollout.recorder is None:
+        host = rollout.host
         try:
-            _play(pool, policy, rollout)
+            (_play if host is None else host_rollout.play)(pool, policy, rollout)
         except (IndexError, RuntimeError):  # an encoder may stumble over a choice that is none: tell whose it is
-            soundness.check_choices(pool, rollout)
+            soundness.check_choices(pool, rollout if host is None else replace(rollout, obs=host.steps.obs))
             raise
     else:
         assert isinstance(pool, CudaPool)
@@ -177,27 +193,13 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     for part in (rollout.obs, rollout.mask, rollout.alive, rollout.seat):
         for leaf in leaves(part) if part is not None else ():
             leaf[0] = leaf[-1]
-    distribution, memories, horizon = policy.distribution, rollout.memories, rollout.horizon
-    finals = final_observations(pool, rollout, partial(_value_into, policy, rollout.fused))
-    for t in range(rollout.num_steps):
-        turn = rollout.turn(t)
-        if t % horizon == 0:
-            rollout.states[t // horizon] = memories.states
-        mask = None if rollout.mask is None else rollout.mask[t]
-        drawn = rollout.noise[t], rollout.action[t], rollout.log_prob[t]
-        if rollout.fused is not None:
-            rollout.fused.act(rollout.steps_obs[t], mask, *drawn)
-        elif policy.splits:
-            distribution.sample(policy.logits(rollout.steps_obs[t]), mask, *drawn)
-        else:
-            logits, rollout.value[t], state = policy(rollout.steps_obs[t], memories.of_movers(turn))
-            memories.keep(turn, state)
-            distribution.sample(logits, mask, *drawn)
-        _step(pool, distribution.env_action(rollout.action[t]), rollout.rows[t])
+    finals = final_observations(pool, rollout, partial(value_into, policy, rollout.fused))
+    for t, row in enumerate(rollout.rows):
+        _step(pool, act(policy, rollout, t), row)
         finals.keep(t)
-        memories.forget_ended(turn, rollout.rows[t])
+        rollout.memories.forget_ended(rollout.turn(t), row.terminated, row.truncated)
     finals.value_all()
-    _value_rows(pool, policy, rollout)
+    value_rows(pool, policy, rollout)
 
 
 def _step(pool: Pool, action: Tensor, out: Transition) -> None:
@@ -205,29 +207,3 @@ def _step(pool: Pool, action: Tensor, out: Transition) -> None:
         pool.step(action, out=out, of_terminated=False)
     else:
         pool.step(action.numpy(), out=out)
-
-
-def _value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
-    """Fill in the values that the steps left open: all of them, or only those after the rollout."""
-    memories = rollout.memories
-    if policy.splits:
-        flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
-        _value_into(policy, rollout.fused, flat_obs, None, rollout.value.flatten())
-    else:
-        rollout.value[-1] = policy.value(rollout.steps_obs[-1], memories.of_movers(rollout.turn(-1)))
-    if rollout.last_value is not None:
-        views = map_leaves(torch.as_tensor, pool.views())
-        states = memories.states if memories.is_used else None
-        _value_into(policy, rollout.fused, views, states, rollout.last_value.flatten())
-
-
-def _value_into(policy: Policy, fused: FusedMLP | None, obs: Any, state: Tensor | None, value: Tensor) -> None:
-    """The values [B] of observations [B, ...] and, with memory, states [B, state_size], a chunk at a time."""
-    if fused is not None:
-        fused.values(obs, value)
-        return
-    chunk = VALUE_CHUNK_ON_GPU if value.is_cuda else VALUE_CHUNK
-    for start in range(0, len(value), chunk):
-        part = slice(start, start + chunk)
-        part_state = None if state is None else state[part]
-        value[part] = policy.value(map_leaves(lambda leaf, part=part: leaf[part], obs), part_state)

@@ -41,7 +41,8 @@ def check_choices(pool: Pool, rollout: Rollout) -> None:
     for (name, leaf), space in zip(named_leaves(rollout.obs), spaces, strict=True):
         if not isinstance(space, Discrete | MultiDiscrete):
             continue
-        bad = (leaf < 0) | (leaf >= torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec))
+        most = torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec, device=leaf.device)
+        bad = (leaf < 0) | (leaf >= most)
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])
             step = pool.steps_taken - (pool.steps_taken - 1) % rollout.num_steps - 1 + t

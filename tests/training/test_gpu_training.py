@@ -81,7 +81,7 @@ def test_recorded_updates_give_what_plain_ones_give(case):
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
     for name, weight in plain[1].state_dict().items():
-        torch.testing.assert_close(recorded[1].state_dict()[name], weight, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(recorded[1].state_dict()[name], weight, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["separate", "schedules", "batch normalization of advantages"])

@@ -10,7 +10,7 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training import rollout as rollout_module
+from scramjet.training import acting
 from scramjet.training.rollout import allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -144,7 +144,7 @@ def test_rewards_flags_observations_and_masks_are_those_of_a_replay_with_the_sto
 def test_final_values_stand_only_where_episodes_were_cut_and_value_their_true_last_observation(
     world, chunk, monkeypatch
 ):
-    monkeypatch.setattr(rollout_module, "VALUE_CHUNK", chunk)  # 1: valued as soon as they come
+    monkeypatch.setattr(acting, "VALUE_CHUNK", chunk)  # 1: valued as soon as they come
     pool, policy, rollout, generator = world()
     replay = NativePool(pool.env, pool.num_envs, num_threads=1, backend=pool.backend)
     replay.reset(RESET_SEED)

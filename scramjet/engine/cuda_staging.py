@@ -1,0 +1,155 @@
+"""Steps on the GPU by way of shared memory.
+
+Records and observations of neighbouring envs lie far apart for the threads that work on them at the same moment, and
+the GPU fetches 32 bytes for each byte that such a thread touches. So a block of threads first copies its envs' records
+into its shared memory side by side, steps them there, and writes records and observations back as one stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numba
+import numpy as np
+
+from scramjet.engine.layout import leaf_layout, rows_per_env, state_dtype
+from scramjet.engine.trees import leaves, space_tree
+from scramjet.envs.api import Dict, Env
+
+MAX_STAGED_RECORD = 160
+"""Bytes: of larger records a step touches only a part."""
+MIN_STAGED_ROW, MAX_STAGED_ROW = 24, 640
+"""Bytes of one observation, or one part of it."""
+MAX_SHARED_BYTES = 46 * 1024
+BLOCK_SIZES = (128, 64)
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What of a world goes by way of shared memory, and how many envs a block of threads steps."""
+
+    block: int
+    record: np.dtype | None  # with room behind it, so that neighbours lie in different banks; None: not staged
+    words: int  # of 8 bytes, of a record
+    parts: tuple[int, ...]  # of the observation, by number, that are staged
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of a block, for its records; those for observations are known when the kernel compiles."""
+        return 0 if self.record is None else self.block * self.record.itemsize
+
+
+def plan(env: Env) -> Staging:
+    """What pays for this world."""
+    plain = state_dtype(env)
+    words = plain.itemsize // 8
+    stages_record = plain.itemsize <= MAX_STAGED_RECORD and plain.itemsize % 8 == 0
+    record = _padded(plain, 8 * (words | 1) if words % 2 else 8 * (words + 1)) if stages_record else None
+    sizes = [_row_bytes(space) for space in leaves(space_tree(env.observation_space))]
+    parts = [k for k, size in enumerate(sizes) if MIN_STAGED_ROW <= size <= MAX_STAGED_ROW]
+    if rows_per_env(env) > 1:
+        parts = []
+    for block in BLOCK_SIZES:
+        shared = block * ((record.itemsize if record is not None else 0) + sum(sizes[k] for k in parts))
+        if shared <= MAX_SHARED_BYTES:
+            return Staging(block, record, words, tuple(parts))
+    return Staging(BLOCK_SIZES[0], record, words, ())
+
+
+def _row_bytes(space: Any) -> int:
+    shape, dtype = leaf_layout(space)
+    return prod(shape) * dtype.itemsize
+
+
+def _padded(dtype: np.dtype, itemsize: int) -> np.dtype:
+    names = dtype.names or ()
+    assert dtype.fields is not None
+    formats, offsets = [dtype[name] for name in names], [dtype.fields[name][1] for name in names]
+    return np.dtype({"names": list(names), "formats": formats, "offsets": offsets, "itemsize": itemsize})
+
+
+def staged_row(env: Env, staging: Staging, plain_row: Callable[..., Any], cuda: Any) -> Callable[..., Any]:
+    """(obs, i) -> what `observe` writes to: the thread's own row of what is staged, row i of the rest."""
+    if not isinstance(env.observation_space, Dict):
+        if not staging.parts:
+            return plain_row
+
+        def row(obs: Any, i: Any) -> Any:
+            return obs[cuda.threadIdx.x]
+
+        return row
+    spelled = plain_row.__doc__ or ""
+    for k in staging.parts:
+        spelled = spelled.replace(f"obs[{k}][i]", f"obs[{k}][cuda.threadIdx.x]")
+    scope = {**plain_row.__globals__, "cuda": cuda}
+    exec(f"def row(obs, i):\n    return {spelled}\n", scope)
+    made: Callable[..., Any] = scope["row"]
+    return made
+
+
+def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callable[..., Any]:
+    """The source of a kernel that steps a block of envs; like any other, but that it gets the records' words too."""
+    scope: dict[str, Any] = {"cuda": cuda, "step_env": step_env}
+    lines = [
+        "def step(num_envs, ticks_before, tick, states, words, actions, obs, mask, turn,",
+        "         reward, terminated, truncated, final_obs, of_terminated, log, log_size):",
+        "    me = cuda.threadIdx.x",
+        f"    first = cuda.blockIdx.x * {staging.block}",
+        f"    count = min({staging.block}, num_envs - first)",
+    ]
+    record = "states[first + me]"
+    if staging.record is not None:
+        stride = staging.record.itemsize // 8
+        scope["record_type"], scope["int64"] = numba.from_dtype(staging.record), numba.int64
+        lines += [
+            "    staged = cuda.shared.array(0, record_type)",
+            "    staged_words = cuda.shared.array(0, int64)",
+            f"    for k in range(me, count * {staging.words}, {staging.block}):",
+            f"        staged_words[k // {staging.words} * {stride} + k % {staging.words}]"
+            f" = words[first * {staging.words} + k]",
+            "    cuda.syncthreads()",
+        ]
+        record = "staged[me]"
+    is_tree = isinstance(env.observation_space, Dict)
+    spaces = leaves(space_tree(env.observation_space))
+    for k in staging.parts:
+        shape, dtype = leaf_layout(spaces[k])
+        scope[f"shape_{k}"], scope[f"dtype_{k}"] = (staging.block, *shape), numba.from_dtype(dtype)
+        lines.append(f"    part_{k} = cuda.shared.array(shape_{k}, dtype_{k})")
+    shown = [f"part_{k}" if k in staging.parts else f"obs[{k}]" for k in range(len(spaces))]
+    seen = f"({', '.join(shown)},)" if is_tree else ("part_0" if staging.parts else "obs")
+    lines += [
+        "    if me < count:",
+        f"        step_env({record}, first + me, ticks_before[0] + tick, actions, {seen}, mask, turn,",
+        "                 reward, terminated, truncated, final_obs, of_terminated, log, log_size)",
+        "    cuda.syncthreads()",
+    ]
+    if staging.record is not None:
+        lines += [
+            f"    for k in range(me, count * {staging.words}, {staging.block}):",
+            f"        words[first * {staging.words} + k]"
+            f" = staged_words[k // {staging.words} * {stride} + k % {staging.words}]",
+        ]
+    for k in staging.parts:
+        shape, _ = leaf_layout(spaces[k])
+        place = ", ".join(_digits(shape))
+        target = f"obs[{k}]" if is_tree else "obs"
+        lines += [
+            f"    for k in range(me, count * {prod(shape)}, {staging.block}):",
+            f"        {target}[first + k // {prod(shape)}, {place}] = part_{k}[k // {prod(shape)}, {place}]",
+        ]
+    exec("\n".join(lines), scope)
+    made: Callable[..., Any] = scope["step"]
+    return made
+
+
+def _digits(shape: tuple[int, ...]) -> list[str]:
+    """Of element k of a row, its place along each axis."""
+    found = []
+    for axis, size in enumerate(shape):
+        below = prod(shape[axis + 1 :])
+        found.append(f"k // {below} % {size}" if below > 1 else f"k % {size}")
+    return found

@@ -1,0 +1,65 @@
+"""What the policy does in a rollout: it draws actions, and it values what was seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from scramjet.algorithms.fused_mlp import FusedMLP
+from scramjet.engine.pool import Pool
+from scramjet.engine.trees import map_leaves
+from scramjet.policies.policy import Policy
+
+if TYPE_CHECKING:
+    from scramjet.training.rollout import Rollout
+
+VALUE_CHUNK = 4096
+"""Observations valued at a time: small enough that activations stay in cache."""
+VALUE_CHUNK_ON_GPU = 1 << 20
+"""On the GPU: enough to fill it, and activations that fit."""
+
+
+def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
+    """Draw the actions of step t and take in what the policy remembers after it; returns them as envs receive them."""
+    distribution, memories, turn = policy.distribution, rollout.memories, rollout.turn(t)
+    if t % rollout.horizon == 0:
+        rollout.states[t // rollout.horizon] = memories.states
+    mask = None if rollout.mask is None else rollout.mask[t]
+    drawn = rollout.noise[t], rollout.action[t], rollout.log_prob[t]
+    if rollout.fused is not None:
+        rollout.fused.act(rollout.steps_obs[t], mask, *drawn)
+    elif policy.splits:
+        distribution.sample(policy.logits(rollout.steps_obs[t]), mask, *drawn)
+    else:
+        logits, rollout.value[t], state = policy(rollout.steps_obs[t], memories.of_movers(turn))
+        memories.keep(turn, state)
+        distribution.sample(logits, mask, *drawn)
+    return distribution.env_action(rollout.action[t])
+
+
+def value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
+    """Fill in the values that the steps left open: all of them, or only those after the rollout."""
+    memories = rollout.memories
+    if policy.splits:
+        flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
+        value_into(policy, rollout.fused, flat_obs, None, rollout.value.flatten())
+    else:
+        rollout.value[-1] = policy.value(rollout.steps_obs[-1], memories.of_movers(rollout.turn(-1)))
+    if rollout.last_value is not None:
+        views = map_leaves(lambda leaf: torch.as_tensor(leaf, device=policy.device), pool.views())
+        states = memories.states if memories.is_used else None
+        value_into(policy, rollout.fused, views, states, rollout.last_value.flatten())
+
+
+def value_into(policy: Policy, fused: FusedMLP | None, obs: Any, state: Tensor | None, value: Tensor) -> None:
+    """The values [B] of observations [B, ...] and, with memory, states [B, state_size], a chunk at a time."""
+    if fused is not None:
+        fused.values(obs, value)
+        return
+    chunk = VALUE_CHUNK_ON_GPU if value.is_cuda else VALUE_CHUNK
+    for start in range(0, len(value), chunk):
+        part = slice(start, start + chunk)
+        part_state = None if state is None else state[part]
+        value[part] = policy.value(map_leaves(lambda leaf, part=part: leaf[part], obs), part_state)
