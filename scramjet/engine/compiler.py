@@ -311,7 +311,8 @@ def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
 
 
 _ENGINE_SOURCES = [
-    Path(__file__).with_name(f"{name}.py") for name in ("kernels", "transitions", "layout", "compiler", "cpu", "cuda")
+    Path(__file__).with_name(f"{name}.py")
+    for name in ("kernels", "transitions", "layout", "compiler", "cpu", "cuda", "cuda_staging")
 ]
 
 

@@ -216,6 +216,7 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
     max_episode_steps, num_agents = rules.max_episode_steps, rules.num_players
     inner, view = compilers.inner, compilers.view
     row, clamp, log_row = view(rules.row), _clamp_action(rules, inner), _log_row(compilers)
+    shown = view(compilers.shown_row or rules.row)
 
     @inner
     def begin(s: Any) -> None:
@@ -227,7 +228,7 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
         first = np.int64(i) * num_agents
         for k in range(num_agents):
             place = np.uintp(first + k)
-            rules_observe(parameters, s, row(obs, place), k)
+            rules_observe(parameters, s, shown(obs, place), k)
             legal = mask[place]
             for action in range(legal.shape[0]):
                 legal[action] = True
