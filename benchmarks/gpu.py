@@ -1,0 +1,124 @@
+"""Training and env steps on a GPU, in steps a second.
+
+    python benchmarks/gpu.py                        training at four sizes, env steps of four worlds, memory of BinPack
+    python benchmarks/gpu.py --precision bfloat16
+
+Training is CartPole with separate 64x64 tanh networks, 4 epochs, 4 minibatches: rollout, advantages, all gradient steps
+and one reading of metrics and episodes an update. Each figure is the median of five repeats. Env steps are 32 at a time,
+recorded as a CUDA graph, with legal random actions chosen beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import torch
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.commands.bench import _gpu_env_rate
+from scramjet.engine.cuda import require_cuda
+from scramjet.engine.cuda_pool import CudaPool
+from scramjet.envs import load_env
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.networks import default_network
+from scramjet.policies.policy import Policy
+from scramjet.runtime.devices import describe_gpu, set_precision
+from scramjet.training.config_files import starting_config
+from scramjet.training.fused import fused_mlp
+from scramjet.training.learner import Learner
+from scramjet.training.rollout import allocate_rollout, collect
+
+SIZES = ((1024, 128), (4096, 128), (16384, 64), (65536, 32))
+ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20), ("binpack", 1 << 18))
+MEMORY_SIZES = (512, 2048)
+REPEATS, UPDATES = 5, 20
+
+
+class Training:
+    """A pool, a policy and a learner on the GPU."""
+
+    def __init__(self, world: str, num_envs: int, num_steps: int, policy: PolicyConfig, ppo: PPOConfig, precision: str):
+        torch.manual_seed(0)
+        env = load_env(world)
+        network = default_network(env.observation_space, env.action_space, policy)
+        self.pool = CudaPool(env, num_envs)
+        self.policy = Policy(network, env.observation_space, env.action_space, policy).to("cuda")
+        self.policy.uses_bfloat16 = precision == "bfloat16"
+        self.rollout = allocate_rollout(self.pool, self.policy, num_steps)
+        self.rollout.fused = fused_mlp(self.policy, env.observation_space, precision)
+        self.pool.reset(0, out=self.rollout.rows[-1])
+        self.learner = Learner.for_rollout(self.rollout, self.policy, ppo, total_steps=10**9, seed=0)
+        self.generator = torch.Generator("cuda").manual_seed(0)
+
+    def update(self) -> np.ndarray:
+        """One update; the seconds of rollout, learning and reading of episodes."""
+        times = [time.perf_counter()]
+        rollout = collect(self.pool, self.policy, self.rollout, self.generator)
+        times.append(time.perf_counter())
+        self.learner.update(self.learner.prepare(rollout), 0)
+        times.append(time.perf_counter())
+        self.pool.episodes()
+        times.append(time.perf_counter())
+        return np.diff(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="tf32")
+    parser.add_argument("--only", choices=("training", "envs", "memory"))
+    arguments = parser.parse_args()
+    require_cuda()
+    set_precision(arguments.precision)
+    print(f"{describe_gpu()}; {arguments.precision}\n")
+    if arguments.only in (None, "training"):
+        training(arguments.precision)
+    if arguments.only in (None, "envs"):
+        env_steps()
+    if arguments.only in (None, "memory"):
+        memory(arguments.precision)
+
+
+def training(precision: str) -> None:
+    print("| envs x steps | M steps/s | ms an update: rollout | learning | episodes |\n|---|---|---|---|---|")
+    for num_envs, num_steps in SIZES:
+        work = Training("cartpole", num_envs, num_steps, PolicyConfig(), PPOConfig(), precision)
+        for _ in range(4):
+            work.update()
+        parts, rates = [], []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            parts += [work.update() for _ in range(UPDATES)]
+            rates.append(UPDATES * num_envs * num_steps / (time.perf_counter() - started))
+        rollout, learning, episodes = np.median(parts, axis=0) * 1e3
+        speed = f"{np.median(rates) / 1e6:.1f}"
+        print(f"| {num_envs} x {num_steps} | {speed} | {rollout:.2f} | {learning:.2f} | {episodes:.2f} |", flush=True)
+
+
+def env_steps() -> None:
+    print("\n| world | envs | M env steps/s |\n|---|---|---|")
+    for world, num_envs in ENV_SIZES:
+        rate = _gpu_env_rate(CudaPool(load_env(world), num_envs), 1.0)
+        print(f"| {world} | {num_envs:,} | {rate.median / 1e6:,.0f} |", flush=True)
+        torch.cuda.empty_cache()
+
+
+def memory(precision: str) -> None:
+    """The most that torch held during two updates of BinPack, as the batch grows; minibatches stay a quarter of it."""
+    config = starting_config("binpack")
+    ppo = PPOConfig(num_epochs=1, num_minibatches=4)
+    print("\n| BinPack envs x steps | GiB at most | M of samples |\n|---|---|---|")
+    for num_envs in MEMORY_SIZES:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        work = Training("binpack", num_envs, config.num_steps, config.policy, ppo, precision)
+        for _ in range(2):
+            work.update()
+        held = torch.cuda.max_memory_reserved() / 2**30
+        print(f"| {num_envs} x {config.num_steps} | {held:.2f} | {num_envs * config.num_steps / 1e6:.3f} |", flush=True)
+        del work
+
+
+if __name__ == "__main__":
+    main()
