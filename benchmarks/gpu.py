@@ -4,7 +4,7 @@
     python benchmarks/gpu.py --precision bfloat16
 
 Training is CartPole with separate 64x64 tanh networks, 4 epochs, 4 minibatches: rollout, advantages, all gradient steps
-and one reading of metrics and episodes an update. Each figure is the median of five repeats. Env steps are 32 at a time,
+and one reading of metrics and episodes an update. Figures are medians of five repeats. Env steps are 32 at a time,
 recorded as a CUDA graph, with legal random actions chosen beforehand.
 """
 

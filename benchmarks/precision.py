@@ -7,8 +7,10 @@ python benchmarks/precision.py --world acrobot --seeds 3
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -41,10 +43,8 @@ def main() -> None:
         print(f"| {precision} | {'yes' if fused else 'no'} | {shown} | {np.mean(curves):.4g} |", flush=True)
 
 
-def mean_return(path) -> float:
+def mean_return(path: Path) -> float:
     """Over all updates of a run, of the last hundred episodes' mean return."""
-    import json
-
     returns = [json.loads(line)["return_100"] for line in path.read_text().splitlines()]
     return float(np.mean([value for value in returns if value is not None]))
 

@@ -48,9 +48,14 @@ class ImageLayout:
         return obs.permute(0, 3, 1, 2) if self.is_channels_last else obs
 
     def planes(self, obs: Tensor) -> Tensor:
-        """Images as float32 [B, channels, height, width]."""
+        """Images as float32 [B, channels, height, width]; on the GPU channels last in memory, as its convolutions are.
+
+        Weights stay as they are, since checkpoints hold them so: a convolution takes the order of its input.
+        """
         planes = self.planes_first(obs)
-        return planes if planes.dtype == torch.float32 else planes.float().div_(self.divisor)
+        order = torch.channels_last if planes.is_cuda else torch.preserve_format
+        floats = planes.to(torch.float32, memory_format=order)
+        return floats if planes.dtype == torch.float32 else floats.div_(self.divisor)
 
 
 def is_image(space: object) -> bool:

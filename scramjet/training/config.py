@@ -94,6 +94,8 @@ class RunConfig:
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where envs and networks run; auto: an NVIDIA GPU where there is one that can, else the CPU."""
+    env_device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where envs run, should that not be where networks do; auto: as `device`, but frame stacks on the CPU."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Of matrix products on the GPU, sums always in float32; auto: tf32 there, float32 on the CPU."""
     fused: bool = True
@@ -119,10 +121,15 @@ class RunConfig:
             Schedule.parse(name, getattr(self.ppo, name)).check(name, self.total_timesteps)
         if self.device == "cpu" and self.precision not in ("auto", "float32"):
             raise ConfigError(f"precision={self.precision!r} is the GPU's; use --precision float32, or --device cuda")
-        if self.device == "cuda" and self.frame_stack > 1:
+        if self.device == "cpu" and self.env_device == "cuda":
             raise ConfigError(
-                f"frame_stack={self.frame_stack} is the CPU's; use --frame-stack 1 and --policy.memory gru, or "
-                f"--device cpu"
+                "env_device='cuda' needs the networks there too, and device is 'cpu'; use --device cuda, or "
+                "--env-device auto"
+            )
+        if self.env_device == "cuda" and self.frame_stack > 1:
+            raise ConfigError(
+                f"frame_stack={self.frame_stack} is made on the CPU, and env_device is 'cuda'; use --env-device cpu, "
+                f"or --frame-stack 1 and --policy.memory gru"
             )
         horizon = self.ppo.bptt_horizon
         if horizon is not None and self.num_steps % horizon:
@@ -140,6 +147,7 @@ class RunConfig:
         decided = replace(
             self,
             device=device,
+            env_device=self.env_device_beside(device),
             precision=self.precision if self.precision != "auto" else "tf32" if device == "cuda" else "float32",
             env=canonical_name(self.env),
             env_parameters=self.make_env().parameters,
@@ -151,12 +159,20 @@ class RunConfig:
         shape = decided.policy
         num_units = sum(shape.hidden) + (4 * shape.memory_size * shape.memory_layers if shape.memory else 0)
         pays = decided.batch_size // num_minibatches * num_units >= MIN_THREADED_WORK
-        return replace(decided, num_threads=cores if pays else 1)
+        # With networks elsewhere all threads are the envs', and a pool takes no more of them than pay.
+        are_for_envs = (device, decided.env_device) == ("cuda", "cpu")
+        return replace(decided, num_threads=cores if pays or are_for_envs else 1)
 
     def _decided_device(self) -> Literal["cpu", "cuda"]:
         if self.device != "auto":
             return self.device
-        return "cuda" if self.frame_stack == 1 and cuda_is_ready() else "cpu"
+        return "cuda" if cuda_is_ready() else "cpu"
+
+    def env_device_beside(self, device: Literal["cpu", "cuda"]) -> Literal["cpu", "cuda"]:
+        """Where envs run with networks on this device."""
+        if self.env_device != "auto":
+            return self.env_device
+        return device if self.frame_stack == 1 else "cpu"
 
     def make_env(self) -> Env:
         """The world this config trains on."""

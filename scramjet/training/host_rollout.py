@@ -76,7 +76,9 @@ class Part:
 class Host:
     """The side of a rollout that is the envs': what they write, and the actions they get."""
 
-    def __init__(self, pool: Pool, policy: Policy, rollout: Rollout, steps: StepBuffers, policy_steps: StepBuffers):
+    def __init__(
+        self, pool: Pool, policy: Policy, rollout: Rollout, steps: StepBuffers, policy_steps: StepBuffers
+    ) -> None:
         """`steps` are the envs', and `policy_steps` the same steps as parts of `rollout`."""
         self.steps = steps
         action = policy.distribution.env_action(rollout.action[0])

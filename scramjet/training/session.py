@@ -71,7 +71,7 @@ def make_pool(config: RunConfig, *, num_envs: int, num_threads: int | None = Non
 
 def _training_pool(config: RunConfig) -> TrainingPool:
     assert isinstance(config.num_envs, int)
-    if config.device == "cuda":
+    if config.env_device == "cuda":
         return CudaPool(config.make_env(), config.num_envs)
     return make_pool(config, num_envs=config.num_envs)
 

@@ -88,7 +88,8 @@ def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, tim
         )
     total = frozen.total_timesteps if total_timesteps is None else total_timesteps
     device = "cpu" if frozen.device == "auto" else frozen.device  # runs from before there was a choice
-    config = replace(frozen, total_timesteps=total, time_limit=time_limit, device=device)
+    env_device = frozen.env_device_beside(device)
+    config = replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
@@ -132,7 +133,7 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
 
 def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
     """A resumed run is the same run: its frozen config must be the one its checkpoint was made with."""
-    may_change = ("total_timesteps", "time_limit", "env.name", "device")
+    may_change = ("total_timesteps", "time_limit", "env.name", "device", "env_device")
     found = changes(config_files.to_dict(checkpoint_config(checkpoint)), config_files.to_dict(config))
     for key, (before, now) in found.items():
         if key not in may_change:

@@ -295,6 +295,58 @@ def test_parts_sent_one_after_the_other_equal_one_step(backend, split) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("num_threads", [1, 3])
+@pytest.mark.parametrize("split", [(0, 3, 7), (0, 1, 2, 7), (0, 7)])
+def test_a_step_in_parts_equals_a_whole_one_and_counts_as_one(backend, num_threads, split) -> None:
+    whole = NativePool(Counter(), 7, num_threads=1, backend=backend)
+    parts = NativePool(Counter(), 7, num_threads=num_threads, backend=backend)
+    out = parts.allocate()
+    whole.reset(2)
+    parts.reset(2, out=out)
+    for row in random_actions(30, 7):
+        expected = whole.step(row)
+        for start, stop in itertools.pairwise(split):
+            before = copy(out)
+            parts.step_part(row, slice(start, stop), out)
+            untouched = np.r_[0:start, stop:7]
+            for name in (name for name in FIELDS if name != "turn"):
+                np.testing.assert_array_equal(getattr(out, name)[untouched], getattr(before, name)[untouched])
+        assert_equal(out, expected)
+        assert parts.steps_taken == whole.steps_taken
+    one, other = whole.episodes(), parts.episodes()
+    assert len(one) > 20
+    for name in ("returns", "lengths", "env_ids"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_parts_of_a_step_follow_each_other_and_nothing_comes_between() -> None:
+    pool = NativePool(Counter(), 4, num_threads=1)
+    out, actions = pool.reset(0), np.zeros(4, np.int64)
+    with pytest.raises(RuntimeError, match="rows 2:4, but those from 0 on are next"):
+        pool.step_part(actions, slice(2, 4), out)
+    pool.step_part(actions, slice(0, 2), out)
+    with pytest.raises(RuntimeError, match="rows 0:2, but those from 2 on are next"):
+        pool.step_part(actions, slice(0, 2), out)
+    with pytest.raises(RuntimeError, match=r"rows from 2 on are still to be stepped"):
+        pool.step(actions)
+    pool.step_part(actions, slice(2, 4), out)
+    pool.step(actions)
+    pool.step_part(actions, slice(0, 2), out)
+    pool.reset(0)
+    pool.step(actions)
+    assert pool.steps_taken == 1
+
+
+def test_a_part_of_a_step_reads_and_writes_nothing_past_its_arrays() -> None:
+    pool = NativePool(Counter(), 4, num_threads=1)
+    out = pool.reset(0)
+    with pytest.raises(ConfigError, match=r"actions are int64 \[1\]"):
+        pool.step_part(np.zeros(3, np.int64), slice(2, 4), out)
+    with pytest.raises(ConfigError, match="out= does not fit"):
+        pool.step_part(np.zeros(4, np.int64), slice(0, 2), out.part(slice(0, 2)))
+
+
 def test_send_without_rows_is_for_all_of_them() -> None:
     pool = NativePool(Counter(), 3, num_threads=1)
     pool.reset(0)

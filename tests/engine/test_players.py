@@ -363,6 +363,24 @@ def test_whole_envs_of_players_sent_in_parts_equal_one_step(world: type[Env], ba
     assert len(one) > 20
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_step_of_players_in_parts_equals_a_whole_one(world: type[Env], backend: str) -> None:
+    whole, parts = pool_of(world(), 7, backend), pool_of(world(), 7, backend)
+    whole.reset(2)
+    out = parts.reset(2)
+    middle = whole.num_rows // 7 * 3
+    for actions in legal_actions(world(), 7, 2, 20):
+        expected = whole.step(actions.copy())
+        parts.step_part(actions, slice(0, middle), out)
+        parts.step_part(actions, slice(middle, whole.num_rows), out)
+        assert_equal(out, expected)
+    one, other = whole.episodes(), parts.episodes()
+    for name in ("returns", "lengths", "env_ids", "players"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert len(one) > 20
+
+
 @pytest.mark.parametrize("rows", [slice(0, 1), slice(1, 4), slice(0, 4), slice(2, 3), slice(0, 6, 2)])
 def test_a_part_of_an_envs_agents_cannot_be_sent_alone(rows: slice) -> None:
     pool = pool_of(Mortals(), 2)

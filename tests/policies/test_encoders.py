@@ -1,5 +1,6 @@
 """Encoders: shapes, what each makes of an observation, checked by hand, and what is refused."""
 
+import copy
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.nn import functional
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig, make_encoder
 from scramjet.policies.grids import GridCNN, GridPlanes
-from scramjet.policies.images import ImpalaCNN, NatureCNN
+from scramjet.policies.images import ImageLayout, ImpalaCNN, NatureCNN
 from scramjet.policies.vectors import EmbeddingEncoder, FlatEncoder, OneHotEncoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -264,3 +265,30 @@ def test_entries_that_are_no_planes_stand_beside_the_features():
 def test_a_space_that_an_encoder_cannot_take_is_refused_with_its_size_and_the_fix(space, encoder, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         make_encoder(space, PolicyConfig(encoder=encoder))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("encoder", ["nature_cnn", "impala_cnn", "grid_cnn"])
+@pytest.mark.parametrize("shape", [(4, 84, 84), (84, 84, 4), (1, 36, 40)])
+def test_an_image_means_the_same_on_the_gpu(encoder, shape, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.manual_seed(0)
+    space = Box(0, 255, shape, np.uint8)
+    images = batch_of(space, rows=5)
+    on_cpu = make_encoder(space, PolicyConfig(encoder=encoder))
+    on_gpu = copy.deepcopy(on_cpu).to("cuda")
+    expected, features = on_cpu(images), on_gpu(images.to("cuda"))
+    torch.testing.assert_close(features.cpu(), expected, rtol=1e-3, atol=1e-3)
+    expected.square().mean().backward()
+    features.square().mean().backward()
+    for one, other in zip(on_cpu.parameters(), on_gpu.parameters(), strict=True):
+        torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-3, atol=1e-3)
+        assert other.is_contiguous()  # as checkpoints want them
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(4, 84, 84), (84, 84, 4)])
+def test_planes_of_an_image_are_channels_last_in_the_memory_of_the_gpu(shape):
+    layout = ImageLayout.of(Box(0, 255, shape, np.uint8))
+    planes = layout.planes(torch.zeros(5, *shape, dtype=torch.uint8, device="cuda"))
+    assert planes.is_contiguous(memory_format=torch.channels_last)

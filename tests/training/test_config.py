@@ -150,6 +150,12 @@ def test_total_timesteps_may_be_written_as_people_write_it(text, count):
         ({"time_limit": "soon"}, "time_limit='soon' is no duration; write 30s, 5m, 2h or 1h30m"),
         ({"time_limit": "0s"}, "time_limit='0s'"),
         ({"env": 5}, "env=5 must be text"),
+        ({"env_device": "gpu"}, "env_device='gpu'"),
+        (
+            {"device": "cpu", "env_device": "cuda"},
+            "env_device='cuda' needs the networks there too, and device is 'cpu'",
+        ),
+        ({"frame_stack": 4, "env_device": "cuda"}, "env_device is 'cuda'; use --env-device cpu, or --frame-stack 1"),
     ],
 )
 def test_a_run_that_cannot_be_is_refused_by_name(change, message):
@@ -216,6 +222,40 @@ def test_a_resolved_config_keeps_numbers_that_were_given():
     config = RunConfig(env="bandit", env_parameters={"arms": 7}, num_envs=8, num_threads=1).resolved()
     assert (config.num_envs, config.num_threads, config.env_parameters["arms"]) == (8, 1, 7)
     assert config.make_env().action_space.n == 7
+
+
+@pytest.mark.parametrize(
+    ("has_gpu", "given_", "device", "env_device"),
+    [
+        (False, {}, "cpu", "cpu"),
+        (True, {}, "cuda", "cuda"),
+        (True, {"device": "cpu"}, "cpu", "cpu"),
+        (True, {"env_device": "cpu"}, "cuda", "cpu"),
+        (True, {"env_device": "cuda"}, "cuda", "cuda"),
+        (True, {"frame_stack": 3}, "cuda", "cpu"),
+        (False, {"frame_stack": 3}, "cpu", "cpu"),
+        (False, {"device": "cuda", "frame_stack": 3}, "cuda", "cpu"),
+        (False, {"device": "cuda", "env_device": "cpu"}, "cuda", "cpu"),
+    ],
+)
+def test_envs_run_where_networks_do_unless_told_or_stacked(monkeypatch, has_gpu, given_, device, env_device):
+    monkeypatch.setattr("scramjet.training.config.cuda_is_ready", lambda: has_gpu)
+    decided = RunConfig(**given_).resolved()
+    assert (decided.device, decided.env_device) == (device, env_device)
+    assert decided.resolved() == decided
+
+
+def test_envs_on_the_gpu_without_networks_there_are_refused_when_that_is_decided(monkeypatch):
+    monkeypatch.setattr("scramjet.training.config.cuda_is_ready", lambda: False)
+    with pytest.raises(ConfigError, match=r"env_device='cuda'.*use --device cuda, or --env-device auto"):
+        RunConfig(env_device="cuda").resolved()
+
+
+def test_with_networks_on_the_gpu_all_threads_are_the_envs(monkeypatch):
+    monkeypatch.setattr("scramjet.training.config.available_cores", lambda: 6)
+    small = RunConfig(num_envs=4, num_steps=8, device="cuda")
+    assert small.resolved().num_threads == 1
+    assert replace(small, env_device="cpu").resolved().num_threads == 6
 
 
 def test_an_unknown_world_is_named_with_the_nearest_name():
