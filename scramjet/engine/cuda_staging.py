@@ -21,6 +21,8 @@ from scramjet.envs.api import Dict, Env
 
 MAX_STAGED_RECORD = 160
 """Bytes: of larger records a step touches only a part."""
+MAX_RECORD_BESIDE_OBS = 2048
+"""Bytes: a world with a larger record has more to do than to write down what is seen, and needs the room."""
 MIN_STAGED_ROW, MAX_STAGED_ROW = 24, 640
 """Bytes of one observation, or one part of it."""
 MAX_SHARED_BYTES = 46 * 1024
@@ -47,10 +49,10 @@ def plan(env: Env) -> Staging:
     plain = state_dtype(env)
     words = plain.itemsize // 8
     stages_record = plain.itemsize <= MAX_STAGED_RECORD and plain.itemsize % 8 == 0
-    record = _padded(plain, 8 * (words | 1) if words % 2 else 8 * (words + 1)) if stages_record else None
+    record = _padded(plain, 8 * (words | 1)) if stages_record else None
     sizes = [_row_bytes(space) for space in leaves(space_tree(env.observation_space))]
     parts = [k for k, size in enumerate(sizes) if MIN_STAGED_ROW <= size <= MAX_STAGED_ROW]
-    if rows_per_env(env) > 1:
+    if rows_per_env(env) > 1 or plain.itemsize > MAX_RECORD_BESIDE_OBS:
         parts = []
     for block in BLOCK_SIZES:
         shared = block * ((record.itemsize if record is not None else 0) + sum(sizes[k] for k in parts))

@@ -46,9 +46,10 @@ def cuda_is_ready() -> bool:
 
 
 def set_precision(precision: str) -> None:
-    """How torch multiplies matrices of float32 on the GPU."""
+    """How torch multiplies matrices of float32 on the GPU; convolutions add up in an order that is always the same."""
     import torch
 
+    torch.backends.cudnn.deterministic = True  # or a resumed run would differ in its last digits
     torch.set_float32_matmul_precision("highest" if precision == "float32" else "high")
     torch.backends.cudnn.allow_tf32 = precision != "float32"
 
