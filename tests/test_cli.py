@@ -558,3 +558,16 @@ def test_output_that_finds_no_room_is_one_message_and_exit_code_2() -> None:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "space" in result.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("words", [("train", "cartpole", "--display", "quiet"), ("bench", "cartpole")])
+def test_a_gpu_that_is_not_there_is_one_message_and_exit_code_2(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(*words, "--device", "cuda") == 2
+    message = capsys.readouterr().err
+    assert "device='cuda' needs" in message
+    assert "--device cpu" in message
+    assert "Traceback" not in message
