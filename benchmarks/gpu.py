@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                        training at four sizes, env steps of four worlds, memory of BinPack
     python benchmarks/gpu.py --precision bfloat16
+    python benchmarks/gpu.py --only training --jax PYTHON_WITH_JAX      beside one XLA program, peers/jax_cartpole.py
 
 Training is CartPole with separate 64x64 tanh networks, 4 epochs, 4 minibatches: rollout, advantages, all gradient steps
 and one reading of metrics and episodes an update. Figures are medians of five repeats. Env steps are 32 at a time,
@@ -11,7 +12,11 @@ recorded as a CUDA graph, with legal random actions chosen beforehand.
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -68,20 +73,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="tf32")
     parser.add_argument("--only", choices=("training", "envs", "memory"))
+    parser.add_argument("--jax", metavar="PYTHON", help="measure the peer in JAX too, one at a time")
     arguments = parser.parse_args()
     require_cuda()
     set_precision(arguments.precision)
     print(f"{describe_gpu()}; {arguments.precision}\n")
     if arguments.only in (None, "training"):
-        training(arguments.precision)
+        training(arguments.precision, arguments.jax)
     if arguments.only in (None, "envs"):
         env_steps()
     if arguments.only in (None, "memory"):
         memory(arguments.precision)
 
 
-def training(precision: str) -> None:
-    print("| envs x steps | M steps/s | ms an update: rollout | learning | episodes |\n|---|---|---|---|---|")
+def training(precision: str, jax_python: str | None) -> None:
+    print("| envs x steps | M steps/s | ms an update: rollout | learning | episodes | JAX, M steps/s | ratio |")
+    print("|---" * 7 + "|")
     for num_envs, num_steps in SIZES:
         work = Training("cartpole", num_envs, num_steps, PolicyConfig(), PPOConfig(), precision)
         for _ in range(4):
@@ -92,8 +99,23 @@ def training(precision: str) -> None:
             parts += [work.update() for _ in range(UPDATES)]
             rates.append(UPDATES * num_envs * num_steps / (time.perf_counter() - started))
         rollout, learning, episodes = np.median(parts, axis=0) * 1e3
-        speed = f"{np.median(rates) / 1e6:.1f}"
-        print(f"| {num_envs} x {num_steps} | {speed} | {rollout:.2f} | {learning:.2f} | {episodes:.2f} |", flush=True)
+        speed = float(np.median(rates)) / 1e6
+        del work
+        torch.cuda.empty_cache()
+        line = f"| {num_envs} x {num_steps} | {speed:.1f} | {rollout:.2f} | {learning:.2f} | {episodes:.2f} |"
+        if jax_python is not None:
+            peer = jax_speed(jax_python, num_envs, num_steps) / 1e6
+            line += f" {peer:.1f} | {speed / peer:.2f} |"
+        print(line, flush=True)
+
+
+def jax_speed(python: str, num_envs: int, num_steps: int) -> float:
+    """Steps per second of the peer, in a process of its own that takes no more of the GPU's memory than it needs."""
+    script = Path(__file__).parent / "peers" / "jax_cartpole.py"
+    sizes = ["--num-envs", str(num_envs), "--num-steps", str(num_steps), "--seconds", "2"]
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    done = subprocess.run([python, str(script), *sizes], env=environment, check=True, capture_output=True, text=True)
+    return float(json.loads(done.stdout.splitlines()[-1])["steps_per_second"])
 
 
 def env_steps() -> None:

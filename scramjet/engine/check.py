@@ -1,7 +1,8 @@
-"""`scramjet check`: a world played interpreted and compiled, every promise of the contract looked at."""
+"""`scramjet check`: a world played interpreted, compiled and on the GPU; every promise of the contract looked at."""
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.cuda import require_cuda
 from scramjet.engine.layout import (
     HEADER,
     PlayedBy,
@@ -61,6 +63,7 @@ def check_world(name: str, *, steps: int = 500) -> Iterator[Finding]:
             look_for_escaped_state,
             *((look_at_illegal_actions,) if mask_size(env) else ()),
             look_at_compiled,
+            *((look_at_gpu,) if has_gpu() else ()),
         )
         for look in looks:
             yield Finding(True, look(env, actions))
@@ -204,8 +207,32 @@ def look_at_compiled(env: Env, actions: np.ndarray) -> str:
     compiled = _trace(NativePool(env, NUM_ENVS, num_threads=1), actions)
     seconds = time.perf_counter() - started
     why = "a number is wider or narrower there; look at integer overflow"
-    _same(env, interpreted, compiled, "compiled", why, is_exact=False)
+    _same(env, interpreted, compiled, "compiled", why, tolerance=1e-5)
     return f"compiled for the CPU ({seconds:.1f} s) and equal to the interpreted rules; {_speed(env):.1f} M steps/s"
+
+
+def look_at_gpu(env: Env, actions: np.ndarray) -> str:
+    """On the GPU the world does what it does on the CPU."""
+    from scramjet.engine.cuda_pool import CudaPool
+
+    few = actions[:FEWEST_STEPS]  # before what is rounded otherwise there can grow
+    on_cpu = _trace(NativePool(env, NUM_ENVS, num_threads=1), few)
+    started = time.perf_counter()
+    on_gpu = _trace(CudaPool(env, NUM_ENVS), few)
+    seconds = time.perf_counter() - started
+    _same(env, on_cpu, on_gpu, "on the GPU", "its arithmetic must not depend on the last digits", tolerance=1e-3)
+    return f"compiled for the GPU ({seconds:.1f} s) and equal to the CPU's for {len(few)} steps"
+
+
+def has_gpu() -> bool:
+    """Whether there is one to look at."""
+    if importlib.util.find_spec("numba_cuda") is None:
+        return False
+    try:
+        require_cuda()
+    except ScramjetError:
+        return False
+    return True
 
 
 def look_at_illegal_actions(env: Env, actions: np.ndarray) -> str:
@@ -249,18 +276,24 @@ def _trace(pool: Pool, actions: np.ndarray, *, restart: bool = True) -> list[dic
     for row in actions:
         out = pool.step(row)
         fields = {name: getattr(out, name) for name in ("mask", "turn", "reward", "terminated", "truncated")}
-        trace.append({name: array.copy() for name, array in [*named_leaves(out.obs), *fields.items()]})
+        trace.append({name: _copied(array) for name, array in [*named_leaves(out.obs), *fields.items()]})
     return trace
 
 
+def _copied(array: Any) -> np.ndarray:
+    copied: np.ndarray = array.copy() if isinstance(array, np.ndarray) else array.cpu().numpy()
+    return copied
+
+
 def _same(
-    env: Env, first: list[dict[str, Any]], second: list[dict[str, Any]], how: str, why: str, *, is_exact: bool = True
+    env: Env, first: list[dict[str, Any]], second: list[dict[str, Any]], how: str, why: str, *, tolerance: float = 0.0
 ) -> None:
+    """Refuse two traces that differ; `tolerance` is relative, for floats."""
     for t, (one, other) in enumerate(zip(first, second, strict=True)):
         for name in one:
             different = one[name] != other[name]
-            if not is_exact and one[name].dtype.kind == "f":
-                different &= ~np.isclose(one[name], other[name], rtol=1e-5, atol=1e-6, equal_nan=True)
+            if tolerance and one[name].dtype.kind == "f":
+                different &= ~np.isclose(one[name], other[name], rtol=tolerance, atol=0.1 * tolerance, equal_nan=True)
             if different.any():
                 place = tuple(int(k) for k in np.argwhere(different)[0])
                 raise WorldError(

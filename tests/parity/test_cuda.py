@@ -139,3 +139,11 @@ def test_steps_recorded_by_a_cuda_graph_are_those_of_the_pool():
     assert first.num_ended > 100
     np.testing.assert_array_equal(first.returns, second.returns)
     np.testing.assert_array_equal(first.env_ids, second.env_ids)
+
+
+def test_check_looks_at_the_gpu_too():
+    from scramjet.engine.check import check_world
+
+    findings = list(check_world("maze", steps=60))
+    assert all(finding.is_fine for finding in findings)
+    assert "compiled for the GPU" in findings[-1].text
