@@ -52,7 +52,7 @@ class Training:
         self.policy = Policy(network, env.observation_space, env.action_space, policy).to("cuda")
         self.policy.uses_bfloat16 = precision == "bfloat16"
         self.rollout = allocate_rollout(self.pool, self.policy, num_steps)
-        self.rollout.fused = fused_mlp(self.policy, env.observation_space, precision)
+        self.rollout.fused = fused_mlp(self.policy, self.pool, precision)
         self.pool.reset(0, out=self.rollout.rows[-1])
         self.learner = Learner.for_rollout(self.rollout, self.policy, ppo, total_steps=10**9, seed=0)
         self.generator = torch.Generator("cuda").manual_seed(0)

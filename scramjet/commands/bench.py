@@ -210,7 +210,7 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     batch_size = num_envs * arguments.num_steps
     rollout = allocate_rollout(pool, policy, arguments.num_steps)
     if arguments.fused and arguments.device == "cuda":
-        rollout.fused = fused_mlp(policy, env.observation_space, arguments.precision)
+        rollout.fused = fused_mlp(policy, pool, arguments.precision)
     learner = Learner.for_rollout(rollout, policy, settings, total_steps=10**9, seed=0)
     generator = torch.Generator(arguments.device).manual_seed(0)
     env_rate = _env_rate(pool, arguments.seconds)

@@ -56,7 +56,7 @@ class CudaPool(WorldPool):
         self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
         self._log = cuda.to_device(np.zeros(self._capacity + 1, episode_dtype(env)))
         self._log_bytes = bytes_of(self._log)
-        self._num_logged = torch.zeros(1, dtype=torch.int32, device=self.device)
+        self._num_logged = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._ticks_before = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._views = {name: cuda.as_cuda_array(getattr(self, name)) for name in ("_num_logged", "_ticks_before")}
         self._tick = 0
@@ -123,6 +123,7 @@ class CudaPool(WorldPool):
     def recording(self) -> Iterator[None]:
         """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""
         tick = self._tick
+        self._ticks_before.fill_(tick)
         self._tick_on_device = tick
         try:
             yield
@@ -187,9 +188,13 @@ class CudaPool(WorldPool):
     def episodes(self) -> Episodes:
         num_ended = int(self._num_logged)
         self._num_logged.zero_()
-        num_read = min(num_ended, self._capacity, MAX_EPISODES_READ)
-        newest = torch.arange(num_ended - num_read, num_ended, device=self.device) % self._capacity
-        log = self._log_bytes.index_select(0, newest).cpu().numpy().view(self._log.dtype).ravel()
+        kept = self._log_bytes[: min(num_ended, self._capacity)]
+        if len(kept) > MAX_EPISODES_READ:
+            # Who of one step took which row is chance; who is newest must not be.
+            tick, env, player = kept[:, :24].contiguous().view(torch.int64).unbind(1)
+            order = (tick * self.num_envs + env) * self.num_players + player
+            kept = kept.index_select(0, order.topk(MAX_EPISODES_READ).indices)
+        log = kept.cpu().numpy().view(self._log.dtype).ravel()
         return self._listed(log, num_ended)
 
     def _run(self, kernel: str, *arguments: Any, **settings: int) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from scramjet.errors import TrainingError
+from scramjet.errors import ConfigError, TrainingError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _KEEP_BELOW_BYTES = 1 << 30
@@ -40,9 +39,13 @@ def keep_freed_memory() -> None:
 
 def cuda_is_ready() -> bool:
     """Whether there is a GPU, and all that compiles worlds for it."""
-    import torch
+    from scramjet.engine.cuda import require_cuda
 
-    return torch.cuda.is_available() and importlib.util.find_spec("numba_cuda") is not None
+    try:
+        require_cuda()
+    except ConfigError:
+        return False
+    return True
 
 
 def set_precision(precision: str) -> None:

@@ -72,6 +72,8 @@ class Recorder(Generic[Result]):
         except Exception as error:
             self.is_refused = True
             torch.cuda.synchronize()
+            if "out of memory" in str(error).lower():
+                raise
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             self._say(f"{self.name} cannot be recorded as a CUDA graph and runs step by step: {reason[:200]}")
         else:

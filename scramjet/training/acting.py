@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.engine.pool import Pool
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 VALUE_CHUNK = 4096
 """Observations valued at a time: small enough that activations stay in cache."""
 VALUE_CHUNK_ON_GPU = 1 << 20
-"""On the GPU: enough to fill it, and activations that fit."""
+"""On the GPU: enough to fill it."""
+VALUED_NUMBERS = 1 << 26
+"""Observed numbers at a time on the GPU: of large observations fewer are valued at once, but never under a chunk."""
 
 
 def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
@@ -58,7 +60,10 @@ def value_into(policy: Policy, fused: FusedMLP | None, obs: Any, state: Tensor |
     if fused is not None:
         fused.values(obs, value)
         return
-    chunk = VALUE_CHUNK_ON_GPU if value.is_cuda else VALUE_CHUNK
+    chunk = VALUE_CHUNK
+    if value.is_cuda:
+        size = sum(leaf[0].numel() for leaf in leaves(obs))
+        chunk = max(VALUE_CHUNK, min(VALUE_CHUNK_ON_GPU, VALUED_NUMBERS // size))
     for start in range(0, len(value), chunk):
         part = slice(start, start + chunk)
         part_state = None if state is None else state[part]

@@ -174,6 +174,15 @@ class RunConfig:
             return self.env_device
         return device if self.frame_stack == 1 else "cpu"
 
+    def with_open_device(self) -> RunConfig:
+        """The same with `auto` again for what followed from the device, so that a fork may choose another."""
+        default = "tf32" if self.device == "cuda" else "float32"
+        return replace(
+            self,
+            env_device="auto" if self.env_device == self.device else self.env_device,
+            precision="auto" if self.precision == default else self.precision,
+        )
+
     def make_env(self) -> Env:
         """The world this config trains on."""
         return load_env(self.env, **self.env_parameters)

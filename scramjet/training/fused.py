@@ -7,21 +7,24 @@ from gymnasium.spaces import Box
 from torch import nn
 
 from scramjet.algorithms.fused_mlp import HAS_TRITON, FusedMLP, MLPWeights, why_unsupported
+from scramjet.engine.layout import PlayedBy
+from scramjet.engine.pool import Pool
 from scramjet.policies.distributions import Categorical
 from scramjet.policies.networks import SeparateActorCritic
 from scramjet.policies.policy import Policy
 
 
-def fused_mlp(policy: Policy, observation_space: object, precision: str) -> FusedMLP | None:
-    """The fused kernels over a policy's own weights; None where it is of another kind, or not on the GPU."""
-    network = policy.network
+def fused_mlp(policy: Policy, pool: Pool, precision: str) -> FusedMLP | None:
+    """The fused kernels over a policy's own weights; None where it is of another kind, or not on the GPU.
+
+    Nor with agents: they die, and the kernels take minibatches of one size.
+    """
+    network, space = policy.network, pool.observation_space
     if not HAS_TRITON or policy.device.type != "cuda" or type(network) is not SeparateActorCritic:
         return None
-    is_vector = (
-        isinstance(observation_space, Box)
-        and len(observation_space.shape) == 1
-        and observation_space.dtype == np.float32
-    )
+    is_vector = isinstance(space, Box) and len(space.shape) == 1 and space.dtype == np.float32
+    if pool.played_by is PlayedBy.AGENTS:
+        return None
     parts = (network.actor_encoder, network.actor_core, policy.normalizer)
     if not is_vector or any(part is not None for part in parts) or not isinstance(policy.distribution, Categorical):
         return None

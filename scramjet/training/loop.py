@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import signal
 import time
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class TrainResult:
     evaluation: Evaluation | None
     """The last evaluation."""
     policy: Policy
+    """On the CPU, wherever it was trained."""
     stopped_by: StoppedBy | None
     """None when the run reached its end; else "ctrl-c", "sigterm" or "time limit"."""
     exit_code: int
@@ -105,7 +107,8 @@ def train_session(session: Session, display: Display) -> TrainResult:
             if stopped_by:
                 break
         display.finish(_summary(session, record, evaluation, clock, stopped_by))
-        return TrainResult(session.run.path, record["step"], record, evaluation, policy, stopped_by, stop.exit_code)
+        trained = policy if policy.device.type == "cpu" else copy.deepcopy(policy).cpu()
+        return TrainResult(session.run.path, record["step"], record, evaluation, trained, stopped_by, stop.exit_code)
 
 
 def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluation | None:

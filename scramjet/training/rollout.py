@@ -177,14 +177,16 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
         except (IndexError, RuntimeError):  # an encoder may stumble over a choice that is none: tell whose it is
             soundness.check_choices(pool, rollout if host is None else replace(rollout, obs=host.steps.obs))
             raise
+        soundness.check(pool, rollout)
     else:
         assert isinstance(pool, CudaPool)
-        rollout.recorder.run(
-            lambda: _play(pool, policy, rollout),
-            recording=pool.recording,
-            before_replay=lambda: pool.before_replay(rollout.num_steps),
-        )
-    soundness.check(pool, rollout)
+        with soundness.gpu_errors_explained(pool):
+            rollout.recorder.run(
+                lambda: _play(pool, policy, rollout),
+                recording=pool.recording,
+                before_replay=lambda: pool.before_replay(rollout.num_steps),
+            )
+            soundness.check(pool, rollout)
     return rollout
 
 

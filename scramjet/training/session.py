@@ -97,7 +97,7 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     pool.prepare()
     rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
     if config.fused and config.device == "cuda":
-        rollout.fused = fused_mlp(policy, pool.observation_space, config.precision)
+        rollout.fused = fused_mlp(policy, pool, config.precision)
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
     learner.warm_up(rollout)

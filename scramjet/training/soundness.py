@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +17,20 @@ if TYPE_CHECKING:
     from scramjet.training.rollout import Rollout
 
 
+@contextmanager
+def gpu_errors_explained(pool: Pool) -> Iterator[None]:
+    """A GPU that finds an index out of range stops for good, and cannot say whose it was."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "device-side assert" not in str(error):
+            raise
+        raise TrainingError(
+            f"something in {pool.name} or its network is out of range, most likely an observed choice outside its "
+            f"space; the GPU cannot say which: the same run with --device cpu names the env and the step"
+        ) from error
+
+
 def check(pool: Pool, rollout: Rollout) -> None:
     """Refuse a rollout that must not be learned from."""
     check_finite(pool, rollout)
@@ -26,6 +42,7 @@ def check_finite(pool: Pool, rollout: Rollout) -> None:
     # One sum is the cheapest look: it is finite unless an element is not (or the sum overflows, checked next).
     steps_before = pool.steps_taken - rollout.num_steps
     looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
+    looked_at.append(("a last observation with a value", rollout.final_value, 1))
     for name, data, first in looked_at:
         if not data.is_floating_point() or bool(torch.isfinite(data.sum())):
             continue

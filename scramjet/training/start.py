@@ -49,7 +49,7 @@ def begin(
         config = config_files.load_config(config) if is_file else config_files.starting_config(str(config))
     parent = None if fork is None else find_checkpoint(fork, runs_dir)
     if config is None:
-        config = checkpoint_config(parent) if parent else config_files.starting_config(RunConfig.env)
+        config = checkpoint_config(parent).with_open_device() if parent else config_files.starting_config(RunConfig.env)
     config = replace(
         config,
         total_timesteps=config.total_timesteps if total_timesteps is None else total_timesteps,
@@ -133,10 +133,11 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
 
 def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
     """A resumed run is the same run: its frozen config must be the one its checkpoint was made with."""
-    may_change = ("total_timesteps", "time_limit", "env.name", "device", "env_device")
+    may_change = ("total_timesteps", "time_limit", "env.name")
     found = changes(config_files.to_dict(checkpoint_config(checkpoint)), config_files.to_dict(config))
     for key, (before, now) in found.items():
-        if key not in may_change:
+        is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then
+        if key not in may_change and not is_from_before:
             raise ConfigError(
                 f"config.toml was changed since the checkpoint: {key} is {now!r} and was {before!r}; put it back, or "
                 f"begin a new run with --fork {checkpoint.path}"

@@ -322,7 +322,7 @@ def test_a_run_with_envs_on_the_cpu_trains_and_resumes_bit_for_bit(tmp_path: Pat
         return replace(start, ppo=ppo, device="cuda", env_device="cpu", **sizes, **run)
 
     whole = scramjet.train(config(8), runs_dir=tmp_path, run_name="whole", display="quiet")
-    assert whole.policy.device.type == "cuda"
+    assert whole.policy.device.type == "cpu"  # what is handed over, wherever it was trained
     scramjet.train(config(4), runs_dir=tmp_path, run_name="half", display="quiet")
     resumed = scramjet.train(resume="half", runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 8)
     assert resumed.step == whole.step
