@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,8 @@ from scramjet.engine.layout import (
     kernel_obs,
     state_dtype,
 )
-from scramjet.engine.native import NativePool
+from scramjet.engine.native import play_interpreted
 from scramjet.engine.pool import Batch, Episodes, WorldPool
-from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import map_leaves
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.errors import ConfigError, WorldError
@@ -95,7 +95,7 @@ class CudaPool(WorldPool):
 
     def prepare(self) -> None:
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
-        self._play_interpreted()
+        play_interpreted(self.env)
         self.reset(0)
         self.step(torch.zeros(self._action_shape, dtype=self._action_type, device=self.device))
         torch.cuda.synchronize()
@@ -202,16 +202,10 @@ class CudaPool(WorldPool):
         try:
             launch(getattr(self._kernels, kernel), *arguments, **settings)
         except Exception as error:
-            explained = diagnosis.explain(self.env, error, self._play_interpreted)
+            explained = diagnosis.explain(self.env, error, partial(play_interpreted, self.env))
             if isinstance(explained, WorldError) and "cannot be compiled" in str(explained):
                 explained = WorldError(f"{explained}, for the GPU; meanwhile, train it with --device cpu")
             raise explained from error
-
-    def _play_interpreted(self) -> None:
-        pool = NativePool(self.env, 2, backend="interpreted")
-        out, random = pool.reset(0), np.random.default_rng(0)
-        for _ in range(20):
-            out = pool.step(random_actions(pool, out, random))
 
     def _checked_actions(self, actions: Any, shape: tuple[int, ...]) -> Any:
         """Actions as kernels take them; from the CPU they are copied."""

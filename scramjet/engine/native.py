@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -85,7 +86,7 @@ class NativePool(WorldPool):
     def prepare(self) -> None:
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
         if self.backend == "cpu":
-            self._play_interpreted()
+            play_interpreted(self.env)
         self._step_envs(0, 0, self._sent_actions, self._own)
         self._tick = 0
 
@@ -225,15 +226,8 @@ class NativePool(WorldPool):
         try:
             getattr(self._kernels, kernel)(*arguments)
         except Exception as error:
-            probe = self._play_interpreted if self.backend == "cpu" else None
+            probe = partial(play_interpreted, self.env) if self.backend == "cpu" else None
             raise diagnosis.explain(self.env, error, probe) from error
-
-    def _play_interpreted(self) -> None:
-        """A few interpreted steps of this world, to find in plain Python what the compiler stumbled over."""
-        pool = NativePool(self.env, 2, backend="interpreted")
-        out, random = pool.reset(0), np.random.default_rng(0)
-        for _ in range(20):
-            out = pool.step(random_actions(pool, out, random))
 
     def _wrap(self, array: np.ndarray) -> Any:
         """Records as the back-end wants them."""
@@ -261,3 +255,11 @@ class NativePool(WorldPool):
                 who = f"env {row // self._rows_per_env}"
                 who += f", agent {row % self._rows_per_env}" if self._rows_per_env > 1 else ""
                 raise WorldError(f"action {actions[row - (first_row or 0)]} of {who} is {problem} of {self.name}")
+
+
+def play_interpreted(env: Env) -> None:
+    """A few interpreted steps of a world, to find in plain Python what a compiler stumbled over."""
+    pool = NativePool(env, 2, backend="interpreted")
+    out, random = pool.reset(0), np.random.default_rng(0)
+    for _ in range(20):
+        out = pool.step(random_actions(pool, out, random))
