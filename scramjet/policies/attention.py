@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from gymnasium.spaces import Box, Dict, MultiBinary
@@ -19,27 +19,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.errors import ConfigError
-from scramjet.policies.categorical import MASKED_LOGIT
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
+from scramjet.policies.entity_streams import EntityStream, Stream, make_stream
 from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
 from scramjet.policies.memory import Core, make_core
 from scramjet.policies.remembering import CoreMaker, checked, remember, state_parts
 
 INVALID_PAIR_LOGIT = -1e4
 """Of a pair without two valid entities: probability exactly 0, yet far above what a world's own mask forbids."""
-
-
-@dataclass(frozen=True)
-class EntityStream:
-    """The entries of a Dict observation that hold one kind of entity."""
-
-    features: str
-    """Box [count, numbers], a row an entity."""
-    present: str
-    """MultiBinary [count], 1 where the row holds an entity."""
-    used: str | None = None
-    """MultiBinary [count], 1 where the entity can be chosen no more."""
 
 
 @dataclass(frozen=True)
@@ -55,103 +43,6 @@ BIN_PACK = EntitySpec(
     columns=EntityStream("items", "items_mask", "items_placed"),
 )
 """Empty maximal spaces, and the items to put into them."""
-
-
-def find_valid(obs: dict[str, Tensor], names: EntityStream) -> Tensor:
-    """Where the observations have an entity that can be chosen, [B, count] bool."""
-    valid = obs[names.present] != 0
-    return valid if names.used is None else valid & (obs[names.used] == 0)
-
-
-class Packed:
-    """The valid entities of one kind in a batch of B observations.
-
-    Layers work on one list of all n of them, and attention on an array as long as the observation with most of them
-    (`longest`), valid ones first. So rows without an entity cost little and can change nothing.
-    """
-
-    def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
-        self.valid = valid = find_valid(obs, names)  # [B, count] bool
-        self.num_valid = valid.sum(1)  # [B]
-        self.longest = max(1, int(self.num_valid.max()))
-        self.owner, place = valid.nonzero(as_tuple=True)  # [n], the observation it belongs to, and its row there
-        self.place = self.owner * valid.shape[1] + place  # [n], in the flattened batch
-        rank = valid.cumsum(1).flatten().index_select(0, self.place) - 1
-        self.slot = self.owner * self.longest + rank  # [n], in the flattened array for attention
-        # Finite, so that attention to an observation without any valid entity gives numbers: it sees empty slots, 0.
-        is_empty = torch.arange(self.longest, device=valid.device) >= self.num_valid.unsqueeze(1)
-        self.bias = torch.zeros(is_empty.shape, device=valid.device).masked_fill_(is_empty, MASKED_LOGIT)
-        self.features = obs[names.features].flatten(0, 1).index_select(0, self.place).float()  # [n, numbers]
-
-    def to_slots(self, entities: Tensor) -> Tensor:
-        """[n, W] to [B, longest, W], 0 in empty slots."""
-        padded = entities.new_zeros(len(self.valid) * self.longest, entities.shape[-1])
-        return padded.index_copy(0, self.slot, entities).unflatten(0, (-1, self.longest))
-
-    def from_slots(self, slots: Tensor) -> Tensor:
-        """[B, longest, W] to [n, W]."""
-        return slots.flatten(0, 1).index_select(0, self.slot)
-
-    def to_places(self, entities: Tensor) -> Tensor:
-        """[n, W] to [B, count, W], each where the observation has it, 0 where it has none."""
-        padded = entities.new_zeros(self.valid.numel(), entities.shape[-1])
-        return padded.index_copy(0, self.place, entities).unflatten(0, tuple(self.valid.shape))
-
-    def when_any(self, seen: Tensor) -> Tensor:
-        """What others saw in this stream, [B, slots, W]; 0 where it has no entity, as empty slots are 0."""
-        return seen
-
-    def to_entities(self, per_observation: Tensor) -> Tensor:
-        """[B, W] to [n, W], each entity what its observation has."""
-        return per_observation.index_select(0, self.owner)
-
-    def mean(self, entities: Tensor) -> Tensor:
-        """The mean of each observation's entities, [B, W]; the mean of none is 0."""
-        return self.to_slots(entities).sum(1) / self.num_valid.clamp(min=1).unsqueeze(1)
-
-
-class Padded:
-    """The same with every row in its place, valid or not: entities are [B, count, W], and slots are places.
-
-    Shapes depend on no observation, as CUDA graphs want it. What layers make of rows without an entity is a number, and
-    nobody looks at it.
-    """
-
-    def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
-        self.valid = valid = find_valid(obs, names)  # [B, count] bool
-        self.num_valid = valid.sum(1)  # [B]
-        self.has_none = (self.num_valid == 0).view(-1, 1, 1)
-        self.bias = torch.zeros(valid.shape, device=valid.device).masked_fill_(~valid, MASKED_LOGIT)
-        # What stands there may not be a number, and 0 times that would spoil the gradient.
-        self.features = obs[names.features].float().masked_fill(~valid.unsqueeze(2), 0.0)  # [B, count, numbers]
-
-    def to_slots(self, entities: Tensor) -> Tensor:
-        """[B, count, W] as it is: attention gives what is not valid no weight."""
-        return entities
-
-    from_slots = to_places = to_slots
-
-    def when_any(self, seen: Tensor) -> Tensor:
-        """What others saw in this stream, [B, slots, W]; 0 where it has no entity, not what stands in their places."""
-        return seen.masked_fill(self.has_none, 0.0)
-
-    def to_entities(self, per_observation: Tensor) -> Tensor:
-        """[B, W] to [B, 1, W], for each entity what its observation has."""
-        return per_observation.unsqueeze(1)
-
-    def mean(self, entities: Tensor) -> Tensor:
-        """The mean of each observation's entities, [B, W]; the mean of none is 0."""
-        total = entities.masked_fill(~self.valid.unsqueeze(2), 0.0).sum(1)
-        return total / self.num_valid.clamp(min=1).unsqueeze(1)
-
-
-Stream: TypeAlias = Packed | Padded
-"""One kind of entity in a batch. Shapes below are those of the packed one; padded, [n, W] is [B, count, W]."""
-
-
-def make_stream(obs: dict[str, Tensor], names: EntityStream) -> Stream:
-    """Packed on the CPU, where work saved is time saved; padded on the GPU, which would have to wait for n."""
-    return (Padded if obs[names.features].is_cuda else Packed)(obs, names)
 
 
 class Attention(nn.Module):

@@ -12,7 +12,8 @@ import scramjet
 from scramjet.engine.random_play import random_actions
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
-from scramjet.policies.attention import Attention, EntitySpec, EntityStream, Packed, Padded, make_entity_network
+from scramjet.policies.attention import Attention, EntitySpec, EntityStream, make_entity_network
+from scramjet.policies.entity_streams import Packed, Padded
 from scramjet.policies.networks import count_parameters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
