@@ -29,6 +29,7 @@ from scramjet.settings import NONE_WORDS
 from scramjet.training.config import available_cores
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
+from scramjet.training.native import native_play
 from scramjet.training.rollout import allocate_rollout, collect
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
@@ -63,7 +64,7 @@ class Arguments:
     precision: Literal["float32", "tf32", "bfloat16"] = "tf32"
     """Of matrix products on the GPU."""
     fused: bool = True
-    """On the GPU, use the fused kernels where they apply."""
+    """Use compiled functions in place of torch's operators where they apply."""
     num_threads: tuple[int, ...] = ()
     """Thread counts; by default 1 and all cores."""
     num_steps: int = 128
@@ -209,8 +210,9 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     settings = PPOConfig(num_epochs=arguments.num_epochs, num_minibatches=arguments.num_minibatches)
     batch_size = num_envs * arguments.num_steps
     rollout = allocate_rollout(pool, policy, arguments.num_steps)
-    if arguments.fused and arguments.device == "cuda":
+    if arguments.fused:
         rollout.fused = fused_mlp(policy, pool, arguments.precision)
+        rollout.native = native_play(policy, rollout)
     learner = Learner.for_rollout(rollout, policy, settings, total_steps=10**9, seed=0)
     generator = torch.Generator(arguments.device).manual_seed(0)
     env_rate = _env_rate(pool, arguments.seconds)

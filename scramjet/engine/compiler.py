@@ -267,16 +267,19 @@ def rules_fingerprint(env: Env) -> str:
     return digest.hexdigest()
 
 
-def function_fingerprint(function: FunctionType) -> str:
-    """A hash of one function, all that it uses and the compiler's versions."""
+def function_fingerprint(function: FunctionType, **options: Any) -> str:
+    """A hash of one function, all that it uses, the compiler's versions and the options it is given."""
     digest = hashlib.sha256(_versions().encode())
+    digest.update(repr(sorted(options.items())).encode())
     _hash_value(digest, function, {})
     return digest.hexdigest()
 
 
 def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
     """Add a value that compiled code depends on, functions by their code and everything that they use."""
-    if isinstance(value, FunctionType):
+    if isinstance(value, FunctionType) and value.__module__.startswith("numba."):
+        digest.update(f"{value.__module__}.{value.__name__}".encode())  # the version says the rest
+    elif isinstance(value, FunctionType):
         if id(value) in seen:  # its number says which it is: two names may have changed places
             digest.update(f"function {seen[id(value)]}".encode())
             return
@@ -295,6 +298,8 @@ def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
                         _hash_value(digest, getattr(used, attribute), seen)
         for cell in value.__closure__ or ():
             _hash_value(digest, cell.cell_contents, seen)
+    elif hasattr(value, "_defn"):  # an intrinsic of Numba: the function that writes its code
+        _hash_value(digest, value._defn, seen)
     elif isinstance(value, ModuleType):
         digest.update(value.__name__.encode())
     elif isinstance(value, type) and issubclass(value, enum.Enum):

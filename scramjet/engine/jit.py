@@ -37,11 +37,22 @@ def launch_threads() -> None:
 def compiled(function: _Function, **options: Any) -> _Function:
     """Compile a self-contained numeric function when it is first called, or read it from the cache."""
     assert isinstance(function, FunctionType)
-    fingerprint = function_fingerprint(function)
+    fingerprint = function_fingerprint(function, **options)
     function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
     dispatcher: Any = njit(error_model="numpy", nogil=True, **options)(function)
     dispatcher._cache = KernelCache(fingerprint, function.__name__)
     return cast(_Function, dispatcher)
+
+
+def callable_from_compiled(function: _Function) -> _Function:
+    """Make a numeric function one that compiled ones can call.
+
+    It gets a name of its own: of two functions with one name, such as a factory makes, the machine code that is read
+    from the cache would call whichever came first.
+    """
+    assert isinstance(function, FunctionType)
+    function.__qualname__ = f"{function.__name__}_{function_fingerprint(function)[:16]}"
+    return cast(_Function, register_jitable(error_model="numpy")(function))
 
 
 class RowKernel:
@@ -54,7 +65,8 @@ class RowKernel:
         self._plain = cast(FunctionType, function)
         self.alone = compiled(function)
         """(start, stop, *arguments) on this thread."""
-        body = register_jitable(error_model="numpy", forceinline=True)(function)
+        body = self.body = register_jitable(error_model="numpy", forceinline=True)(function)
+        """The function itself, for compiled ones to call."""
 
         def in_blocks(start: int, stop: int, *arguments: Any) -> None:
             for block in prange(start // ROWS_PER_BLOCK, (stop + ROWS_PER_BLOCK - 1) // ROWS_PER_BLOCK):
@@ -96,3 +108,30 @@ class RowKernel:
         dispatcher = cuda.jit(scope["kernel"])
         dispatcher._cache = CudaKernelCache(function_fingerprint(self._plain), self._plain.__name__)
         return dispatcher
+
+
+class PartKernel:
+    """A numeric function of part `part` of `num_parts` of its work, each on a thread of its own.
+
+    What a part computes does not depend on the thread that takes it, so the number of parts decides the result.
+    """
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        body = callable_from_compiled(function)
+
+        def in_parts(num_parts: int, *arguments: Any) -> None:
+            for part in prange(num_parts):
+                body(part, num_parts, *arguments)
+
+        in_parts.__name__ = f"{function.__name__}_in_parts"
+        self._alone = compiled(in_parts)
+        self._threaded = compiled(in_parts, parallel=True)
+
+    def __call__(self, num_parts: int, *arguments: Any) -> None:
+        """All parts; a single one without waking a thread."""
+        if num_parts == 1:
+            self._alone(1, *arguments)
+            return
+        launch_threads()
+        with PARALLEL_REGION:
+            self._threaded(num_parts, *arguments)

@@ -127,7 +127,7 @@ class MultiCategorical(Distribution):
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         """Invert each component's distribution at its own number of `noise` [B, components]."""
         legal = categorical.mask_logits(logits, mask)
-        _sample_components.on(len(logits), legal, self.offsets, noise, action, log_prob)
+        sample_components.on(len(logits), legal, self.offsets, noise, action, log_prob)
 
     def mode(self, logits: Tensor, mask: Tensor | None) -> Tensor:
         """Each component's legal choice of highest logit, [B, components]."""
@@ -153,7 +153,7 @@ class MultiCategorical(Distribution):
 
 
 @RowKernel
-def _sample_components(
+def sample_components(
     start: int, stop: int,
     logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray,
 ) -> None:  # fmt: skip
@@ -226,7 +226,7 @@ class DiagonalGaussian(Distribution):
 
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         """Mean plus deviation times `noise` [B, D]."""
-        _sample_normal.on(
+        sample_normal.on(
             len(logits), logits, noise, self.squashes, self.log_stretch, MIN_LOG_STD, MAX_LOG_STD, action, log_prob
         )
 
@@ -290,7 +290,7 @@ class _KeepWithin(torch.autograd.Function):
 
 
 @RowKernel
-def _sample_normal(
+def sample_normal(
     start: int, stop: int,
     logits: np.ndarray, noise: np.ndarray, squashes: bool, log_stretch: float, low: float, high: float,
     action: np.ndarray, log_prob: np.ndarray,

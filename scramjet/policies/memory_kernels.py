@@ -1,68 +1,53 @@
-"""The compiled steps of memory on the CPU: what happens to the gates of each row between matrix products.
+"""The recurrences of memory on the CPU, compiled: whole sequences of some rows, forward and back, on one core.
 
-All is float32 and time-major. `begins` is an empty array where no episode begins.
+A thread takes a few rows through all steps together, so that their gates and all weights stay in its core's cache;
+nothing waits for another thread in between. All is float32. What each step began with, gates and cells are kept for the
+way back, row after row of one step after the other: all steps of these rows are the rows of one matrix. `begins` is 0
+where no episode begins.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
-from numba.extending import register_jitable
 
-from scramjet.engine.jit import RowKernel
+from scramjet.engine.activations import add, copy, fill, inlined, sigmoid, tanh
+from scramjet.engine.blas import multiply, multiply_transposed, set_blas_threads
+from scramjet.engine.machine import NativeFunction, call, flags, floats, record_at, words
 
-SATURATED = np.float32(7.905)
-"""Beyond this tanh is 1, to within 3e-7."""
+ROWS_PER_BLOCK = 16
+"""Rows that go through all steps together."""
+ROWS_PER_PRODUCT = 128
+"""Rows of all steps that make one product for the gradients of weights."""
 
-# a * b + c may round once, not twice. Without forceinline each call would count references to its arrays, which takes
-# longer than the loop. The cache does not see these options: a change here needs one in a function too.
-_inlined = register_jitable(fastmath={"contract"}, error_model="numpy", forceinline=True)
+# A core in numbers: addresses of its weights [F, gates of the features], [gates] and [H, gates of the state], and of
+# the first and the last turned round; sizes. The features act on the last columns of the gates, the state on the first.
+(
+    FEATURES_WEIGHT, BIAS, STATE_WEIGHT, FEATURES_BACK, STATE_BACK,
+    NUM_FEATURES, SIZE, NUM_GATES, FEATURES_GATES, STATE_GATES, STATE_SIZE,
+) = range(11)  # fmt: skip
+NUM_COLUMNS = 11
 
-
-@_inlined
-def tanh(x):  # type: ignore[no-untyped-def]
-    """Hyperbolic tangent of a float32, within 3e-7: a quotient of polynomials that the compiler can do 16 at a time.
-
-    The coefficients are those of Eigen's `ptanh` (MathFunctionsImpl.h, eigen.tuxfamily.org). Compared this way round,
-    what is not a number passes the limits and stays so.
-    """
-    x = -SATURATED if x < -SATURATED else x
-    x = SATURATED if x > SATURATED else x
-    s = x * x
-    p = s * np.float32(-2.76076847742355e-16) + np.float32(2.00018790482477e-13)
-    p = s * p + np.float32(-8.60467152213735e-11)
-    p = s * p + np.float32(5.12229709037114e-08)
-    p = s * p + np.float32(1.48572235717979e-05)
-    p = s * p + np.float32(6.37261928875436e-04)
-    p = s * p + np.float32(4.89352455891786e-03)
-    q = s * np.float32(1.19825839466702e-06) + np.float32(1.18534705686654e-04)
-    q = s * q + np.float32(2.26843463243900e-03)
-    q = s * q + np.float32(4.89352518554385e-03)
-    return x * p / q
-
-
-@_inlined
-def sigmoid(x):  # type: ignore[no-untyped-def]
-    """The logistic function of a float32, within 3e-7."""
-    return np.float32(0.5) * tanh(np.float32(0.5) * x) + np.float32(0.5)
-
+_FLOAT = 4  # bytes
 
 # Loops over the units of a row. Each is short: the compiler checks at every start of a loop that none of its arrays
 # overlap, and with the whole of a step in one loop that took longer than the rest.
 
 
-@_inlined
-def _open(gate, given, bias):  # type: ignore[no-untyped-def]
+@inlined
+def _open(gate, bias):  # type: ignore[no-untyped-def]
     for j in range(len(gate)):
-        gate[j] = sigmoid(gate[j] + given[j] + bias[j])
+        gate[j] = sigmoid(gate[j] + bias[j])
 
 
-@_inlined
-def _squash(gate, given, bias):  # type: ignore[no-untyped-def]
+@inlined
+def _squash(gate, bias):  # type: ignore[no-untyped-def]
     for j in range(len(gate)):
-        gate[j] = tanh(gate[j] + given[j] + bias[j])
+        gate[j] = tanh(gate[j] + bias[j])
 
 
-@_inlined
+@inlined
 def _lstm_outputs(i, f, g, o, before, cell, output):  # type: ignore[no-untyped-def]
     for j in range(len(cell)):
         now = f[j] * before[j] + i[j] * g[j]
@@ -70,32 +55,18 @@ def _lstm_outputs(i, f, g, o, before, cell, output):  # type: ignore[no-untyped-
         output[j] = o[j] * tanh(now)
 
 
-@RowKernel
-def lstm_step(
-    start: int, stop: int, t: int,
-    begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, state: np.ndarray,
-    cells: np.ndarray, outputs: np.ndarray, after: np.ndarray,
-) -> None:  # fmt: skip
-    """Step t of these rows, given what the state gives to the gates, `recurrent` [B, 4H]."""
-    steps, _, size = cells.shape
-    nothing = np.zeros(size, np.float32)
-    for row in range(start, stop):
-        gate, given = gates[t, row], recurrent[row]
-        before = cells[t - 1, row] if t > 0 else state[row, size:]
-        if begins.size > 0 and begins[t, row]:
-            before = nothing
-            given[:] = 0
-        _open(gate[: 2 * size], given[: 2 * size], bias[: 2 * size])
-        _squash(gate[2 * size : 3 * size], given[2 * size : 3 * size], bias[2 * size : 3 * size])
-        _open(gate[3 * size :], given[3 * size :], bias[3 * size :])
-        i, f, g, o = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-        _lstm_outputs(i, f, g, o, before, cells[t, row], outputs[t, row])
-        if t == steps - 1:
-            after[row, :size] = outputs[t, row]
-            after[row, size:] = cells[t, row]
+@inlined
+def _lstm_step(gate, bias, before, cell_before, cell, output):  # type: ignore[no-untyped-def]
+    """Gates: input, forget, candidate, output."""
+    size = len(output)
+    _open(gate[: 2 * size], bias[: 2 * size])
+    _squash(gate[2 * size : 3 * size], bias[2 * size : 3 * size])
+    _open(gate[3 * size :], bias[3 * size :])
+    i, f, g, o = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
+    _lstm_outputs(i, f, g, o, cell_before, cell, output)
 
 
-@_inlined
+@inlined
 def _lstm_back_to_cell(o, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     for j in range(len(cell)):
@@ -104,7 +75,7 @@ def _lstm_back_to_cell(o, cell, to_output, recurrent, carried):  # type: ignore[
         o[j] = to_hidden * squashed * o_j * (one - o_j)
 
 
-@_inlined
+@inlined
 def _lstm_back_to_input(i, g, to_cell):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     for j in range(len(to_cell)):
@@ -113,7 +84,7 @@ def _lstm_back_to_input(i, g, to_cell):  # type: ignore[no-untyped-def]
         g[j] = to_product * (one - g_j * g_j)
 
 
-@_inlined
+@inlined
 def _lstm_back_to_before(f, before, carried):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     for j in range(len(carried)):
@@ -122,67 +93,41 @@ def _lstm_back_to_before(f, before, carried):  # type: ignore[no-untyped-def]
         carried[j] = to_before
 
 
-@RowKernel
-def lstm_step_back(
-    start: int, stop: int, t: int,
-    begins: np.ndarray, gates: np.ndarray, cells: np.ndarray, state: np.ndarray, to_outputs: np.ndarray,
-    recurrent: np.ndarray, carried: np.ndarray,
-) -> None:  # fmt: skip
-    """Step t of these rows backwards, given the gradients of what it handed on: `recurrent` of the outputs, `carried`
-    of the cells. Gates become their gradients."""
-    steps, _, size = cells.shape
-    nothing = np.zeros(size, np.float32)
-    for row in range(start, stop):
-        gate, to_cell = gates[t, row], carried[row]
-        before = cells[t - 1, row] if t > 0 else state[row, size:]
-        if begins.size > 0:
-            if begins[t, row]:
-                before = nothing
-            if t + 1 < steps and begins[t + 1, row]:
-                recurrent[row] = 0
-                to_cell[:] = 0
-        i, f, g, o = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-        _lstm_back_to_cell(o, cells[t, row], to_outputs[t, row], recurrent[row], to_cell)
-        _lstm_back_to_input(i, g, to_cell)
-        _lstm_back_to_before(f, before, to_cell)
+@inlined
+def _lstm_step_back(gate, before, cell_before, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
+    """`recurrent`: the gradients of the outputs from the step after, `carried` those of the cells."""
+    size = len(cell)
+    i, f, g, o = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
+    _lstm_back_to_cell(o, cell, to_output, recurrent, carried)
+    _lstm_back_to_input(i, g, carried)
+    _lstm_back_to_before(f, cell_before, carried)
 
 
-@_inlined
-def _gru_candidate(recalled, r, n, given, bias, recurrent_bias):  # type: ignore[no-untyped-def]
+@inlined
+def _gru_candidate(recalled, r, n, recurrent_bias, bias):  # type: ignore[no-untyped-def]
     for j in range(len(n)):
-        recalled_j = given[j] + recurrent_bias[j]
+        recalled_j = recalled[j] + recurrent_bias[j]
         recalled[j] = recalled_j
         n[j] = tanh(n[j] + bias[j] + r[j] * recalled_j)
 
 
-@_inlined
+@inlined
 def _between(share, start, end, result):  # type: ignore[no-untyped-def]
     for j in range(len(result)):
         result[j] = start[j] + share[j] * (end[j] - start[j])
 
 
-@RowKernel
-def gru_step(
-    start: int, stop: int, t: int,
-    begins: np.ndarray, gates: np.ndarray, recurrent: np.ndarray, bias: np.ndarray, recurrent_bias: np.ndarray,
-    state: np.ndarray, outputs: np.ndarray,
-) -> None:  # fmt: skip
-    """Step t of these rows, given what the state gives to the gates, `recurrent` [B, 3H]."""
-    _, _, size = outputs.shape
-    nothing = np.zeros(size, np.float32)
-    for row in range(start, stop):
-        gate, given = gates[t, row], recurrent[row]
-        before = outputs[t - 1, row] if t > 0 else state[row]
-        if begins.size > 0 and begins[t, row]:
-            before = nothing
-            given[:] = 0
-        _open(gate[size : 3 * size], given[: 2 * size], bias[: 2 * size])
-        recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-        _gru_candidate(recalled, r, n, given[2 * size :], bias[2 * size :], recurrent_bias)
-        _between(z, n, before, outputs[t, row])
+@inlined
+def _gru_step(gate, bias, before, cell_before, cell, output):  # type: ignore[no-untyped-def]
+    """Gates: what the state gives to the candidate, reset, keep, candidate."""
+    size = len(output)
+    _open(gate[size : 3 * size], bias[size : 3 * size])
+    recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
+    _gru_candidate(recalled, r, n, bias[:size], bias[3 * size :])
+    _between(z, n, before, output)
 
 
-@_inlined
+@inlined
 def _gru_back_to_gates(z, n, before, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     for j in range(len(before)):
@@ -192,7 +137,7 @@ def _gru_back_to_gates(z, n, before, to_output, recurrent, carried):  # type: ig
         z[j] = to_hidden * z_j * (one - z_j) * (before[j] - n_j)
 
 
-@_inlined
+@inlined
 def _gru_back_to_reset(recalled, r, to_n):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     for j in range(len(to_n)):
@@ -201,61 +146,27 @@ def _gru_back_to_reset(recalled, r, to_n):  # type: ignore[no-untyped-def]
         recalled[j] = to_recalled
 
 
-@RowKernel
-def gru_step_back(
-    start: int, stop: int, t: int,
-    begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
-    recurrent: np.ndarray, carried: np.ndarray,
-) -> None:  # fmt: skip
-    """Step t of these rows backwards, given the gradients of its outputs through the gates after them, `recurrent`, and
-    directly, `carried`. Gates become their gradients."""
-    steps, _, size = outputs.shape
-    nothing = np.zeros(size, np.float32)
-    for row in range(start, stop):
-        gate = gates[t, row]
-        before = outputs[t - 1, row] if t > 0 else state[row]
-        if begins.size > 0:
-            if begins[t, row]:
-                before = nothing
-            if t + 1 < steps and begins[t + 1, row]:
-                recurrent[row] = 0
-                carried[row] = 0
-        recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-        _gru_back_to_gates(z, n, before, to_outputs[t, row], recurrent[row], carried[row])
-        _gru_back_to_reset(recalled, r, n)
+@inlined
+def _gru_step_back(gate, before, cell_before, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
+    """The gradients of the outputs from the step after: `recurrent` through its gates, `carried` directly."""
+    size = len(before)
+    recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
+    _gru_back_to_gates(z, n, before, to_output, recurrent, carried)
+    _gru_back_to_reset(recalled, r, n)
 
 
-@_inlined
-def _mingru_outputs(z, candidate, z_bias, candidate_bias, before, output):  # type: ignore[no-untyped-def]
-    for j in range(len(output)):
-        z_j, candidate_j = sigmoid(z[j] + z_bias[j]), candidate[j] + candidate_bias[j]
-        z[j], candidate[j] = z_j, candidate_j
-        output[j] = before[j] + z_j * (candidate_j - before[j])
+@inlined
+def _mingru_step(gate, bias, before, cell_before, cell, output):  # type: ignore[no-untyped-def]
+    """Gates: how far to go towards the candidate, candidate."""
+    size = len(output)
+    _open(gate[:size], bias[:size])
+    z, candidate, candidate_bias = gate[:size], gate[size:], bias[size:]
+    for j in range(size):
+        candidate[j] += candidate_bias[j]
+    _between(z, before, candidate, output)
 
 
-@RowKernel
-def mingru_steps(
-    start: int,
-    stop: int,
-    begins: np.ndarray,
-    gates: np.ndarray,
-    bias: np.ndarray,
-    state: np.ndarray,
-    outputs: np.ndarray,
-) -> None:
-    """All steps of these rows; gates [T, B, 2H]: how far to go towards the candidate, and the candidate."""
-    steps, _, size = outputs.shape
-    nothing = np.zeros(size, np.float32)
-    for t in range(steps):
-        for row in range(start, stop):
-            before = outputs[t - 1, row] if t > 0 else state[row]
-            if begins.size > 0 and begins[t, row]:
-                before = nothing
-            gate = gates[t, row]
-            _mingru_outputs(gate[:size], gate[size:], bias[:size], bias[size:], before, outputs[t, row])
-
-
-@_inlined
+@inlined
 def _mingru_back(z, candidate, before, to_output, carried):  # type: ignore[no-untyped-def]
     one = np.float32(1)
     for j in range(len(before)):
@@ -266,23 +177,222 @@ def _mingru_back(z, candidate, before, to_output, carried):  # type: ignore[no-u
         candidate[j] = to_candidate
 
 
-@RowKernel
-def mingru_steps_back(
-    start: int, stop: int,
-    begins: np.ndarray, gates: np.ndarray, state: np.ndarray, outputs: np.ndarray, to_outputs: np.ndarray,
-    carried: np.ndarray,
-) -> None:  # fmt: skip
-    """All steps of these rows backwards, given the gradient of the state after, `carried`; it becomes that of the state
-    before. Gates become their gradients;"""
-    steps, _, size = outputs.shape
-    nothing = np.zeros(size, np.float32)
-    for t in range(steps - 1, -1, -1):
-        for row in range(start, stop):
-            gate = gates[t, row]
-            before = outputs[t - 1, row] if t > 0 else state[row]
-            has_begun = begins.size > 0 and begins[t, row]
-            if has_begun:
-                before = nothing
-            _mingru_back(gate[:size], gate[size:], before, to_outputs[t, row], carried[row])
-            if has_begun:
-                carried[row] = 0
+@inlined
+def _mingru_step_back(gate, before, cell_before, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
+    """The gradients of the outputs from the step after: all `carried`."""
+    size = len(before)
+    _mingru_back(gate[:size], gate[size:], before, to_output, carried)
+
+
+class Sequences(NamedTuple):
+    """One kind of recurrence over sequences: gates from features and outputs before, outputs from gates.
+
+    Addresses: `core` of its numbers, `features`, `outputs` and `begins` of the first step, which are `stride` rows
+    apart from step to step, `state` before the first step and `after` the last [rows, state size], `kept` of numbers
+    that the way back needs, `width_kept` for each row of all steps.
+    """
+
+    forward: NativeFunction
+    """(core, features, outputs, begins, state, after, kept, rows, stride, steps)"""
+    backward: NativeFunction
+    """(core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights): adds
+    to the gradients of features' weight, bias and state's weight, one behind the other; `to_state`, the gradients of
+    the state after, become those of the state before. `to_features` may be 0. Writes over what was kept."""
+
+
+def width_kept(size: int, num_gates: int, state_size: int) -> int:
+    """Numbers that are kept for each row of all steps."""
+    return num_gates + state_size
+
+
+def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
+    """Compile a recurrence from what it does to one row: its gates, once the products are in them, and the way back.
+
+    `carries_outputs`: what the way back carries from step to step is the gradient of outputs, not of cells.
+    """
+
+    def forward(  # type: ignore[no-untyped-def]
+        core, features, outputs, begins, state, after, kept, rows, stride, steps
+    ):
+        numbers = words(core, (NUM_COLUMNS,))
+        num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
+        first, last, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_GATES], numbers[STATE_SIZE]
+        weight = floats(numbers[FEATURES_WEIGHT], (num_features, numbers[FEATURES_GATES]))
+        bias = floats(numbers[BIAS], (num_gates,))
+        state_weight = floats(numbers[STATE_WEIGHT], (size, last))
+        given, left = floats(state, (rows, state_size)), floats(after, (rows, state_size))
+        before = floats(kept, (steps * rows, size))
+        gates = floats(kept + _FLOAT * steps * rows * size, (steps * rows, num_gates))
+        cells = floats(kept + _FLOAT * steps * rows * (size + num_gates), (steps * rows, state_size - size))
+        nothing = np.zeros(size, np.float32)
+        for t in range(steps):
+            place = t * rows
+            seen = floats(features + _FLOAT * t * stride * num_features, (rows, num_features))
+            shown = floats(outputs + _FLOAT * t * stride * size, (rows, size))
+            last_shown = floats(outputs + _FLOAT * max(t - 1, 0) * stride * size, (rows, size))
+            begun = flags(begins + t * stride, (rows,))
+            for row in range(rows):
+                own = before[place + row]
+                if begins != 0 and begun[row]:
+                    fill(own, np.float32(0))
+                elif t > 0:
+                    copy(own, last_shown[row])
+                else:
+                    copy(own, given[row, :size])
+                fill(gates[place + row, :first], np.float32(0))
+            block = gates[place : place + rows]
+            multiply(seen, weight, block[:, first:], 0.0)
+            if last > 0:
+                multiply(before[place : place + rows], state_weight, block[:, :last], 1.0)
+            for row in range(rows):
+                now = place + row
+                cell_before = cells[now - rows] if t > 0 else given[row, size:]
+                if begins != 0 and begun[row]:
+                    cell_before = nothing
+                step(gates[now], bias, before[now], cell_before, cells[now], shown[row])
+        ended = floats(outputs + _FLOAT * (steps - 1) * stride * size, (rows, size))
+        for row in range(rows):
+            copy(left[row, :size], ended[row])
+            copy(left[row, size:], cells[(steps - 1) * rows + row])
+
+    def backward(  # type: ignore[no-untyped-def]
+        core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights
+    ):
+        numbers = words(core, (NUM_COLUMNS,))
+        num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
+        first, last, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_GATES], numbers[STATE_SIZE]
+        weight_back = floats(numbers[FEATURES_BACK], (num_gates - first, num_features))
+        state_back = floats(numbers[STATE_BACK], (last, size))
+        to_weight = floats(to_weights, (num_features, num_gates - first))
+        at = to_weights + _FLOAT * num_features * (num_gates - first)
+        to_bias = floats(at, (num_gates,))
+        to_state_weight = floats(at + _FLOAT * num_gates, (size, last))
+        given, to_given = floats(state, (rows, state_size)), floats(to_state, (rows, state_size))
+        before = floats(kept, (steps * rows, size))
+        gates = floats(kept + _FLOAT * steps * rows * size, (steps * rows, num_gates))
+        cells = floats(kept + _FLOAT * steps * rows * (size + num_gates), (steps * rows, state_size - size))
+        nothing = np.zeros(size, np.float32)
+        recurrent, carried = np.zeros((rows, size), np.float32), np.zeros((rows, size), np.float32)
+        for row in range(rows):
+            if carries_outputs:
+                copy(carried[row], to_given[row])
+            else:
+                copy(recurrent[row], to_given[row, :size])
+                copy(carried[row], to_given[row, size:])
+        at_once = max(1, ROWS_PER_PRODUCT // rows)
+        all_seen = np.empty((at_once * rows, num_features), np.float32)
+        end = steps
+        while end > 0:
+            begin = max(0, end - at_once)
+            for t in range(end - 1, begin - 1, -1):
+                place = t * rows
+                to_shown = floats(to_outputs + _FLOAT * t * stride * size, (rows, size))
+                begun = flags(begins + t * stride, (rows,))
+                begun_after = flags(begins + (t + 1) * stride, (rows,))
+                for row in range(rows):
+                    now = place + row
+                    cell_before = cells[now - rows] if t > 0 else given[row, size:]
+                    if begins != 0:
+                        if begun[row]:
+                            cell_before = nothing
+                        if t + 1 < steps and begun_after[row]:
+                            fill(recurrent[row], np.float32(0))
+                            fill(carried[row], np.float32(0))
+                    step_back(
+                        gates[now], before[now], cell_before, cells[now], to_shown[row], recurrent[row], carried[row]
+                    )
+                block = gates[place : place + rows]
+                if last > 0:
+                    multiply(block[:, :last], state_back, recurrent, 0.0)
+                if to_features != 0:
+                    to_seen = floats(to_features + _FLOAT * t * stride * num_features, (rows, num_features))
+                    multiply(block[:, first:], weight_back, to_seen, 0.0)
+                seen = floats(features + _FLOAT * t * stride * num_features, (rows, num_features))
+                for row in range(rows):
+                    copy(all_seen[(t - begin) * rows + row], seen[row])
+            part = gates[begin * rows : end * rows]
+            for now in range(len(part)):
+                add(to_bias, part[now])
+            if last > 0:
+                multiply_transposed(before[begin * rows : end * rows], part[:, :last], to_state_weight, 1.0)
+            multiply_transposed(all_seen[: (end - begin) * rows], part[:, first:], to_weight, 1.0)
+            end = begin
+        begun = flags(begins, (rows,))
+        for row in range(rows):
+            if begins != 0 and begun[row]:
+                fill(to_given[row], np.float32(0))
+            elif carries_outputs:
+                copy(to_given[row], carried[row])
+                add(to_given[row], recurrent[row])
+            else:
+                copy(to_given[row, :size], recurrent[row])
+                copy(to_given[row, size:], carried[row])
+
+    return Sequences(NativeFunction(forward), NativeFunction(backward))
+
+
+LSTM = sequences(_lstm_step, _lstm_step_back, carries_outputs=False)
+GRU = sequences(_gru_step, _gru_step_back, carries_outputs=True)
+MINGRU = sequences(_mingru_step, _mingru_step_back, carries_outputs=True)
+
+WORK = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "function", "core", "features", "outputs", "begins", "state", "after", "kept", "to_features", "to_weights",
+            "rows", "steps", "num_features", "size", "state_size", "width", "num_weights",
+        )
+    ]
+)  # fmt: skip
+"""Rows of sequences for several threads: `function` of a `Sequences` and its arguments; `outputs` and `after` stand for
+their gradients on the way back, `num_weights` numbers of `to_weights` belong to each part."""
+
+_work = record_at(WORK)
+
+
+@NativeFunction
+def forward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """A part's rows of `WORK`, a block after the other."""
+    work, threads = _work(address), set_blas_threads(1)
+    stop = work.rows * (part + 1) // num_parts
+    for start in range(work.rows * part // num_parts, stop, ROWS_PER_BLOCK):
+        rows = min(ROWS_PER_BLOCK, stop - start)
+        arguments = (
+            work.core,
+            work.features + _FLOAT * start * work.num_features,
+            work.outputs + _FLOAT * start * work.size,
+            work.begins + start if work.begins != 0 else 0,
+            work.state + _FLOAT * start * work.state_size,
+            work.after + _FLOAT * start * work.state_size,
+            work.kept + _FLOAT * start * work.steps * work.width,
+            rows,
+            work.rows,
+            work.steps,
+        )
+        call(work.function, arguments)
+    set_blas_threads(threads)
+
+
+@NativeFunction
+def backward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """The way back of a part's rows of `WORK`."""
+    work, threads = _work(address), set_blas_threads(1)
+    stop = work.rows * (part + 1) // num_parts
+    for start in range(work.rows * part // num_parts, stop, ROWS_PER_BLOCK):
+        rows = min(ROWS_PER_BLOCK, stop - start)
+        arguments = (
+            work.core,
+            work.features + _FLOAT * start * work.num_features,
+            work.outputs + _FLOAT * start * work.size,
+            work.begins + start if work.begins != 0 else 0,
+            work.state + _FLOAT * start * work.state_size,
+            work.after + _FLOAT * start * work.state_size,
+            work.kept + _FLOAT * start * work.steps * work.width,
+            rows,
+            work.rows,
+            work.steps,
+            work.to_features + _FLOAT * start * work.num_features if work.to_features != 0 else 0,
+            work.to_weights + _FLOAT * part * work.num_weights,
+        )
+        call(work.function, arguments)
+    set_blas_threads(threads)

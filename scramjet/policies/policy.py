@@ -68,7 +68,7 @@ class Policy(nn.Module):
         """Logits and values of raw observations, and what is remembered after them."""
         with self._precision():
             memory = (state, begins) if self.state_size else ()
-            output = PolicyOutput(*self.network(self._prepare(obs), *memory))
+            output = PolicyOutput(*self.network(self.prepare(obs), *memory))
         if not self._rounds:
             return output
         state = output.state
@@ -77,14 +77,14 @@ class Policy(nn.Module):
     def logits(self, obs: Observations) -> Tensor:
         """Logits alone, [B, num_inputs]; only where `splits`."""
         with self._precision():
-            logits: Tensor = self.network.logits(self._prepare(obs))  # type: ignore[operator]
+            logits: Tensor = self.network.logits(self.prepare(obs))  # type: ignore[operator]
         return logits.float() if self._rounds else logits
 
     def value(self, obs: Observations, state: Tensor | None = None) -> Tensor:
         """Values alone, [B]."""
         if self.splits:
             with self._precision():
-                value: Tensor = self.network.value(self._prepare(obs))  # type: ignore[operator]
+                value: Tensor = self.network.value(self.prepare(obs))  # type: ignore[operator]
             return value.float() if self._rounds else value
         return self.forward(obs, state).value
 
@@ -143,7 +143,8 @@ class Policy(nn.Module):
         # Without its cache of rounded weights: a recorded step would find those of another.
         return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
-    def _prepare(self, obs: Observations) -> Observations:
+    def prepare(self, obs: Observations) -> Observations:
+        """Observations as the network takes them: normalized where asked for, floats as float32."""
         if self.normalizer is not None:
             obs = self.normalizer(obs)
         return floats_as_float32(obs)

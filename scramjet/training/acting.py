@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from scramjet.algorithms.fused_mlp import FusedMLP
+from scramjet.algorithms.native import NativeNetwork
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
@@ -32,6 +33,8 @@ def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
     drawn = rollout.noise[t], rollout.action[t], rollout.log_prob[t]
     if rollout.fused is not None:
         rollout.fused.act(rollout.steps_obs[t], mask, *drawn)
+    elif rollout.native is not None:
+        rollout.native.act(t)
     elif policy.splits:
         distribution.sample(policy.logits(rollout.steps_obs[t]), mask, *drawn)
     else:
@@ -46,19 +49,25 @@ def value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     memories = rollout.memories
     if policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
-        value_into(policy, rollout.fused, flat_obs, None, rollout.value.flatten())
+        value_into(policy, rollout.fast, flat_obs, None, rollout.value.flatten())
     else:
-        rollout.value[-1] = policy.value(rollout.steps_obs[-1], memories.of_movers(rollout.turn(-1)))
+        state = memories.of_movers(rollout.turn(-1))
+        value_into(policy, rollout.fast, rollout.steps_obs[-1], state, rollout.value[-1])
     if rollout.last_value is not None:
         views = map_leaves(lambda leaf: torch.as_tensor(leaf, device=policy.device), pool.views())
         states = memories.states if memories.is_used else None
-        value_into(policy, rollout.fused, views, states, rollout.last_value.flatten())
+        value_into(policy, rollout.fast, views, states, rollout.last_value.flatten())
 
 
-def value_into(policy: Policy, fused: FusedMLP | None, obs: Any, state: Tensor | None, value: Tensor) -> None:
+def value_into(
+    policy: Policy, fast: FusedMLP | NativeNetwork | None, obs: Any, state: Tensor | None, value: Tensor
+) -> None:
     """The values [B] of observations [B, ...] and, with memory, states [B, state_size], a chunk at a time."""
-    if fused is not None:
-        fused.values(obs, value)
+    if isinstance(fast, FusedMLP):
+        fast.values(obs, value)
+        return
+    if fast is not None:
+        fast.values(obs, state, value)
         return
     chunk = VALUE_CHUNK
     if value.is_cuda:

@@ -99,7 +99,8 @@ class RunConfig:
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
     """Of matrix products on the GPU, sums always in float32; auto: tf32 there, float32 on the CPU."""
     fused: bool = True
-    """On the GPU, learn plain networks of two hidden layers with kernels that keep activations on the chip."""
+    """Act and learn plain networks by compiled functions that keep what they compute in the cache, on the GPU on the
+    chip; off: by torch's operators."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)

@@ -106,7 +106,7 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     host = rollout.host
     assert host is not None
     host.steps.go_on()
-    value = partial(value_into, policy, rollout.fused)
+    value = partial(value_into, policy, rollout.fast)
     finals = [FinalsOnCPU(pool, part.rollout, value) for part in host.parts]
     for part in host.parts:
         part.rollout.fused = rollout.fused

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from scramjet.algorithms.advantages import RewardScaler
 from scramjet.algorithms.fused_mlp import FlatSamples, FusedMLP
+from scramjet.algorithms.native import NativeNetwork
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
@@ -44,9 +45,11 @@ class Learner:
         seed: int,
         sequence_length: int = 1,
         fused: FusedMLP | None = None,
+        native: NativeNetwork | None = None,
     ) -> None:
         """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout, in
-        sequences of `sequence_length` steps where the policy has memory; `fused` computes gradients, where it can."""
+        sequences of `sequence_length` steps where the policy has memory; `fused` on
+        the GPU and `native` on the CPU compute gradients, where they can."""
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
@@ -57,6 +60,7 @@ class Learner:
         self.config = config
         self.total_steps = total_steps
         self.fused = fused
+        self.native = native
         self.device = policy.device
         self.is_on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -92,6 +96,7 @@ class Learner:
             seed=seed,
             sequence_length=rollout.horizon if policy.state_size else 1,
             fused=rollout.fused,
+            native=None if rollout.native is None else rollout.native.network,
         )
 
     def warm_up(self, rollout: Rollout) -> None:
@@ -196,7 +201,37 @@ class Learner:
         """Diagnostics [num_minibatches, 7] of a gradient step on each part of `order`."""
         if self.fused is not None and batch.is_plain:
             return self._fused_steps(self.fused, batch, order, num_minibatches)
+        if self.native is not None and batch.counts is None:
+            return self._native_steps(self.native, batch, order, num_minibatches)
         return torch.stack([self._gradient_step(batch.select(part)) for part in order.tensor_split(num_minibatches)])
+
+    def _native_steps(self, native: NativeNetwork, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
+        """The same by compiled functions over the network's weights."""
+        config, rows = self.config, []
+        native.use_samples(
+            obs=batch.obs,
+            mask=batch.mask,
+            action=batch.action,
+            log_prob=batch.log_prob,
+            value=batch.value,
+            advantage=batch.advantage,
+            returns=batch.returns,
+            state=batch.state,
+            begins=batch.begins,
+        )
+        for units in order.tensor_split(num_minibatches):
+            diagnostics = native.gradients(
+                units,
+                normalizes=config.normalize_advantages == "minibatch",
+                clip=self._clip,
+                entropy_coef=self._entropy,
+                value_clip=config.value_clip,
+                value_coef=config.value_coef,
+                max_norm=config.max_grad_norm,
+            )
+            self.optimizer.step()
+            rows.append(diagnostics)
+        return torch.tensor(rows)
 
     @torch.no_grad()
     def _fused_steps(self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:

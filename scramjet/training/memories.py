@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.engine.jit import RowKernel
 from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import Pool
 from scramjet.policies.policy import Policy
@@ -77,11 +78,7 @@ class Memories:
         if self._by_agents:
             assert turn is not None
             ended = ended | ~turn.numpy().astype(np.bool_)
-        rows = torch.from_numpy(np.flatnonzero(ended))
-        if not len(rows):
-            return
-        slots = (rows[:, None] * self._num_seats + torch.arange(self._num_seats)).flatten()
-        self.states.index_fill_(0, slots, 0.0)
+        _forget_rows.alone(0, len(ended), ended, self._num_seats, self.states.numpy())
 
     def _forget_unseen(self, ended: Tensor) -> None:
         """Without a look at which: nothing waits for the GPU."""
@@ -90,6 +87,16 @@ class Memories:
     def _slots(self, turn: Tensor | None) -> Tensor:
         assert turn is not None
         return self._first_slot + turn
+
+
+@RowKernel
+def _forget_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, states: np.ndarray) -> None:
+    """States [rows * seats, S] of rows that ended, to zero."""
+    for row in range(start, stop):
+        if ended[row]:
+            for slot in range(row * num_seats, (row + 1) * num_seats):
+                for j in range(states.shape[1]):
+                    states[slot, j] = 0
 
 
 class Player:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from scramjet.algorithms.fused_mlp import FusedMLP
+from scramjet.algorithms.native import NativeNetwork
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import Pool
@@ -25,6 +26,7 @@ from scramjet.training.acting import act, value_into, value_rows
 from scramjet.training.final_observations import final_observations
 from scramjet.training.host_rollout import Host
 from scramjet.training.memories import Memories
+from scramjet.training.native import NativePlay
 from scramjet.training.step_buffers import StepBuffers
 
 
@@ -57,6 +59,7 @@ class Rollout:
     host: Host | None = field(default=None, repr=False)  # what envs write, where that is not this
     recorder: Recorder[None] | None = field(default=None, repr=False)  # replays all steps; None for envs on the CPU
     fused: FusedMLP | None = field(default=None, repr=False)  # acts and values in place of the policy's network
+    native: NativePlay | None = field(default=None, repr=False)  # the same on the CPU
 
     @property
     def num_steps(self) -> int:
@@ -67,6 +70,11 @@ class Rollout:
         """Who is alive, or whose turn it is, before step t; None where one plays alone."""
         turns = self.seat if self.alive is None else self.alive
         return None if turns is None else turns[t]
+
+    @property
+    def fast(self) -> FusedMLP | NativeNetwork | None:
+        """What acts and values in place of the policy's network, where something does."""
+        return self.native.network if self.native is not None else self.fused
 
     @property
     def is_on_gpu(self) -> bool:
@@ -195,7 +203,9 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     for part in (rollout.obs, rollout.mask, rollout.alive, rollout.seat):
         for leaf in leaves(part) if part is not None else ():
             leaf[0] = leaf[-1]
-    finals = final_observations(pool, rollout, partial(value_into, policy, rollout.fused))
+    finals = final_observations(pool, rollout, partial(value_into, policy, rollout.fast))
+    if rollout.native is not None:
+        rollout.native.network.refresh()
     for t, row in enumerate(rollout.rows):
         _step(pool, act(policy, rollout, t), row)
         finals.keep(t)

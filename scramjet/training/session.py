@@ -22,6 +22,7 @@ from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import MAX_ENVS, Evaluator
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
+from scramjet.training.native import native_play
 from scramjet.training.progress import Progress
 from scramjet.training.rollout import Rollout, allocate_rollout
 
@@ -96,8 +97,9 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     pool = _training_pool(config)
     pool.prepare()
     rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
-    if config.fused and config.device == "cuda":
+    if config.fused:
         rollout.fused = fused_mlp(policy, pool, config.precision)
+        rollout.native = native_play(policy, rollout)
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
     learner.warm_up(rollout)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from numba import njit
 from torch import nn
 
-from scramjet.policies import memory, memory_fused, memory_kernels
+from scramjet.engine.activations import sigmoid, tanh
+from scramjet.policies import memory, memory_fused
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.memory import GRU, LSTM, MinGRU, make_core
 
@@ -105,27 +106,18 @@ def test_a_long_sequence_of_many_rows_agrees_too_with_any_number_of_threads(kind
 
 
 @every_core
-def test_steps_on_several_threads_give_the_same_bits(kind, monkeypatch):
+@pytest.mark.parametrize("num_parts", [1, 2, 5])
+def test_any_number_of_parts_gives_the_same_and_the_same_number_the_same_bits(kind, num_parts, monkeypatch):
     core = random_core(kind, 6, 24, 2)
     features, state, begins = random_case(core, 5, 101, 6, 0.3)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)  # products stay on one
-    found = []
-    for threads_from in (10**9, 0):
-        monkeypatch.setattr(memory_fused, "THREADS_FROM_UNITS", threads_from)
-        results = core(features, state, begins)
-        found.append([*results, *gradients(results, core, features, state)])
-    assert all(torch.equal(alone, threaded) for alone, threaded in zip(*found, strict=True))
-
-
-@every_core
-@pytest.mark.parametrize("rows_per_part", [1, 8, 12, 1000])
-def test_gradients_do_not_depend_on_the_parts_they_are_summed_in(kind, rows_per_part, monkeypatch):
-    core = random_core(kind, 6, 24)
-    features, state, begins = random_case(core, 7, 4, 6, 0.3)
     plain = plainly(core, features, state, begins)
-    monkeypatch.setattr(memory_fused, "ROWS_PER_PART", rows_per_part)
-    ours = gradients(core(features, state, begins), core, features, state)
+    monkeypatch.setattr(memory_fused, "_num_parts", lambda *_: num_parts)
+    once, again = (core(features, state, begins) for _ in range(2))
+    assert_alike(once, plain)
+    ours = gradients(once, core, features, state)
     assert_alike(ours, gradients(plain, core, features, state))
+    pairs = zip((*once, *ours), (*again, *gradients(again, core, features, state)), strict=True)
+    assert all(torch.equal(mine, other) for mine, other in pairs)
 
 
 @every_core
@@ -326,8 +318,8 @@ def test_the_plain_recurrence_in_float64_passes_gradcheck(kind):
 @njit
 def activations(numbers, tanhs, sigmoids):
     for i in range(len(numbers)):
-        tanhs[i] = memory_kernels.tanh(numbers[i])
-        sigmoids[i] = memory_kernels.sigmoid(numbers[i])
+        tanhs[i] = tanh(numbers[i])
+        sigmoids[i] = sigmoid(numbers[i])
 
 
 def test_tanh_and_sigmoid_are_accurate_everywhere_and_pass_on_what_is_not_a_number():

@@ -1,0 +1,607 @@
+"""PPO of small networks on the CPU, compiled: forward, loss and backward of a block of samples on one core.
+
+Operator by operator, a small network's time goes into calling operators, waiting for threads between them and moving
+activations through memory. Here a thread takes its part of a minibatch through everything, block by block: what it
+computes stays in the cache of its core. Products are those of torch's own BLAS (see engine/blas.py).
+
+A network is one or two towers: layers, where asked for a memory core, and heads that write some columns of the outputs
+[rows, A + 1]: what the distribution needs, then the value. Numbers say where weights are and what follows what, so that
+one compilation serves every network (see engine/machine.py); an address of 0 stands for what is not there. Letters of
+shapes: N samples, D inputs, A inputs of the distribution, U units (samples, or with memory sequences of T steps).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from scramjet.engine.activations import add, copy, fill, inlined, tanh
+from scramjet.engine.blas import multiply, multiply_by_transposed, multiply_transposed, set_blas_threads
+from scramjet.engine.jit import callable_from_compiled
+from scramjet.engine.machine import NativeFunction, call, doubles, flags, floats, record_at, words
+from scramjet.policies.categorical import MASKED_LOGIT
+from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
+from scramjet.policies.distributions import sample_components, sample_normal
+
+# A layer in numbers: addresses of its weight [outputs, inputs] and bias, sizes, what follows, where the gradients of
+# weight and bias stand among all, and its first column: among a tower's activations, or of a head in the outputs.
+WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE = range(7)
+NUM_LAYER_COLUMNS = 7
+NOTHING, TANH, RELU = range(3)
+# A tower in numbers: its layers and heads, columns of activations and of all it keeps; with a core its numbers and
+# functions, its sizes, and its places among gradients and in a state.
+(
+    FIRST_LAYER, FIRST_HEAD, END, NUM_ACTIVATIONS, WIDTH,
+    CORE, CORE_FORWARD, CORE_BACKWARD, CORE_SIZE, CORE_STATE, CORE_GRADIENT, STATE_PLACE,
+) = range(12)  # fmt: skip
+NUM_TOWER_COLUMNS = 12
+
+TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
+POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(6)
+
+WORK = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "layers", "towers", "num_towers", "num_outputs", "offsets", "num_components", "num_inputs", "state_size",
+            "widest", "inputs", "mask", "noise", "action", "log_prob", "value", "advantage", "returns", "state",
+            "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
+            "num_weights", "terms", "draw", "loss", "layer", "layer_back", "head", "head_back",
+        )
+    ]
+    + [
+        (name, np.float64)
+        for name in (
+            "advantage_mean", "advantage_scale", "clip", "entropy_coef", "value_clip", "value_coef", "max_norm", "norm",
+        )
+    ]
+)  # fmt: skip
+"""What the functions below work on. Addresses: of the network's numbers, of samples [N, ...] or rows, of functions."""
+
+_work = record_at(WORK)
+_FLOAT = 4  # bytes
+
+
+@inlined
+def _add_and_squash(row, bias):  # type: ignore[no-untyped-def]
+    for j in range(len(row)):
+        row[j] = tanh(row[j] + bias[j])
+
+
+@inlined
+def _add_and_cut(row, bias):  # type: ignore[no-untyped-def]
+    for j in range(len(row)):
+        total = row[j] + bias[j]
+        row[j] = np.float32(0) if total < 0 else total  # what is not a number stays so
+
+
+@inlined
+def _through_tanh(to_row, row):  # type: ignore[no-untyped-def]
+    for j in range(len(row)):
+        to_row[j] *= np.float32(1) - row[j] * row[j]
+
+
+@inlined
+def _through_cut(to_row, row):  # type: ignore[no-untyped-def]
+    for j in range(len(row)):
+        to_row[j] = to_row[j] if row[j] > 0 else np.float32(0)
+
+
+@NativeFunction
+def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
+    """y [rows, outputs] of x [rows, inputs]."""
+    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    weight, bias = floats(own[WEIGHT], (num_outputs, num_inputs)), floats(own[BIAS], (num_outputs,))
+    given, result = floats(x, (rows, num_inputs)), floats(y, (rows, num_outputs))
+    multiply_by_transposed(given, weight, result, 0.0)
+    for row in range(rows):
+        if own[ACTIVATION] == TANH:
+            _add_and_squash(result[row], bias)
+        else:
+            _add_and_cut(result[row], bias)
+
+
+@NativeFunction
+def layer_back(numbers, x, y, to_y, to_x, rows, to_weights):  # type: ignore[no-untyped-def]
+    """Adds to the gradients of its weights, sets to_x [rows, inputs] unless that is 0; `to_y` is written over."""
+    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    given, result = floats(x, (rows, num_inputs)), floats(y, (rows, num_outputs))
+    to_result = floats(to_y, (rows, num_outputs))
+    at = to_weights + _FLOAT * own[GRADIENT]
+    to_weight, to_bias = (
+        floats(at, (num_outputs, num_inputs)),
+        floats(at + _FLOAT * to_weight_size(own), (num_outputs,)),
+    )
+    for row in range(rows):
+        if own[ACTIVATION] == TANH:
+            _through_tanh(to_result[row], result[row])
+        else:
+            _through_cut(to_result[row], result[row])
+        add(to_bias, to_result[row])
+    multiply_transposed(to_result, given, to_weight, 1.0)
+    if to_x != 0:
+        weight = floats(own[WEIGHT], (num_outputs, num_inputs))
+        multiply(to_result, weight, floats(to_x, (rows, num_inputs)), 0.0)
+
+
+@callable_from_compiled
+def to_weight_size(own):  # type: ignore[no-untyped-def]
+    """Numbers in a layer's weight."""
+    return own[INPUTS] * own[OUTPUTS]
+
+
+@NativeFunction
+def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-def]
+    """A head's columns of outputs [rows, width]; one without inputs gives its bias."""
+    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    columns = floats(outputs, (rows, width))[:, own[PLACE] : own[PLACE] + num_outputs]
+    if num_inputs > 0:
+        weight = floats(own[WEIGHT], (num_outputs, num_inputs))
+        multiply_by_transposed(floats(features, (rows, num_inputs)), weight, columns, 0.0)
+    bias = floats(own[BIAS], (num_outputs,))
+    for row in range(rows):
+        if num_inputs > 0:
+            add(columns[row], bias)
+        else:
+            copy(columns[row], bias)
+
+
+@NativeFunction
+def head_back(numbers, features, to_outputs, to_features, rows, width, to_weights):  # type: ignore[no-untyped-def]
+    """Adds to the gradients of its weights and of the features."""
+    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    to_columns = floats(to_outputs, (rows, width))[:, own[PLACE] : own[PLACE] + num_outputs]
+    at = to_weights + _FLOAT * own[GRADIENT]
+    to_bias = floats(at + _FLOAT * to_weight_size(own), (num_outputs,))
+    for row in range(rows):
+        add(to_bias, to_columns[row])
+    if num_inputs > 0:
+        weight, given = floats(own[WEIGHT], (num_outputs, num_inputs)), floats(features, (rows, num_inputs))
+        multiply_transposed(to_columns, given, floats(at, (num_outputs, num_inputs)), 1.0)
+        multiply(to_columns, weight, floats(to_features, (rows, num_inputs)), 1.0)
+
+
+@callable_from_compiled
+def _address_of(layers, k):  # type: ignore[no-untyped-def]
+    return layers + 8 * NUM_LAYER_COLUMNS * k
+
+
+@callable_from_compiled
+def _tower(work, tower):  # type: ignore[no-untyped-def]
+    return words(work.towers + 8 * NUM_TOWER_COLUMNS * tower, (NUM_TOWER_COLUMNS,))
+
+
+@callable_from_compiled
+def _features(work, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
+    """Where a tower's features are, of inputs at x; all that it computes lies from `kept` on.
+
+    `rows` of all steps of `sequences`; with a core `state` [sequences, state size] is brought up to date.
+    """
+    own = _tower(work, tower)
+    for k in range(own[FIRST_LAYER], own[FIRST_HEAD]):
+        call(work.layer, (_address_of(work.layers, k), x, kept, rows))
+        x = kept
+        kept += _FLOAT * rows * words(_address_of(work.layers, k), (NUM_LAYER_COLUMNS,))[OUTPUTS]
+    if own[CORE] == 0:
+        return x
+    size, state_size = own[CORE_SIZE], own[CORE_STATE]
+    given, outputs = kept, kept + _FLOAT * sequences * state_size
+    kept = outputs + _FLOAT * rows * size
+    _take_state(work, own, sequences, state, given)
+    after = kept  # read before it is written over: what is kept comes behind
+    kept += _FLOAT * sequences * state_size
+    call(
+        own[CORE_FORWARD],
+        (own[CORE], x, outputs, begins, given, after, kept, sequences, sequences, rows // sequences),
+    )
+    _give_state(work, own, sequences, after, state)
+    return outputs
+
+
+@callable_from_compiled
+def _take_state(work, own, sequences, state, result):  # type: ignore[no-untyped-def]
+    """A core's own part of states."""
+    size = own[CORE_STATE]
+    whole, part = floats(state, (sequences, work.state_size)), floats(result, (sequences, size))
+    for i in range(sequences):
+        copy(part[i], whole[i, own[STATE_PLACE] : own[STATE_PLACE] + size])
+
+
+@callable_from_compiled
+def _give_state(work, own, sequences, part, state):  # type: ignore[no-untyped-def]
+    size = own[CORE_STATE]
+    whole, given = floats(state, (sequences, work.state_size)), floats(part, (sequences, size))
+    for i in range(sequences):
+        copy(whole[i, own[STATE_PLACE] : own[STATE_PLACE] + size], given[i])
+
+
+@callable_from_compiled
+def _features_back(work, tower, x, rows, sequences, begins, kept, to_features, other, to_weights):  # type: ignore[no-untyped-def]
+    """The way back from a tower's features; `to_features` and `other` are written over."""
+    own = _tower(work, tower)
+    core_kept = kept + _FLOAT * rows * own[NUM_ACTIVATIONS]
+    if own[CORE] != 0:
+        last = words(_address_of(work.layers, own[FIRST_HEAD] - 1), (NUM_LAYER_COLUMNS,))
+        given = core_kept - _FLOAT * rows * last[OUTPUTS]
+        size, state_size = own[CORE_SIZE], own[CORE_STATE]
+        after = core_kept + _FLOAT * (sequences * state_size + rows * size)
+        fill(floats(after, (sequences * state_size,)), np.float32(0))  # nobody learns from what comes after the rollout
+        arguments = (
+            own[CORE], given, to_features, begins, core_kept, after, after + _FLOAT * sequences * state_size, sequences,
+            sequences, rows // sequences, other, to_weights + _FLOAT * own[CORE_GRADIENT],
+        )  # fmt: skip
+        call(own[CORE_BACKWARD], arguments)
+        to_features, other = other, to_features
+    first = words(_address_of(work.layers, own[FIRST_LAYER]), (NUM_LAYER_COLUMNS,))[PLACE]
+    for k in range(own[FIRST_HEAD] - 1, own[FIRST_LAYER] - 1, -1):
+        numbers = words(_address_of(work.layers, k), (NUM_LAYER_COLUMNS,))
+        y = kept + _FLOAT * rows * (numbers[PLACE] - first)
+        is_first = k == own[FIRST_LAYER]
+        below = x if is_first else y - _FLOAT * rows * numbers[INPUTS]
+        to_below = 0 if is_first else other
+        call(work.layer_back, (_address_of(work.layers, k), below, y, to_features, to_below, rows, to_weights))
+        to_features, other = other, to_features
+
+
+@callable_from_compiled
+def _outputs(work, tower, features, outputs, rows):  # type: ignore[no-untyped-def]
+    own = _tower(work, tower)
+    for k in range(own[FIRST_HEAD], own[END]):
+        call(work.head, (_address_of(work.layers, k), features, outputs, rows, work.num_outputs))
+
+
+@callable_from_compiled
+def _all(work, address):  # type: ignore[no-untyped-def]
+    """One number for each sample."""
+    return floats(address, (work.num_units * work.steps,))
+
+
+@callable_from_compiled
+def _advantage(work, sample):  # type: ignore[no-untyped-def]
+    advantage = _all(work, work.advantage)[sample]
+    return np.float32((advantage - work.advantage_mean) * work.advantage_scale)
+
+
+@callable_from_compiled
+def _policy_loss(work, log_ratio, advantage, terms):  # type: ignore[no-untyped-def]
+    """Adds a sample's terms; the slope of the loss by the log-probability.
+
+    The surrogate min(r A, clip(r) A) (Schulman et al. 2017, eq. 7) has slope r A by log r, or 0 where clipped.
+    """
+    one, clip = np.float32(1), np.float32(work.clip)
+    ratio = np.float32(math.exp(log_ratio))
+    unclipped = ratio * advantage
+    clipped = min(max(ratio, one - clip), one + clip) * advantage
+    is_inside = ratio >= one - clip and ratio <= one + clip
+    terms[POLICY_LOSS] -= min(unclipped, clipped)
+    terms[KL] += ratio - one - log_ratio  # Schulman 2020, as in ppo.py
+    terms[KL_K1] -= log_ratio
+    terms[CLIPPED] += 1.0 if abs(ratio - one) > clip else 0.0
+    return -unclipped if is_inside or not unclipped >= clipped else np.float32(0)
+
+
+@callable_from_compiled
+def _value_loss(work, value, old_value, returns, terms):  # type: ignore[no-untyped-def]
+    """Adds a sample's term; the slope of half the squared error.
+
+    Of the two errors of clipped values the larger counts; where they are equal, half of each slope, as torch has it.
+    """
+    slope = value - returns
+    error = slope * slope
+    bound = np.float32(work.value_clip)
+    if bound < np.inf:
+        moved = value - old_value
+        clipped_slope = old_value + min(max(moved, -bound), bound) - returns
+        clipped_error = clipped_slope * clipped_slope
+        if abs(moved) > bound:
+            clipped_slope = np.float32(0)
+        if error < clipped_error:
+            slope = clipped_slope
+        elif error == clipped_error:
+            slope = np.float32(0.5) * (slope + clipped_slope)
+        error = max(error, clipped_error)
+    terms[VALUE_LOSS] += np.float32(0.5) * error
+    return slope
+
+
+@callable_from_compiled
+def _values_back(work, samples, outputs, to_outputs, scale, terms):  # type: ignore[no-untyped-def]
+    """The gradient of the value loss: the last column of the outputs."""
+    column = work.num_outputs - 1
+    old_value, returns = _all(work, work.value), _all(work, work.returns)
+    weight = np.float32(scale * work.value_coef)
+    for row in range(len(samples)):
+        sample = samples[row]
+        slope = _value_loss(work, outputs[row, column], old_value[sample], returns[sample], terms)
+        to_outputs[row, column] = slope * weight
+
+
+@callable_from_compiled
+def _log_probabilities(logits, offsets, mask, to_logits):  # type: ignore[no-untyped-def]
+    """A row's logits become log-probabilities, `to_logits` probabilities; the entropy of all components."""
+    entropy = np.float32(0)
+    for component in range(len(offsets) - 1):
+        first, end = offsets[component], offsets[component + 1]
+        highest = np.float32(-np.inf)
+        for a in range(first, end):
+            if len(mask) > 0 and not mask[a]:
+                logits[a] = MASKED_LOGIT
+            highest = max(highest, logits[a])
+        total = np.float32(0)
+        for a in range(first, end):
+            logits[a] -= highest
+            to_logits[a] = math.exp(logits[a])
+            total += to_logits[a]
+        log_total, share = np.float32(math.log(total)), np.float32(1) / total
+        for a in range(first, end):
+            logits[a] -= log_total
+            to_logits[a] *= share
+            entropy -= to_logits[a] * logits[a]
+    return entropy
+
+
+@callable_from_compiled
+def _choices_back(logits, offsets, mask, action, to_log_prob, to_entropy, to_logits):  # type: ignore[no-untyped-def]
+    """From log-probabilities and probabilities to the gradients of logits."""
+    for component in range(len(offsets) - 1):
+        first, end = offsets[component], offsets[component + 1]
+        entropy = np.float32(0)
+        for a in range(first, end):
+            entropy -= to_logits[a] * logits[a]
+        for a in range(first, end):
+            if len(mask) > 0 and not mask[a]:
+                to_logits[a] = 0
+            else:
+                chosen = np.float32(1) if a - first == action[component] else np.float32(0)
+                probability = to_logits[a]
+                to_logits[a] = to_log_prob * (chosen - probability) - to_entropy * probability * (logits[a] + entropy)
+
+
+@NativeFunction
+def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
+    """The gradient of PPO's loss by the outputs of `samples` [rows], actions being choices; adds to the terms."""
+    work, scale = _work(address), floats(scale_at, (1,))[0]
+    samples, terms = words(samples_at, (rows,)), doubles(terms_at, (len(TERMS),))
+    size, width = work.num_outputs - 1, work.num_components
+    outputs, to_outputs = (floats(outputs_at, (rows, size + 1)), floats(to_outputs_at, (rows, size + 1)))
+    offsets = words(work.offsets, (width + 1,))
+    to_entropy = np.float32(-scale * work.entropy_coef)
+    for row in range(rows):
+        sample = samples[row]
+        logits, to_logits = outputs[row, :size], to_outputs[row, :size]
+        mask = flags(work.mask + sample * size, (size if work.mask != 0 else 0,))
+        action = words(work.action + 8 * sample * width, (width,))
+        entropy = _log_probabilities(logits, offsets, mask, to_logits)
+        log_ratio = -_all(work, work.log_prob)[sample]
+        for component in range(width):
+            log_ratio += logits[offsets[component] + action[component]]
+        slope = _policy_loss(work, log_ratio, _advantage(work, sample), terms)
+        terms[ENTROPY] += entropy
+        _choices_back(logits, offsets, mask, action, slope * scale, to_entropy, to_logits)
+    _values_back(work, samples, outputs, to_outputs, scale, terms)
+
+
+@NativeFunction
+def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
+    """The same, actions being numbers under independent normal distributions: means, then logarithms of deviations."""
+    work, scale = _work(address), floats(scale_at, (1,))[0]
+    samples, terms = words(samples_at, (rows,)), doubles(terms_at, (len(TERMS),))
+    size, width = work.num_outputs - 1, work.num_components
+    outputs, to_outputs = (floats(outputs_at, (rows, size + 1)), floats(to_outputs_at, (rows, size + 1)))
+    low, high = np.float32(MIN_LOG_STD), np.float32(MAX_LOG_STD)
+    half_log_two_pi, to_entropy = np.float32(0.9189385332046727), np.float32(-scale * work.entropy_coef)
+    for row in range(rows):
+        sample = samples[row]
+        logits, to_logits = outputs[row], to_outputs[row]
+        action = floats(work.action + _FLOAT * sample * width, (width,))
+        log_ratio, entropy = -_all(work, work.log_prob)[sample], np.float32(0)
+        for d in range(width):
+            log_std = min(max(logits[width + d], low), high)
+            distance = (action[d] - logits[d]) * np.float32(math.exp(-log_std))
+            log_ratio -= np.float32(0.5) * distance * distance + log_std + half_log_two_pi
+            entropy += log_std + half_log_two_pi + np.float32(0.5)
+        slope = _policy_loss(work, log_ratio, _advantage(work, sample), terms) * scale
+        terms[ENTROPY] += entropy
+        for d in range(width):
+            given = logits[width + d]
+            inverse = np.float32(math.exp(-min(max(given, low), high)))
+            distance = (action[d] - logits[d]) * inverse
+            to_logits[d] = slope * distance * inverse
+            pull = slope * (distance * distance - np.float32(1)) + to_entropy
+            leaves = (given > high and pull < 0) or (given < low and pull > 0)  # see distributions._KeepWithin
+            to_logits[width + d] = np.float32(0) if leaves else pull
+    _values_back(work, samples, outputs, to_outputs, scale, terms)
+
+
+@callable_from_compiled
+def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[no-untyped-def]
+    """Units `first` on of those taken: their samples' numbers, inputs, and with memory beginnings and states."""
+    units = words(work.units + 8 * first, (num_units,))
+    steps, width, states = work.steps, work.num_inputs, work.state_size
+    for t in range(steps):
+        for i in range(num_units):
+            row, sample = t * num_units + i, t * work.num_units + units[i]
+            samples[row] = sample
+            seen = floats(work.inputs + _FLOAT * sample * width, (width,))
+            copy(floats(x + _FLOAT * row * width, (width,)), seen)
+            if work.begins != 0:
+                flags(begins + row, (1,))[0] = flags(work.begins + sample, (1,))[0]
+    if states > 0:
+        for i in range(num_units):
+            given = floats(work.state + _FLOAT * units[i] * states, (states,))
+            copy(floats(state + _FLOAT * i * states, (states,)), given)
+
+
+@NativeFunction
+def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]."""
+    work, threads = _work(address), set_blas_threads(1)
+    steps, width, num_towers = work.steps, work.num_outputs, work.num_towers
+    partial, terms = work.partials + _FLOAT * part * work.num_weights, work.terms + 8 * len(TERMS) * part
+    fill(floats(partial, (work.num_weights,)), np.float32(0))
+    fill(doubles(terms, (len(TERMS),)), 0.0)
+    scale = np.empty(1, np.float32)
+    scale[0] = 1.0 / (work.num_taken * steps)
+    samples_of_block = np.empty(work.block * steps, np.int64)
+    stop = work.num_taken * (part + 1) // num_parts
+    for first in range(work.num_taken * part // num_parts, stop, work.block):
+        num_units = min(work.block, stop - first)
+        rows = num_units * steps
+        samples = samples_of_block[:rows]
+        x = work.scratch + _FLOAT * part * work.scratch_size
+        outputs = x + _FLOAT * rows * work.num_inputs
+        to_outputs = outputs + _FLOAT * rows * width
+        to_features = to_outputs + _FLOAT * rows * width
+        other = to_features + _FLOAT * rows * work.widest
+        state = other + _FLOAT * rows * work.widest
+        begins = state + _FLOAT * num_units * work.state_size
+        kept = begins + _FLOAT * rows
+        _fetch(work, first, num_units, samples, x, begins, state)
+        if work.begins == 0:
+            begins = 0
+        at = kept
+        for tower in range(num_towers):
+            features = _features(work, tower, x, rows, num_units, state, begins, at)
+            _outputs(work, tower, features, outputs, rows)
+            at += _FLOAT * rows * _tower(work, tower)[WIDTH]
+        call(
+            work.loss, (address, samples.ctypes.data, rows, outputs, to_outputs, scale.ctypes.data, terms)
+        )  # fmt: skip
+        at = kept
+        for tower in range(num_towers):
+            own = _tower(work, tower)
+            size = words(_address_of(work.layers, own[FIRST_HEAD]), (NUM_LAYER_COLUMNS,))[INPUTS]
+            features = at + _FLOAT * rows * (own[NUM_ACTIVATIONS] - size)
+            if own[CORE] != 0:
+                size = own[CORE_SIZE]
+                features = at + _FLOAT * (rows * own[NUM_ACTIVATIONS] + num_units * own[CORE_STATE])
+            fill(floats(to_features, (rows * size,)), np.float32(0))
+            for k in range(own[FIRST_HEAD], own[END]):
+                numbers = _address_of(work.layers, k)
+                call(work.head_back, (numbers, features, to_outputs, to_features, rows, width, partial))
+            _features_back(work, tower, x, rows, num_units, begins, at, to_features, other, partial)
+            at += _FLOAT * rows * own[WIDTH]
+    set_blas_threads(threads)
+
+
+@NativeFunction
+def add_parts(num_parts, address):  # type: ignore[no-untyped-def]
+    """Gradients of all parts to those of the first, brought to a norm of at most `max_norm`; `norm` is what it was."""
+    work = _work(address)
+    size, squares = work.num_weights, 0.0
+    total = floats(work.partials, (size,))
+    for part in range(1, num_parts):
+        add(total, floats(work.partials + _FLOAT * part * size, (size,)))
+    for i in range(size):
+        squares += np.float64(total[i]) * np.float64(total[i])
+    work.norm = math.sqrt(squares)
+    factor = np.float32(work.max_norm / (work.norm + 1e-6))
+    if not factor >= 1:  # nor where it is not a number: that must be seen
+        for i in range(size):
+            total[i] *= factor
+
+
+@NativeFunction
+def normalize_advantages(address):  # type: ignore[no-untyped-def]
+    """Mean and 1 / (deviation + 1e-8) of the advantages taken, as `ppo.normalize` has it."""
+    work = _work(address)
+    advantage, units = _all(work, work.advantage), words(work.units, (work.num_taken,))
+    count, total, squares = work.num_taken * work.steps, 0.0, 0.0
+    for t in range(work.steps):
+        for i in range(len(units)):
+            total += advantage[t * work.num_units + units[i]]
+    mean = total / count
+    for t in range(work.steps):
+        for i in range(len(units)):
+            distance = advantage[t * work.num_units + units[i]] - mean
+            squares += distance * distance
+    work.advantage_mean = mean
+    work.advantage_scale = 1.0 / (math.sqrt(squares / max(count - 1, 1)) + 1e-8)
+
+
+_sample_components, _sample_normal = sample_components.body, sample_normal.body
+
+
+@NativeFunction
+def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
+    """Actions and log-probabilities of rows `start` on."""
+    work = _work(address)
+    width, size = work.num_components, work.num_outputs - 1
+    outputs, offsets = floats(outputs_at, (rows, size + 1)), words(work.offsets, (width + 1,))
+    if work.mask != 0:
+        mask = flags(work.mask + start * size, (rows, size))
+        for row in range(rows):
+            for a in range(size):
+                if not mask[row, a]:
+                    outputs[row, a] = MASKED_LOGIT
+    noise = floats(work.noise + _FLOAT * start * width, (rows, width))
+    action, log_prob = (
+        words(work.action + 8 * start * width, (rows, width)),
+        floats(work.log_prob + _FLOAT * start, (rows,)),
+    )
+    _sample_components(0, rows, outputs, offsets, noise, action, log_prob)
+
+
+@NativeFunction
+def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
+    """The same for a normal distribution."""
+    work = _work(address)
+    width = work.num_components
+    outputs, noise = (
+        floats(outputs_at, (rows, 2 * width + 1)),
+        floats(work.noise + _FLOAT * start * width, (rows, width)),
+    )
+    action = floats(work.action + _FLOAT * start * width, (rows, width))
+    log_prob = floats(work.log_prob + _FLOAT * start, (rows,))
+    _sample_normal(0, rows, outputs, noise, False, 0.0, MIN_LOG_STD, MAX_LOG_STD, action, log_prob)
+
+
+@NativeFunction
+def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """Draw the actions of a part's rows. Where there is a value all towers run, and `state` is brought up to date."""
+    work, threads = _work(address), set_blas_threads(1)
+    num_towers = work.num_towers if work.value != 0 else 1
+    stop = work.num_taken * (part + 1) // num_parts
+    outputs = work.scratch + _FLOAT * part * work.scratch_size
+    for start in range(work.num_taken * part // num_parts, stop, work.block):
+        rows = min(work.block, stop - start)
+        x, state = work.inputs + _FLOAT * start * work.num_inputs, work.state + _FLOAT * start * work.state_size
+        kept = outputs + _FLOAT * rows * work.num_outputs
+        for tower in range(num_towers):
+            features = _features(work, tower, x, rows, rows, state, 0, kept)
+            _outputs(work, tower, features, outputs, rows)
+        if work.value != 0:
+            _give_values(work, outputs, start, rows)
+        call(work.draw, (address, start, rows, outputs))
+    set_blas_threads(threads)
+
+
+@callable_from_compiled
+def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
+    value, given = floats(work.value + _FLOAT * start, (rows,)), floats(outputs, (rows, work.num_outputs))
+    for row in range(rows):
+        value[row] = given[row, work.num_outputs - 1]
+
+
+@NativeFunction
+def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """Values of a part's rows; states stay as they are."""
+    work, threads = _work(address), set_blas_threads(1)
+    stop, tower = work.num_taken * (part + 1) // num_parts, work.num_towers - 1
+    outputs = work.scratch + _FLOAT * part * work.scratch_size
+    for start in range(work.num_taken * part // num_parts, stop, work.block):
+        rows, states = min(work.block, stop - start), work.state_size
+        state = outputs + _FLOAT * rows * work.num_outputs
+        kept = state + _FLOAT * rows * states
+        if states > 0:
+            copy(floats(state, (rows * states,)), floats(work.state + _FLOAT * start * states, (rows * states,)))
+        x = work.inputs + _FLOAT * start * work.num_inputs
+        features = _features(work, tower, x, rows, rows, state, 0, kept)
+        _outputs(work, tower, features, outputs, rows)
+        _give_values(work, outputs, start, rows)
+    set_blas_threads(threads)

@@ -1,0 +1,156 @@
+"""Matrix products inside compiled functions: the BLAS that torch brings, called without Python in between.
+
+A compiled function that makes its own products does a whole stretch of work, many layers or many steps in time, on one
+core and in its cache, while other threads do theirs. `set_blas_threads(1)` keeps its products on the thread that asks
+for them.
+
+The names are resolved when machine code is loaded, so kernels can be cached. Where torch's library has no `sgemm_`, a
+plain loop stands in for it: slower, the same results but for rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import carray, cfunc, types
+from numba.core import cgutils
+from numba.extending import intrinsic, register_jitable
+
+_SGEMM, _SET_THREADS = "scramjet_sgemm", "scramjet_set_blas_threads"
+_PLAIN, _TRANSPOSED = np.int8(ord("N")), np.int8(ord("T"))
+_ONE = np.float32(1)
+
+set_blas_threads: Any = types.ExternalFunction(_SET_THREADS, types.int32(types.int32))
+"""Threads for products that this thread asks for, 0 for as many as elsewhere; returns what it was before."""
+
+
+def _torch_library() -> Any:
+    """The shared library in which torch carries its BLAS; None where there is none such."""
+    import torch
+
+    folder = Path(torch.__file__).parent / "lib"
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
+        if (folder / name).exists():
+            return ctypes.CDLL(str(folder / name))
+    return None
+
+
+def _plain_sgemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
+    """BLAS's sgemm, column by column: c [m, n] = alpha op(a) op(b) + beta c."""
+    rows, columns, depth = m[0], n[0], k[0]
+    first = carray(a, (lda[0] * (rows if trans_a[0] == _TRANSPOSED else depth),))
+    second = carray(b, (ldb[0] * (depth if trans_b[0] == _TRANSPOSED else columns),))
+    result = carray(c, (ldc[0] * columns,))
+    a_row, a_step = (lda[0], 1) if trans_a[0] == _TRANSPOSED else (1, lda[0])
+    b_column, b_step = (1, ldb[0]) if trans_b[0] == _TRANSPOSED else (ldb[0], 1)
+    for j in range(columns):
+        for i in range(rows):
+            place = j * ldc[0] + i
+            result[place] = np.float32(0) if beta[0] == 0 else beta[0] * result[place]
+        for p in range(depth):
+            factor = alpha[0] * second[j * b_column + p * b_step]
+            for i in range(rows):
+                result[j * ldc[0] + i] += factor * first[i * a_row + p * a_step]
+
+
+def _no_threads_to_set(num_threads):  # type: ignore[no-untyped-def]
+    return np.int32(0)
+
+
+def _pointers(*kinds: Any) -> list[Any]:
+    return [types.CPointer(kind) for kind in kinds]
+
+
+_BY_LOOP: list[Any] = []  # kept alive: compiled functions hold their addresses
+
+
+def _register() -> bool:
+    """Give both names an address; whether it is that of a BLAS."""
+    library = _torch_library()
+    sgemm = getattr(library, "sgemm_", None)
+    set_threads = getattr(library, "MKL_Set_Num_Threads_Local", None)
+    if sgemm is None or set_threads is None:
+        i1, i4, f4 = types.int8, types.int32, types.float32
+        arguments = _pointers(i1, i1, i4, i4, i4, f4, f4, i4, f4, i4, f4, f4, i4)
+        _BY_LOOP.append(cfunc(types.void(*arguments), error_model="numpy", fastmath={"contract"})(_plain_sgemm))
+        _BY_LOOP.append(cfunc(types.int32(types.int32))(_no_threads_to_set))
+        addresses = [function.address for function in _BY_LOOP]
+    else:
+        addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in (sgemm, set_threads)]
+    llvm.add_symbol(_SGEMM, addresses[0])
+    llvm.add_symbol(_SET_THREADS, addresses[1])
+    return not _BY_LOOP
+
+
+HAS_BLAS = _register()
+"""Whether products are those of torch's BLAS, not of a plain loop."""
+
+
+@intrinsic
+def _call_sgemm(typing_context, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
+    """BLAS's sgemm, which takes everything by its address: numbers from the stack, matrices as they are given."""
+    i1, i4, f4, address = types.int8, types.int32, types.float32, types.uintp
+    signature = types.void(i1, i1, i4, i4, i4, f4, address, i4, address, i4, f4, address, i4)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        addresses = []
+        for kind, argument in zip(signature.args, arguments, strict=True):
+            if kind == types.uintp:
+                addresses.append(builder.inttoptr(argument, pointer))
+            else:
+                slot = cgutils.alloca_once(builder, argument.type)
+                builder.store(argument, slot)
+                addresses.append(builder.bitcast(slot, pointer))
+        kind = ir.FunctionType(ir.VoidType(), [pointer] * len(addresses))
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, _SGEMM), addresses)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+_sgemm: Any = _call_sgemm
+
+# Rows of our matrices lie one after the other, where BLAS has columns: it sees their transposes, and multiplies those
+# the other way round.
+
+
+@register_jitable
+def _row_length(matrix):  # type: ignore[no-untyped-def]
+    """From the beginning of one row to the next; of a single column or row NumPy may say anything."""
+    return max(matrix.strides[0] // 4, matrix.shape[1], 1)
+
+
+@register_jitable
+def multiply(a, b, c, keep):  # type: ignore[no-untyped-def]
+    """c [M, N] = a [M, K] b [K, N] + keep * c, float32; the columns of each lie side by side."""
+    (m, k), n = a.shape, b.shape[1]
+    _sgemm(
+        _PLAIN, _PLAIN, n, m, k, _ONE, b.ctypes.data, _row_length(b), a.ctypes.data, _row_length(a),
+        np.float32(keep), c.ctypes.data, _row_length(c),
+    )  # fmt: skip
+
+
+@register_jitable
+def multiply_by_transposed(a, b, c, keep):  # type: ignore[no-untyped-def]
+    """c [M, N] = a b' + keep * c, of a [M, K] and b [N, K]: such as a layer. Slower than `multiply` for few rows."""
+    (m, k), n = a.shape, b.shape[0]
+    _sgemm(
+        _TRANSPOSED, _PLAIN, n, m, k, _ONE, b.ctypes.data, _row_length(b), a.ctypes.data, _row_length(a),
+        np.float32(keep), c.ctypes.data, _row_length(c),
+    )  # fmt: skip
+
+
+@register_jitable
+def multiply_transposed(a, b, c, keep):  # type: ignore[no-untyped-def]
+    """c [M, N] = a' b + keep * c, of a [K, M] and b [K, N]: such as the gradient of a weight."""
+    (k, m), n = a.shape, b.shape[1]
+    _sgemm(
+        _PLAIN, _TRANSPOSED, n, m, k, _ONE, b.ctypes.data, _row_length(b), a.ctypes.data, _row_length(a),
+        np.float32(keep), c.ctypes.data, _row_length(c),
+    )  # fmt: skip

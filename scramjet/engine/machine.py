@@ -1,0 +1,176 @@
+"""Machine code that calls machine code by its address.
+
+A compiled function that calls others takes them in, and all are optimized again with it: layers of such functions take
+minutes to compile. A `NativeFunction` is compiled for itself, once, when its address is first asked for; others call
+what they are given the address of, so that what nobody uses is never compiled.
+
+Such functions take whole numbers: sizes, flags, and addresses of memory that the caller keeps alive.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cached_property
+from types import FunctionType
+from typing import Any, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, from_dtype, prange, types
+from numba.core import sigutils
+from numba.core.ccallback import CFunc
+from numba.extending import intrinsic
+
+from scramjet.engine.cache import KernelCache
+from scramjet.engine.compiler import function_fingerprint
+from scramjet.engine.jit import PARALLEL_REGION, callable_from_compiled, compiled, launch_threads
+
+
+class NativeFunction:
+    """A function of int64 numbers that returns nothing, as machine code."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = cast(FunctionType, function)
+        self._fingerprint = function_fingerprint(self._function)
+        self._function.__qualname__ = f"{function.__name__}_{self._fingerprint[:16]}"
+
+    @cached_property
+    def _compiled(self) -> Any:
+        signature = sigutils.normalize_signature(types.void(*[types.int64] * self._function.__code__.co_argcount))
+        made: Any = CFunc(self._function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
+        made._cache = KernelCache(self._fingerprint, self._function.__name__)
+        made.compile()
+        return made
+
+    @cached_property
+    def address(self) -> int:
+        """Where its machine code is."""
+        return int(self._compiled.address)
+
+    @cached_property
+    def _call(self) -> Any:
+        return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * self._function.__code__.co_argcount)(self.address)
+
+    def __call__(self, *numbers: int) -> None:
+        """Call it from Python; other threads of Python may run meanwhile."""
+        self._call(*numbers)
+
+    def in_parts(self, num_parts: int, task: int) -> None:
+        """Call it with (part, num_parts, task) for each part, each on a thread of its own."""
+        if num_parts == 1:
+            self._call(0, 1, task)
+            return
+        launch_threads()
+        with PARALLEL_REGION:
+            _in_threads(self.address, num_parts, task)
+
+
+@intrinsic
+def _call(typing_context, address, numbers):  # type: ignore[no-untyped-def]
+    """Call the function at an address with a tuple of whole numbers."""
+    signature = types.void(types.int64, numbers)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        given = [
+            context.cast(builder, builder.extract_value(arguments[1], i), kind, types.int64)
+            for i, kind in enumerate(signature.args[1])
+        ]
+        kind = ir.FunctionType(ir.VoidType(), [word] * len(given))
+        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), given)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+call: Any = _call
+
+
+def _call_in_threads(address: int, num_parts: int, task: int) -> None:
+    for part in prange(num_parts):
+        call(address, (part, num_parts, task))
+
+
+_in_threads = compiled(_call_in_threads, parallel=True)
+
+
+def pointer_to(kind: Any) -> Any:
+    """A function for compiled code: an address as a pointer to what Numba calls `kind`."""
+
+    @intrinsic
+    def pointer(typing_context, address):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(types.int64), generate
+
+    return pointer
+
+
+_float_pointer, _word_pointer = pointer_to(types.float32), pointer_to(types.int64)
+_byte_pointer, _double_pointer = pointer_to(types.boolean), pointer_to(types.float64)
+
+
+@callable_from_compiled
+def floats(address, shape):  # type: ignore[no-untyped-def]
+    """The float32 numbers at an address."""
+    return carray(_float_pointer(address), shape)
+
+
+@callable_from_compiled
+def doubles(address, shape):  # type: ignore[no-untyped-def]
+    """The float64 numbers at an address."""
+    return carray(_double_pointer(address), shape)
+
+
+@callable_from_compiled
+def words(address, shape):  # type: ignore[no-untyped-def]
+    """The int64 numbers at an address."""
+    return carray(_word_pointer(address), shape)
+
+
+@callable_from_compiled
+def flags(address, shape):  # type: ignore[no-untyped-def]
+    """The truth values at an address."""
+    return carray(_byte_pointer(address), shape)
+
+
+class Task:
+    """What a native function works on: a record of numbers and addresses, and the arrays that these are of."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self._records = np.zeros(1, dtype)
+        self._arrays: dict[str, np.ndarray] = {}
+        self.record = self._records[0]
+        self.address = int(self._records.ctypes.data)
+
+    def copies(self, count: int) -> list[Task]:
+        """So many tasks that begin as this one is, one behind the other."""
+        records = np.repeat(self._records, count)
+        tasks = []
+        for i in range(count):
+            task = object.__new__(Task)
+            task._records, task._arrays, task.record = records, dict(self._arrays), records[i]
+            task.address = int(records.ctypes.data) + i * records.itemsize
+            tasks.append(task)
+        return tasks
+
+    def set(self, **entries: Any) -> None:
+        """Numbers as they are, arrays by their addresses; None and an empty array: 0."""
+        for name, entry in entries.items():
+            if isinstance(entry, np.ndarray):
+                assert entry.flags.c_contiguous, name
+                self._arrays[name] = entry
+                entry = entry.ctypes.data if entry.size else 0
+            self.record[name] = 0 if entry is None else entry
+
+
+def record_at(dtype: np.dtype) -> Any:
+    """A function for compiled code: the record at an address."""
+    pointer = pointer_to(from_dtype(dtype))
+
+    def record(address):  # type: ignore[no-untyped-def]
+        return carray(pointer(address), (1,))[0]
+
+    return callable_from_compiled(record)
