@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.algorithms import native_kernels as kernels
-from scramjet.engine.machine import NativeFunction, Task
+from scramjet.engine.machine import Task
 from scramjet.policies import memory_kernels
 from scramjet.policies.memory import GRU, LSTM, LayeredCore, MinGRU
-from scramjet.policies.memory_fused import core_numbers, gru_gradients, gru_weights
+from scramjet.policies.memory_fused import CoreNumbers
 
 BLOCK = 128
 """Rows that a thread takes at a time; with memory sequences, as many as memory does."""
@@ -55,6 +55,18 @@ class Tower:
     heads: Sequence[Head]
 
 
+class LossSettings(NamedTuple):
+    """The numbers of PPO's loss and of its gradient."""
+
+    clip: float
+    entropy_coef: float
+    value_coef: float
+    value_clip: float | None
+    max_norm: float | None
+    normalizes: bool
+    """Advantages to mean 0 and deviation 1 over each minibatch."""
+
+
 class ActStep(NamedTuple):
     """What acting reads and writes in one step."""
 
@@ -64,44 +76,6 @@ class ActStep(NamedTuple):
     action: Tensor  # [B, ...]
     log_prob: Tensor  # [B]
     value: Tensor | None  # [B]; None: not asked for, and towers that only value do not run
-
-
-class _Core:
-    """A core's weights as the kernels take them, kept alive here: numbers hold their addresses only."""
-
-    def __init__(self, module: LayeredCore, gradient: int) -> None:
-        self.module = module
-        self.gradient = gradient
-        self.numbers = np.zeros(memory_kernels.NUM_COLUMNS, np.int64)
-        self.fetch()
-
-    def fetch(self) -> None:
-        """Take in what the weights have become."""
-        weight, bias, *others = (tensor.detach() for tensor in self.module.layers[0].weights())
-        if isinstance(self.module, GRU):
-            weight, bias, state_weight = gru_weights(weight, bias, *others)
-        else:
-            state_weight = others[0] if others else weight.new_empty(self.module.num_features, 0)
-        back = weight.t().contiguous(), state_weight.t().contiguous()
-        self._kept = (weight, bias, state_weight, *back)
-        self.numbers[:] = core_numbers(weight, bias, state_weight, self.module.state_size, back)
-
-    @property
-    def shapes(self) -> list[torch.Size]:
-        """Of the features' weight, the bias and the state's weight."""
-        return [tensor.shape for tensor in self._kept[:3]]
-
-    def take(self, grads: Tensor) -> None:
-        """Hand gradients [all of the network's] to the module's parameters."""
-        sizes = [shape.numel() for shape in self.shapes]
-        own = grads[self.gradient : self.gradient + sum(sizes)].split(sizes)
-        found: Sequence[Tensor] = [part.view(shape) for part, shape in zip(own, self.shapes, strict=True)]
-        if isinstance(self.module, GRU):
-            found = gru_gradients(*found)
-        for parameter, gradient in zip(self.module.layers[0].weights(), found, strict=False):
-            if parameter.grad is None:
-                parameter.grad = torch.empty_like(parameter)
-            parameter.grad.copy_(gradient)
 
 
 class NativeNetwork:
@@ -125,20 +99,22 @@ class NativeNetwork:
         self.num_outputs = num_inputs + 1
         self.has_memory = any(tower.core is not None for tower in towers)
         self.is_shared = len(towers) == 1
-        self._pairs: list[tuple[int, Tensor | None, Tensor]] = []  # layer, weight, bias
-        self._cores: list[_Core] = []
+        self._layers_of: list[tuple[int, Tensor | None, Tensor]] = []  # layer, weight, bias
+        self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
+        self._places: list[tuple[Tensor, int]] = []  # each parameter and its place among gradients
         self._offsets = None if offsets is None else offsets.numpy()
         self._task = Task(kernels.WORK)
         self._number(towers)
         self._task.set(
             num_towers=len(towers), num_outputs=self.num_outputs, num_components=num_components,
             offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, kernels.INPUTS],
-            state_size=sum(core.module.state_size for core in self._cores),
+            state_size=sum(core.state_size for core, _ in self._cores),
             widest=self._layers[:, [kernels.INPUTS, kernels.OUTPUTS]].max(),
             layer=kernels.layer.address, head=kernels.head.address,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
+        self._acting: list[Task] = []  # kept, for functions hold their addresses
 
     def _number(self, towers: Sequence[Tower]) -> None:
         """Put the network into numbers."""
@@ -149,25 +125,28 @@ class NativeNetwork:
             first, place, core = len(layers), 0, [0] * 7
             for linear, activation in tower.layers:
                 outputs, inputs = linear.weight.shape
-                self._pairs.append((len(layers), linear.weight, linear.bias))
+                self._layers_of.append((len(layers), linear.weight, linear.bias))
+                self._places += [(linear.weight, gradient), (linear.bias, gradient + outputs * inputs)]
                 layers.append([0, 0, inputs, outputs, ACTIVATIONS[type(activation)], gradient, place])
                 gradient, place = gradient + outputs * (inputs + 1), place + outputs
             first_head, width = len(layers), place
             if tower.core is not None:
-                made, kind = _Core(tower.core, gradient), CORES[type(tower.core)]
-                self._cores.append(made)
-                size, num_gates, states = (
-                    int(made.numbers[column])
-                    for column in (memory_kernels.SIZE, memory_kernels.NUM_GATES, memory_kernels.STATE_SIZE)
-                )
-                addresses = [made.numbers.ctypes.data, kind.forward.address, kind.backward.address]
-                core = [*addresses, size, states, gradient, state_place]
-                width += size + memory_kernels.width_kept(size, num_gates, states) + 2 * states
-                gradient += sum(shape.numel() for shape in made.shapes)
+                states, kind = tower.core.state_size, CORES[type(tower.core)]
+                made = CoreNumbers(tower.core.layers[0].weights(), states)
+                self._cores.append((tower.core, made))
+                core = [made.numbers.ctypes.data, kind.forward.address, kind.backward.address, made.size, states]
+                core += [gradient, state_place]
+                width += made.size + made.width_kept + 2 * states
                 state_place += states
+                for parameter in tower.core.layers[0].weights():
+                    self._places.append((parameter, gradient))
+                    gradient += parameter.numel()
             for head in tower.heads:
                 inputs = 0 if head.weight is None else head.weight.shape[1]
-                self._pairs.append((len(layers), head.weight, head.bias))
+                self._layers_of.append((len(layers), head.weight, head.bias))
+                if head.weight is not None:
+                    self._places.append((head.weight, gradient))
+                self._places.append((head.bias, gradient + len(head.bias) * inputs))
                 layers.append([0, 0, inputs, len(head.bias), kernels.NOTHING, gradient, head.place])
                 gradient += len(head.bias) * (inputs + 1)
             rows.append([first, first_head, len(layers), place, width, *core])
@@ -177,12 +156,12 @@ class NativeNetwork:
 
     def refresh(self) -> None:
         """Look where the weights are and what they have become; before acting with them."""
-        for index, weight, bias in self._pairs:
+        for index, weight, bias in self._layers_of:
             self._layers[index, kernels.BIAS] = bias.data_ptr()
             if weight is not None:
                 self._layers[index, kernels.WEIGHT] = weight.data_ptr()
-        for core in self._cores:
-            core.fetch()
+        for core, numbers in self._cores:
+            numbers.point_to(core.layers[0].weights())
 
     def acts(self, steps: Sequence[ActStep], state: Tensor | None) -> list[Callable[[], None]]:
         """Functions that act in each of these steps, with addresses looked up once: call `refresh` before.
@@ -198,7 +177,8 @@ class NativeNetwork:
         functions: list[Callable[[], None]] = []
         for step, task in zip(steps, self._task.copies(len(steps)), strict=True):
             task.set(**{name: _array(getattr(step, name)) for name in ActStep._fields})
-            functions.append(partial(_run, kernels.act_in_part, num_parts, task))
+            functions.append(partial(kernels.act_in_part.in_parts, num_parts, task.address))
+            self._acting.append(task)
         return functions
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
@@ -221,47 +201,61 @@ class NativeNetwork:
             value=_array(value), advantage=_array(advantage), returns=_array(returns), state=_array(state),
             begins=_array(begins), steps=steps, num_units=len(action) // steps, layer_back=kernels.layer_back.address,
             head_back=kernels.head_back.address,
+            turn_weights=memory_kernels.turn_weights.address if self.has_memory else 0,
             loss=(kernels.loss_of_points if self._offsets is None else kernels.loss_of_choices).address,
         )  # fmt: skip
 
-    def gradients(
-        self, units: Tensor, *, normalizes: bool, clip: float, entropy_coef: float, value_clip: float | None,
-        value_coef: float, max_norm: float | None,
-    ) -> list[float]:  # fmt: skip
-        """Give all weights the gradient of `ppo_loss` over the samples, or sequences, `units`, of a norm of at most
-        `max_norm`. Returns the terms of the loss, as `ppo.DIAGNOSTICS` has them, and the norm it had."""
-        self.refresh()
-        task, record = self._task, self._task.record
-        steps = int(record["steps"])
-        num_samples, block = steps * len(units), BLOCK if not self.has_memory else memory_kernels.ROWS_PER_BLOCK
-        num_parts = min(self._num_parts(num_samples, SAMPLES_PER_PART), len(units))
-        self._give_scratch(num_parts, block * steps)
-        partials, terms = (
-            np.empty((num_parts, self._num_weights), np.float32),
-            np.empty((num_parts, len(kernels.TERMS))),
-        )
-        task.set(
-            units=_array(units), num_taken=len(units), block=block, partials=partials, terms=terms, clip=clip,
-            entropy_coef=entropy_coef, value_clip=math.inf if value_clip is None else value_clip,
-            value_coef=value_coef, max_norm=math.inf if max_norm is None else max_norm, advantage_mean=0.0,
-            advantage_scale=1.0,
-        )  # fmt: skip
-        if normalizes:
-            kernels.normalize_advantages(task.address)
-        kernels.gradients_of_part.in_parts(num_parts, task.address)
-        kernels.add_parts(num_parts, task.address)
-        self._give(torch.from_numpy(partials[0]))
-        return [*(terms.sum(0) / num_samples).tolist(), float(record["norm"])]
+    def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:
+        """Give all parameters the gradient of `ppo_loss` over the samples, or sequences, `units`. Returns its terms, in
+        the order of `native_kernels.TERMS`, and the norm it had."""
+        (diagnostics,), partials = self._take_steps(units, 1, loss)
+        grads = torch.from_numpy(partials)
+        for parameter, at in self._places:
+            parameter.grad = grads[at : at + parameter.numel()].view(parameter.shape)
+        return diagnostics.tolist()
 
-    def _give(self, grads: Tensor) -> None:
-        """Let parameters' gradients be parts of `grads`."""
-        for index, weight, bias in self._pairs:
-            inputs, outputs, at = self._layers[index, [kernels.INPUTS, kernels.OUTPUTS, kernels.GRADIENT]].tolist()
-            if weight is not None:
-                weight.grad = grads[at : at + inputs * outputs].view(outputs, inputs)
-            bias.grad = grads[at + inputs * outputs : at + (inputs + 1) * outputs]
-        for core in self._cores:
-            core.take(grads)
+    def learn(self, order: Tensor, num_minibatches: int, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
+        """A gradient step on each of the minibatches that `order` is split into; moves weights and the optimizer's
+        moments. Returns diagnostics as `gradients` has them, [num_minibatches, 7]."""
+        (group,), states = optimizer.param_groups, []
+        table = np.zeros((len(self._places), kernels.NUM_PARAMETER_COLUMNS), np.int64)
+        for row, (parameter, at) in zip(table, self._places, strict=True):
+            state = optimizer.state[parameter]
+            if not state:  # as torch makes it in its first step
+                state["step"] = torch.zeros((), dtype=torch.float32)
+                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            states.append(state)
+            moments = state["exp_avg"], state["exp_avg_sq"]
+            row[:] = [tensor.data_ptr() for tensor in (parameter, *moments)] + [at, parameter.numel()]
+        beta1, beta2 = group["betas"]
+        self._task.set(
+            parameters=table, num_parameters=len(table), learning_rate=group["lr"], beta1=beta1, beta2=beta2,
+            epsilon=group["eps"], num_steps=states[0]["step"].item(),
+        )  # fmt: skip
+        diagnostics, _ = self._take_steps(order, num_minibatches, loss)
+        self._task.set(num_parameters=0)
+        for state in states:
+            state["step"] += num_minibatches
+        return torch.from_numpy(diagnostics).float()
+
+    def _take_steps(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> tuple[np.ndarray, np.ndarray]:
+        """Diagnostics of each minibatch, and the gradients of the last."""
+        self.refresh()
+        steps, block = int(self._task.record["steps"]), memory_kernels.ROWS_PER_BLOCK if self.has_memory else BLOCK
+        fewest = len(order) // num_minibatches
+        num_parts = min(self._num_parts(steps * fewest, SAMPLES_PER_PART), max(fewest, 1))
+        self._give_scratch(num_parts, block * steps)
+        partials = np.empty((num_parts, self._num_weights), np.float32)
+        diagnostics = np.empty((num_minibatches, len(kernels.TERMS) + 1))
+        self._task.set(
+            order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block,
+            partials=partials, terms=np.empty((num_parts, len(kernels.TERMS))), diagnostics=diagnostics,
+            normalizes=loss.normalizes, clip=loss.clip, entropy_coef=loss.entropy_coef, value_coef=loss.value_coef,
+            value_clip=math.inf if loss.value_clip is None else loss.value_clip,
+            max_norm=math.inf if loss.max_norm is None else loss.max_norm,
+        )  # fmt: skip
+        kernels.take_steps(self._task.address, num_parts, num_minibatches)
+        return diagnostics, partials[0]
 
     def _num_parts(self, rows: int, least: int) -> int:
         """In how many parts so many rows are done, of at least so many each."""
@@ -278,10 +272,6 @@ class NativeNetwork:
         if self._scratch.size < num_parts * size:
             self._scratch = np.zeros(num_parts * size, np.float32)
         self._task.set(scratch=self._scratch, scratch_size=size)
-
-
-def _run(function: NativeFunction, num_parts: int, task: Task) -> None:
-    function.in_parts(num_parts, task.address)
 
 
 def _array(tensor: Tensor | None) -> np.ndarray | None:

@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import prange
 
 from scramjet.engine.activations import add, copy, fill, inlined, tanh
 from scramjet.engine.blas import multiply, multiply_by_transposed, multiply_transposed, set_blas_threads
-from scramjet.engine.jit import callable_from_compiled
+from scramjet.engine.jit import PARALLEL_REGION, callable_from_compiled, compiled, launch_threads
 from scramjet.engine.machine import NativeFunction, call, doubles, flags, floats, record_at, words
 from scramjet.policies.categorical import MASKED_LOGIT
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
@@ -37,6 +38,10 @@ NOTHING, TANH, RELU = range(3)
 ) = range(12)  # fmt: skip
 NUM_TOWER_COLUMNS = 12
 
+# What Adam needs of a parameter: addresses of it and of both its moments, its place among gradients, how many numbers.
+VALUES, MEANS, SQUARES, AT, COUNT = range(5)
+NUM_PARAMETER_COLUMNS = 5
+
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
 POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(6)
 
@@ -47,13 +52,16 @@ WORK = np.dtype(
             "layers", "towers", "num_towers", "num_outputs", "offsets", "num_components", "num_inputs", "state_size",
             "widest", "inputs", "mask", "noise", "action", "log_prob", "value", "advantage", "returns", "state",
             "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
-            "num_weights", "terms", "draw", "loss", "layer", "layer_back", "head", "head_back",
+            "num_weights", "terms", "normalizes", "order", "num_ordered", "num_minibatches", "diagnostics",
+            "parameters", "num_parameters", "draw", "loss", "layer", "layer_back", "head", "head_back",
+            "turn_weights",
         )
     ]
     + [
         (name, np.float64)
         for name in (
             "advantage_mean", "advantage_scale", "clip", "entropy_coef", "value_clip", "value_coef", "max_norm", "norm",
+            "learning_rate", "beta1", "beta2", "epsilon", "num_steps",
         )
     ]
 )  # fmt: skip
@@ -490,26 +498,23 @@ def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
 
 
 @NativeFunction
-def add_parts(num_parts, address):  # type: ignore[no-untyped-def]
-    """Gradients of all parts to those of the first, brought to a norm of at most `max_norm`; `norm` is what it was."""
+def begin_step(address, k):  # type: ignore[no-untyped-def]
+    """Minibatch k of `order`, in `num_minibatches` parts of one size or one more; weights turned round for memory."""
     work = _work(address)
-    size, squares = work.num_weights, 0.0
-    total = floats(work.partials, (size,))
-    for part in range(1, num_parts):
-        add(total, floats(work.partials + _FLOAT * part * size, (size,)))
-    for i in range(size):
-        squares += np.float64(total[i]) * np.float64(total[i])
-    work.norm = math.sqrt(squares)
-    factor = np.float32(work.max_norm / (work.norm + 1e-6))
-    if not factor >= 1:  # nor where it is not a number: that must be seen
-        for i in range(size):
-            total[i] *= factor
+    size, rest = work.num_ordered // work.num_minibatches, work.num_ordered % work.num_minibatches
+    work.units = work.order + 8 * (size * k + min(k, rest))
+    work.num_taken = size + 1 if k < rest else size
+    work.advantage_mean, work.advantage_scale = 0.0, 1.0
+    if work.normalizes != 0:
+        _normalize_advantages(work)
+    for tower in range(work.num_towers):
+        if _tower(work, tower)[CORE] != 0:
+            call(work.turn_weights, (_tower(work, tower)[CORE],))
 
 
-@NativeFunction
-def normalize_advantages(address):  # type: ignore[no-untyped-def]
+@callable_from_compiled
+def _normalize_advantages(work):  # type: ignore[no-untyped-def]
     """Mean and 1 / (deviation + 1e-8) of the advantages taken, as `ppo.normalize` has it."""
-    work = _work(address)
     advantage, units = _all(work, work.advantage), words(work.units, (work.num_taken,))
     count, total, squares = work.num_taken * work.steps, 0.0, 0.0
     for t in range(work.steps):
@@ -522,6 +527,83 @@ def normalize_advantages(address):  # type: ignore[no-untyped-def]
             squares += distance * distance
     work.advantage_mean = mean
     work.advantage_scale = 1.0 / (math.sqrt(squares / max(count - 1, 1)) + 1e-8)
+
+
+@NativeFunction
+def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
+    """The gradients of all parts to those of the first, brought to a norm of at most `max_norm`; diagnostics to row k,
+    the terms and the norm it had. With a learning rate, a step of Adam."""
+    work = _work(address)
+    size, squares = work.num_weights, 0.0
+    total = floats(work.partials, (size,))
+    for part in range(1, num_parts):
+        add(total, floats(work.partials + _FLOAT * part * size, (size,)))
+    for i in range(size):
+        squares += np.float64(total[i]) * np.float64(total[i])
+    norm = math.sqrt(squares)
+    factor = np.float32(work.max_norm / (norm + 1e-6))
+    if not factor >= 1:  # nor where it is not a number: that must be seen
+        for i in range(size):
+            total[i] *= factor
+    row = doubles(work.diagnostics + 8 * (len(TERMS) + 1) * k, (len(TERMS) + 1,))
+    for i in range(len(TERMS)):
+        row[i] = 0.0
+        for part in range(num_parts):
+            row[i] += doubles(work.terms + 8 * len(TERMS) * part, (len(TERMS),))[i] / (work.num_taken * work.steps)
+    row[len(TERMS)] = norm
+    if work.num_parameters > 0:
+        _adam(work)
+
+
+@callable_from_compiled
+def _adam(work):  # type: ignore[no-untyped-def]
+    """One step of Adam (Kingma and Ba 2015), as torch has it."""
+    work.num_steps += 1.0
+    rate = np.float32(work.learning_rate / (1.0 - work.beta1**work.num_steps))
+    root = np.float32(1.0 / math.sqrt(1.0 - work.beta2**work.num_steps))
+    table = words(work.parameters, (work.num_parameters, NUM_PARAMETER_COLUMNS))
+    for k in range(work.num_parameters):
+        count = table[k, COUNT]
+        gradient = floats(work.partials + _FLOAT * table[k, AT], (count,))
+        weight, mean = floats(table[k, VALUES], (count,)), floats(table[k, MEANS], (count,))
+        _adam_loop(
+            weight, gradient, mean, floats(table[k, SQUARES], (count,)), rate, root, np.float32(1.0 - work.beta1),
+            np.float32(work.beta2), np.float32(1.0 - work.beta2), np.float32(work.epsilon),
+        )  # fmt: skip
+
+
+@inlined
+def _adam_loop(weight, gradient, mean, square, rate, root, one_less_beta1, beta2, one_less_beta2, epsilon):  # type: ignore[no-untyped-def]
+    for i in range(len(weight)):
+        g = gradient[i]
+        mean[i] += one_less_beta1 * (g - mean[i])
+        square[i] = beta2 * square[i] + one_less_beta2 * g * g
+        weight[i] -= rate * mean[i] / (np.sqrt(square[i]) * root + epsilon)
+
+
+def _steps(address: int, num_parts: int, begin: int, gradients: int, end: int, num_minibatches: int) -> None:
+    """A gradient step on each minibatch: the parts of each on threads of their own, what is between them on this."""
+    for k in range(num_minibatches):
+        call(begin, (address, k))
+        for part in prange(num_parts):
+            call(gradients, (part, num_parts, address))
+        call(end, (address, k, num_parts))
+
+
+_steps_alone, _steps_threaded = compiled(_steps), compiled(_steps, parallel=True)
+
+
+def take_steps(address: int, num_parts: int, num_minibatches: int) -> None:
+    """A gradient step on each minibatch of a `WORK`."""
+    arguments = (
+        address, num_parts, begin_step.address, gradients_of_part.address, end_step.address, num_minibatches,
+    )  # fmt: skip
+    if num_parts == 1:
+        _steps_alone(*arguments)
+        return
+    launch_threads()
+    with PARALLEL_REGION:
+        _steps_threaded(*arguments)
 
 
 _sample_components, _sample_normal = sample_components.body, sample_normal.body

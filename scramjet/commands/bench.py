@@ -16,7 +16,7 @@ import tyro
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
-from scramjet.engine.native import NativePool
+from scramjet.engine.native import ENVS_PER_THREAD, NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
@@ -240,7 +240,10 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
 
 
 def _make_pool(env: Env, num_envs: int, num_threads: int, device: str) -> NativePool | CudaPool:
-    return CudaPool(env, num_envs) if device == "cuda" else NativePool(env, num_envs, num_threads=num_threads)
+    """As a run has it: of so many threads no more than pay for so few envs."""
+    if device == "cuda":
+        return CudaPool(env, num_envs)
+    return NativePool(env, num_envs, num_threads=min(num_threads, max(1, num_envs // ENVS_PER_THREAD)))
 
 
 def _env_rate(pool: NativePool | CudaPool, seconds: float) -> Rate:

@@ -104,10 +104,17 @@ class NativePool(WorldPool):
             raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
         if self._stepped_rows:
             raise RuntimeError(f"step() after step_part(): rows from {self._stepped_rows} on are still to be stepped")
-        self._tick += 1
-        self._step_threaded(0, self.num_envs, actions, out)
-        self._remember_mask(out)
+        self.step_unchecked(actions, out)
         return out
+
+    def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
+        """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
+        self._tick += 1
+        if self.num_threads == 1:
+            self._step_envs(0, self.num_envs, actions, out)
+        else:
+            self._step_threaded(0, self.num_envs, actions, out)
+        self._remember_mask(out)
 
     def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
         start, stop = self._whole_envs(rows)
@@ -205,10 +212,10 @@ class NativePool(WorldPool):
 
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         """On this thread."""
-        self._run(
-            "step", start, stop, self._tick, self._records, actions, *out.arrays, True,
-            *self._first_log,
-        )  # fmt: skip
+        try:
+            self._kernels.step(start, stop, self._tick, self._records, actions, *out.arrays, True, *self._first_log)
+        except Exception as error:
+            raise self._explained(error) from error
 
     def _step_threaded(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         """On all threads of this pool."""
@@ -226,8 +233,11 @@ class NativePool(WorldPool):
         try:
             getattr(self._kernels, kernel)(*arguments)
         except Exception as error:
-            probe = partial(play_interpreted, self.env) if self.backend == "cpu" else None
-            raise diagnosis.explain(self.env, error, probe) from error
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception) -> Exception:
+        probe = partial(play_interpreted, self.env) if self.backend == "cpu" else None
+        return diagnosis.explain(self.env, error, probe)
 
     def _wrap(self, array: np.ndarray) -> Any:
         """Records as the back-end wants them."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from scramjet.policies import memory_fused as fused
+from scramjet.policies import memory_kernels as kernels
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.memory_fused import Recurrence
 
@@ -45,7 +45,7 @@ def kept(state: Tensor, begins: Tensor | None, t: int) -> Tensor:
 
 def lstm(
     features: Tensor, state: Tensor, begins: Tensor | None,
-    input_weight: Tensor, input_bias: Tensor, recurrent_weight: Tensor,
+    input_weight: Tensor, bias: Tensor, recurrent_weight: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Long short-term memory (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000).
 
@@ -53,7 +53,7 @@ def lstm(
     order of input, forget, candidate, output: [F, 4H], [4H] and [H, 4H].
     """
     hidden, cell = state.chunk(2, dim=1)
-    gates, outputs = features @ input_weight + input_bias, []
+    gates, outputs = features @ input_weight + bias, []
     for t in range(len(features)):
         hidden, cell = kept(hidden, begins, t), kept(cell, begins, t)
         i, f, g, o = (gates[t] + hidden @ recurrent_weight).chunk(4, dim=1)
@@ -65,33 +65,33 @@ def lstm(
 
 def gru(
     features: Tensor, state: Tensor, begins: Tensor | None,
-    input_weight: Tensor, input_bias: Tensor, recurrent_weight: Tensor, recurrent_bias: Tensor,
+    input_weight: Tensor, bias: Tensor, recurrent_weight: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN: the reset gate acts after the product.
 
-    Features [T, B, F] to [T, B, H]; state [B, H]. Weights of the gates in the order of reset, keep, candidate:
-    [F, 3H], [3H] and [H, 3H]; the candidate's recurrent bias: [H].
+    Features [T, B, F] to [T, B, H]; state [B, H]. Four blocks of gates: what the candidate recalls of the state, reset,
+    keep, candidate. The features act on the last three, [F, 3H], the state on the first three, [H, 3H]; bias [4H].
     """
     size = state.shape[1]
-    gates, outputs = features @ input_weight + input_bias, []
+    gates, outputs = features @ input_weight + bias[size:], []
     for t in range(len(features)):
         state = kept(state, begins, t)
         recurrent = state @ recurrent_weight
-        r, z = (gates[t, :, : 2 * size] + recurrent[:, : 2 * size]).sigmoid().chunk(2, dim=1)
-        candidate = (gates[t, :, 2 * size :] + r * (recurrent[:, 2 * size :] + recurrent_bias)).tanh()
+        r, z = (gates[t, :, : 2 * size] + recurrent[:, size:]).sigmoid().chunk(2, dim=1)
+        candidate = (gates[t, :, 2 * size :] + r * (recurrent[:, :size] + bias[:size])).tanh()
         state = (1 - z) * candidate + z * state
         outputs.append(state)
     return torch.stack(outputs), state
 
 
 def mingru(
-    features: Tensor, state: Tensor, begins: Tensor | None, input_weight: Tensor, input_bias: Tensor
+    features: Tensor, state: Tensor, begins: Tensor | None, input_weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Minimal gated recurrent unit (Feng et al. 2024, "Were RNNs all we needed?", section 3.1).
 
     Features [T, B, F] to [T, B, H]; state [B, H]. Weights in the order of update gate, candidate: [F, 2H] and [2H].
     """
-    z, candidate = (features @ input_weight + input_bias).chunk(2, dim=2)
+    z, candidate = (features @ input_weight + bias).chunk(2, dim=2)
     z, outputs = z.sigmoid(), []
     for t in range(len(features)):
         state = (1 - z[t]) * kept(state, begins, t) + z[t] * candidate[t]
@@ -99,24 +99,26 @@ def mingru(
     return torch.stack(outputs), state
 
 
+class Gates(NamedTuple):
+    """How many blocks of gates a recurrence has, and on how many features and state act."""
+
+    all: int
+    of_features: int
+    of_state: int
+
+
 class Layer(nn.Module):
     """The weights of one layer. A row for each input, a column for each gate: so products of few rows are faster."""
 
-    input_bias: nn.Parameter
-
-    def __init__(self, num_inputs: int, size: int, num_gates: int, names: tuple[str, ...]) -> None:
+    def __init__(self, num_inputs: int, size: int, gates: Gates) -> None:
         super().__init__()
-        shapes = {
-            "input_weight": (num_inputs, num_gates * size),
-            "input_bias": (num_gates * size,),
-            "recurrent_weight": (size, num_gates * size),
-            "recurrent_bias": (size,),
-        }
-        for name in names:
-            parameter = nn.Parameter(torch.zeros(shapes[name]))
+        self.input_weight = nn.Parameter(torch.zeros(num_inputs, gates.of_features * size))
+        self.bias = nn.Parameter(torch.zeros(gates.all * size))
+        if gates.of_state:
+            self.recurrent_weight = nn.Parameter(torch.zeros(size, gates.of_state * size))
+        for name, parameter in self.named_parameters():
             for gate in parameter.split(size, dim=1) if name.endswith("weight") else ():
                 nn.init.orthogonal_(gate)
-            self.register_parameter(name, parameter)
 
     def weights(self) -> tuple[Tensor, ...]:
         """In the order that the recurrence takes them."""
@@ -127,14 +129,13 @@ class LayeredCore(Core):
     """Layers of one recurrence, each on top of the other; a row's state is theirs side by side."""
 
     recurrence: ClassVar[Recurrence]
-    num_gates: ClassVar[int]
-    weight_names: ClassVar[tuple[str, ...]]
+    gates: ClassVar[Gates]
     states_per_unit: ClassVar[int] = 1
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
         super().__init__()
         widths = [num_inputs] + [size] * (layers - 1)
-        modules = nn.ModuleList([Layer(width, size, self.num_gates, self.weight_names) for width in widths])
+        modules = nn.ModuleList([Layer(width, size, self.gates) for width in widths])
         self.layers = cast("Sequence[Layer]", modules)
         self.num_features = size
         self.layer_state_size = self.states_per_unit * size
@@ -152,15 +153,14 @@ class LayeredCore(Core):
     def set_biases(self, gate: int, value: float) -> None:
         """Give one gate of every layer its first bias."""
         for layer in self.layers:
-            nn.init.constant_(layer.input_bias.chunk(self.num_gates)[gate], value)
+            nn.init.constant_(layer.bias.chunk(self.gates.all)[gate], value)
 
 
 class LSTM(LayeredCore):
     """Long short-term memory; the forget gate is open at first (Jozefowicz et al. 2015)."""
 
-    recurrence = Recurrence(lstm, fused.lstm_forward, fused.lstm_backward)
-    num_gates, states_per_unit = 4, 2
-    weight_names = ("input_weight", "input_bias", "recurrent_weight")
+    recurrence = Recurrence(lstm, kernels.LSTM)
+    gates, states_per_unit = Gates(4, 4, 4), 2
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
         super().__init__(num_inputs, size, layers)
@@ -170,21 +170,19 @@ class LSTM(LayeredCore):
 class GRU(LayeredCore):
     """Gated recurrent unit; it keeps more than it takes at first."""
 
-    recurrence = Recurrence(gru, fused.gru_forward, fused.gru_backward)
-    num_gates = 3
-    weight_names = ("input_weight", "input_bias", "recurrent_weight", "recurrent_bias")
+    recurrence = Recurrence(gru, kernels.GRU)
+    gates = Gates(4, 3, 3)
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
         super().__init__(num_inputs, size, layers)
-        self.set_biases(1, 1.0)
+        self.set_biases(2, 1.0)
 
 
 class MinGRU(LayeredCore):
     """Minimal gated recurrent unit, whose gates see the features only; it keeps more than it takes at first."""
 
-    recurrence = Recurrence(mingru, fused.mingru_forward, fused.mingru_backward)
-    num_gates = 2
-    weight_names = ("input_weight", "input_bias")
+    recurrence = Recurrence(mingru, kernels.MINGRU)
+    gates = Gates(2, 2, 0)
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
         super().__init__(num_inputs, size, layers)

@@ -26,15 +26,16 @@ VALUED_NUMBERS = 1 << 26
 
 def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
     """Draw the actions of step t and take in what the policy remembers after it; returns them as envs receive them."""
-    distribution, memories, turn = policy.distribution, rollout.memories, rollout.turn(t)
-    if t % rollout.horizon == 0:
+    distribution, memories = policy.distribution, rollout.memories
+    if memories.is_used and t % rollout.horizon == 0:
         rollout.states[t // rollout.horizon] = memories.states
+    if rollout.native is not None:
+        return rollout.native.act(t)
+    turn = rollout.turn(t)
     mask = None if rollout.mask is None else rollout.mask[t]
     drawn = rollout.noise[t], rollout.action[t], rollout.log_prob[t]
     if rollout.fused is not None:
         rollout.fused.act(rollout.steps_obs[t], mask, *drawn)
-    elif rollout.native is not None:
-        rollout.native.act(t)
     elif policy.splits:
         distribution.sample(policy.logits(rollout.steps_obs[t]), mask, *drawn)
     else:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from scramjet.algorithms.advantages import RewardScaler
 from scramjet.algorithms.fused_mlp import FlatSamples, FusedMLP
-from scramjet.algorithms.native import NativeNetwork
+from scramjet.algorithms.native import LossSettings, NativeNetwork
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
@@ -207,7 +207,7 @@ class Learner:
 
     def _native_steps(self, native: NativeNetwork, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
         """The same by compiled functions over the network's weights."""
-        config, rows = self.config, []
+        config = self.config
         native.use_samples(
             obs=batch.obs,
             mask=batch.mask,
@@ -219,19 +219,15 @@ class Learner:
             state=batch.state,
             begins=batch.begins,
         )
-        for units in order.tensor_split(num_minibatches):
-            diagnostics = native.gradients(
-                units,
-                normalizes=config.normalize_advantages == "minibatch",
-                clip=self._clip,
-                entropy_coef=self._entropy,
-                value_clip=config.value_clip,
-                value_coef=config.value_coef,
-                max_norm=config.max_grad_norm,
-            )
-            self.optimizer.step()
-            rows.append(diagnostics)
-        return torch.tensor(rows)
+        loss = LossSettings(
+            clip=self._clip,
+            entropy_coef=self._entropy,
+            value_coef=config.value_coef,
+            value_clip=config.value_clip,
+            max_norm=config.max_grad_norm,
+            normalizes=config.normalize_advantages == "minibatch",
+        )
+        return native.learn(order, num_minibatches, loss, self.optimizer)
 
     @torch.no_grad()
     def _fused_steps(self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:

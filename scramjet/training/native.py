@@ -31,6 +31,9 @@ class NativePlay:
         self._states = memories.states
         if memories.is_used and rollout.seat is not None:  # those of the seats to move
             self._states = torch.zeros(rollout.action.shape[1], policy.state_size)
+        self._distribution, self._actions = policy.distribution, list(rollout.action)
+        given = policy.distribution.env_action(rollout.action[0])
+        self._given_as_stored = given.data_ptr() == rollout.action.data_ptr()
         steps = [self._step(t, policy) for t in range(rollout.num_steps)]
         self._acts = network.acts(steps, self._states if memories.is_used else None)
 
@@ -45,18 +48,19 @@ class NativePlay:
             value=None if policy.splits else rollout.value[t],
         )
 
-    def act(self, t: int) -> None:
-        """Draw the actions of step t and take in what is remembered after it."""
+    def act(self, t: int) -> Tensor:
+        """Draw the actions of step t and take in what is remembered after it; returns them as envs receive them."""
         rollout = self._rollout
         if not self._is_direct:
             self._inputs.copy_(self.network.encode(rollout.steps_obs[t]))
         if self._states is rollout.memories.states:
             self._acts[t]()
-            return
-        turn = rollout.turn(t)
-        self._states.copy_(rollout.memories.of_movers(turn))  # type: ignore[arg-type]
-        self._acts[t]()
-        rollout.memories.keep(turn, self._states)
+        else:
+            turn = rollout.turn(t)
+            self._states.copy_(rollout.memories.of_movers(turn))  # type: ignore[arg-type]
+            self._acts[t]()
+            rollout.memories.keep(turn, self._states)
+        return self._actions[t] if self._given_as_stored else self._distribution.env_action(self._actions[t])
 
 
 def native_play(policy: Policy, rollout: Rollout) -> NativePlay | None:

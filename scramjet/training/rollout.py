@@ -17,6 +17,7 @@ from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.algorithms.native import NativeNetwork
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
@@ -209,13 +210,16 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     for t, row in enumerate(rollout.rows):
         _step(pool, act(policy, rollout, t), row)
         finals.keep(t)
-        rollout.memories.forget_ended(rollout.turn(t), row.terminated, row.truncated)
+        if rollout.memories.is_used:
+            rollout.memories.forget_ended(rollout.turn(t), row.terminated, row.truncated)
     finals.value_all()
     value_rows(pool, policy, rollout)
 
 
 def _step(pool: Pool, action: Tensor, out: Transition) -> None:
-    if isinstance(pool, CudaPool):
+    if isinstance(pool, NativePool):
+        pool.step_unchecked(action.numpy(), out)
+    elif isinstance(pool, CudaPool):
         pool.step(action, out=out, of_terminated=False)
     else:
         pool.step(action.numpy(), out=out)

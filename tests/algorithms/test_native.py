@@ -1,5 +1,6 @@
 """Compiled acting and learning on the CPU: what torch's operators and autograd give, for every kind of network."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -9,7 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import nn
 
 from scramjet.algorithms import native as native_module
-from scramjet.algorithms.native import ActStep
+from scramjet.algorithms.native import ActStep, LossSettings
 from scramjet.algorithms.native_kernels import TERMS
 from scramjet.algorithms.ppo import normalize, ppo_loss
 from scramjet.policies.config import PolicyConfig
@@ -98,7 +99,7 @@ def check_gradients(policy, case, num_threads=2, **options):
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        found = network.gradients(taken, clip=0.2, entropy_coef=0.01, value_coef=0.5, **options)
+        found = network.gradients(taken, LossSettings(clip=0.2, entropy_coef=0.01, value_coef=0.5, **options))
     finally:
         torch.set_num_threads(before)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -199,6 +200,34 @@ def test_acting_and_valuing_are_those_of_the_network(action, memory, shared):
     torch.testing.assert_close(values, output.value, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("memory", [None, "lstm", "gru", "mingru"])
+def test_minibatches_of_gradient_steps_move_weights_and_moments_as_torchs_adam_does(memory):
+    ours = random_policy(memory=memory)
+    theirs = copy.deepcopy(ours)
+    case = Case(ours)
+    order, options = (
+        torch.randperm(case.units)[: case.units - 1],
+        {"normalizes": True, "value_clip": None, "max_norm": 0.5},
+    )
+    optimizers = [torch.optim.Adam(policy.parameters(), lr=0.01, eps=1e-5) for policy in (ours, theirs)]
+    network = native_network(ours)
+    for _ in range(2):
+        case.give(network)
+        found = network.learn(order, 4, LossSettings(0.2, 0.01, 0.5, **options), optimizers[0])
+        for k, taken in enumerate(order.tensor_split(4)):
+            expected, _ = case.by_autograd(theirs, taken, **options)
+            optimizers[1].step()
+            np.testing.assert_allclose(found[k], expected, rtol=1e-2, atol=1e-3)
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-2, atol=2e-3)
+    for name, mine in optimizers[0].state_dict()["state"].items():
+        other = optimizers[1].state_dict()["state"][name]
+        assert list(mine) == list(other)
+        assert mine["step"] == other["step"] == 8
+        torch.testing.assert_close(mine["exp_avg"], other["exp_avg"], rtol=1e-2, atol=1e-3)
+    optimizers[1].load_state_dict(optimizers[0].state_dict())
+
+
 def test_weights_may_move_to_another_place():
     policy = random_policy()
     case, network = Case(policy), native_network(policy)
@@ -216,10 +245,7 @@ def test_what_is_not_a_number_is_seen_in_norm_and_gradients():
     case, network = Case(policy), native_network(policy)
     case.advantage[3] = torch.nan
     case.give(network)
-    terms = network.gradients(
-        torch.arange(NUM_UNITS), normalizes=False, clip=0.2, entropy_coef=0.0, value_clip=None, value_coef=0.5,
-        max_norm=0.5,
-    )  # fmt: skip
+    terms = network.gradients(torch.arange(NUM_UNITS), LossSettings(0.2, 0.0, 0.5, None, 0.5, normalizes=False))
     assert np.isnan(terms[-1])
     assert any(parameter.grad.isnan().any() for parameter in policy.parameters())
 

@@ -150,11 +150,16 @@ def copy_weights(core, theirs):
     with torch.no_grad():
         for i, layer in enumerate(core.layers):
             getattr(theirs, f"weight_ih_l{i}").copy_(layer.input_weight.t())
-            getattr(theirs, f"weight_hh_l{i}").copy_(layer.recurrent_weight.t())
-            getattr(theirs, f"bias_ih_l{i}").copy_(layer.input_bias)
+            size = core.num_features
+            order = (
+                (size, 2 * size, 0) if isinstance(core, GRU) else range(0, 4 * size, size)
+            )  # blocks as torch has them
+            recurrent = [layer.recurrent_weight[:, first : first + size] for first in order]
+            getattr(theirs, f"weight_hh_l{i}").copy_(torch.cat(recurrent, dim=1).t())
             getattr(theirs, f"bias_hh_l{i}").zero_()
+            getattr(theirs, f"bias_ih_l{i}").copy_(layer.bias[-len(getattr(theirs, f"bias_ih_l{i}")) :])
             if isinstance(core, GRU):
-                getattr(theirs, f"bias_hh_l{i}")[-core.num_features :] = layer.recurrent_bias
+                getattr(theirs, f"bias_hh_l{i}")[-size:] = layer.bias[:size]
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -284,7 +289,7 @@ def test_weights_and_inputs_that_want_no_gradient_get_none(kind):
     core = random_core(kind, 6, 16)
     features, state, begins = (tensor.detach() for tensor in random_case(core, 5, 4, 6))
     assert not core.requires_grad_(False)(features, state, begins)[0].requires_grad
-    core.layers[0].input_bias.requires_grad_()
+    core.layers[0].bias.requires_grad_()
     core(features, state, begins)[0].sum().backward()
     assert [parameter.grad is None for parameter in core.parameters()].count(False) == 1
 
@@ -350,18 +355,16 @@ def test_a_diverged_weight_is_seen_in_outputs_and_gradients(kind):
     assert torch.autograd.grad(outputs.sum(), features)[0].isnan().any()
 
 
-@pytest.mark.parametrize(("kind", "gate", "bias"), [(LSTM, 1, 1.0), (GRU, 1, 1.0), (MinGRU, 0, -1.0)])
+@pytest.mark.parametrize(("kind", "gate", "bias"), [(LSTM, 1, 1.0), (GRU, 2, 1.0), (MinGRU, 0, -1.0)])
 def test_a_new_core_remembers_and_its_weights_are_orthogonal_gate_by_gate(kind, gate, bias):
     core = kind(12, 8, 2)
     for layer in core.layers:
-        biases = layer.input_bias.view(-1, 8)
+        biases = layer.bias.view(-1, 8)
         assert (biases[gate] == bias).all()
         assert biases.abs().sum() == 8
         for name, weight in layer.named_parameters():
             for block in weight.split(8, dim=1) if name.endswith("_weight") else ():
                 torch.testing.assert_close(block.t() @ block, torch.eye(8), rtol=0, atol=1e-5)
-    if kind is GRU:
-        assert (core.layers[0].recurrent_bias == 0).all()
 
 
 def test_the_config_chooses_the_core():
@@ -371,9 +374,7 @@ def test_the_config_chooses_the_core():
         assert type(core) is kind
         assert (core.num_features, core.state_size) == (8, 3 * 8 * per_unit)
     names = list(make_core(5, PolicyConfig(memory="gru")).state_dict())
-    assert names == [
-        f"layers.0.{name}" for name in ("input_weight", "input_bias", "recurrent_weight", "recurrent_bias")
-    ]
+    assert names == [f"layers.0.{name}" for name in ("input_weight", "bias", "recurrent_weight")]
 
 
 @every_core

@@ -29,6 +29,7 @@ from scramjet.policies.networks import default_network
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.learner import Learner
 from scramjet.training.memories import Player
+from scramjet.training.native import native_play
 from scramjet.training.rollout import Rollout, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -54,19 +55,22 @@ def make_policy(env: Env, **shape: Any) -> Policy:
 class Recorder(NativePool):
     """A pool that keeps a copy of every step's last observations."""
 
-    def step(self, actions: Any, out: Any = None) -> Any:
-        out = super().step(actions, out)
+    def step_unchecked(self, actions: Any, out: Any) -> None:
+        super().step_unchecked(actions, out)
         self.seen.append(map_leaves(np.copy, out.final_obs))
-        return out
 
     seen: list[Any]
 
 
-def play(policy: Policy, env: Env, *, num_envs: int, num_steps: int, horizon: int | None, rollouts: int) -> Any:
+def play(
+    policy: Policy, env: Env, *, num_envs: int, num_steps: int, horizon: int | None, rollouts: int, native: bool = False
+) -> Any:
     """A pool played for some rollouts; all of them, each with its last observations."""
     pool = Recorder(env, num_envs, backend="interpreted")
     pool.seen = []
     rollout = allocate_rollout(pool, policy, num_steps, horizon)
+    if native:
+        rollout.native = native_play(policy, rollout)
     pool.reset(7, out=rollout.rows[-1])
     generator = torch.Generator().manual_seed(5)
     replay = Replay(pool, policy)
@@ -158,6 +162,7 @@ def cases(draw: Any) -> dict[str, Any]:
         "num_envs": draw(st.integers(1, 4)),
         "horizon": horizon,
         "num_steps": horizon * draw(st.integers(1, 4)),
+        "native": draw(st.booleans()),
     }
 
 
@@ -167,7 +172,7 @@ def test_before_the_first_gradient_step_every_stored_number_is_what_the_policy_g
     env = choosing_world(**case["world"])
     type(env).max_episode_steps = case["limit"]
     policy = make_policy(env, **case["shape"])
-    shape = {name: case[name] for name in ("num_envs", "num_steps", "horizon")}
+    shape = {name: case[name] for name in ("num_envs", "num_steps", "horizon", "native")}
     _, rollout = play(policy, env, rollouts=3, **shape)
     learner = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=1), total_steps=100, seed=0)
     samples = learner.prepare(rollout)
