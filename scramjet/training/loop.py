@@ -14,6 +14,7 @@ from torch import nn
 
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
+from scramjet.runtime.background import Background
 from scramjet.runtime.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
 from scramjet.training import start
@@ -23,7 +24,7 @@ from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
 from scramjet.training.rollout import collect
 from scramjet.training.session import Session, make_evaluator
-from scramjet.training.state import DEFAULT_NETWORK, network_name, save_checkpoint
+from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(before_exit=display.close) as stop:
+    with StopSignal(before_exit=display.close) as stop, Background[Path]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
@@ -103,7 +104,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
             stopped_by = _reason_to_stop(stop, started, config) if update < num_updates else None
             with clock.phase("checkpoint"):
                 is_last = update == num_updates or stopped_by is not None
-                _save_if_due(session, update, step, clock, display, evaluation, is_last=is_last)
+                _save_if_due(session, update, step, clock, display, evaluation, saves, is_last=is_last)
             if stopped_by:
                 break
         display.finish(_summary(session, record, evaluation, clock, stopped_by))
@@ -137,10 +138,11 @@ def _save_if_due(
     clock: PhaseClock,
     display: Display,
     evaluation: Evaluation | None,
+    saves: Background[Path],
     *,
     is_last: bool,
 ) -> None:
-    """A checkpoint every so many updates, at a new best, and at the end."""
+    """A checkpoint every so many updates, at a new best, and at the end; written while training goes on."""
     settings, progress = session.config.checkpoint, session.progress
     is_due = is_last or (settings.every > 0 and update % settings.every == 0)
     judged_by_episodes = session.config.eval.every == 0 and is_due and progress.returns
@@ -149,10 +151,14 @@ def _save_if_due(
     if is_best:
         session.best_return = score
         display.event(f"new best: mean return {score:.2f} at step {step:,}")
-    if not (is_due or is_best):
-        return
-    path = save_checkpoint(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)
-    display.event(f"saved {path.name}")
+    written = saves.finished()
+    if is_due or is_best:
+        save = checkpoint_of(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)
+        written += saves.start(save)
+    if is_last:
+        written += saves.wait()
+    for path in written:
+        display.event(f"saved {path.name}")
 
 
 def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> StoppedBy | None:

@@ -22,9 +22,9 @@ from scramjet.training.session import Session, build_session
 from scramjet.training.state import (
     DEFAULT_NETWORK,
     check_metadata,
+    checkpoint_of,
     restore_everything,
     restore_learning,
-    save_checkpoint,
 )
 
 
@@ -169,7 +169,7 @@ def fork_run(
         restore_learning(session.policy, session.learner, checkpoint)
     session.first_step = checkpoint.step
     session.lineage = lineage
-    save_checkpoint(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)  # so that a resume starts from it
+    checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     session.note = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     return session
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,25 @@ DEFAULT_NETWORK = "default"
 """What a checkpoint calls a network that scramjet can build by itself."""
 
 
-def save_checkpoint(session: Session, *, update: int, step: int, elapsed_seconds: float, is_best: bool = False) -> Path:
-    """Save the whole session; the metrics log on disk is never behind a checkpoint."""
-    session.metrics_log.sync()
+def checkpoint_of(
+    session: Session, *, update: int, step: int, elapsed_seconds: float, is_best: bool = False
+) -> Callable[[], Path]:
+    """A function that saves the session as it is now, whenever and on whatever thread it is called.
+
+    It writes the metrics log to the disk first: that is never behind a checkpoint.
+    """
     metadata = _metadata(session, update, elapsed_seconds)
-    model, trainer = _on_cpu(session.policy.state_dict()), _on_cpu(trainer_tensors(session))
-    return session.store.save(step, model, trainer, metadata, is_best=is_best)
+    model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
+
+    def save() -> Path:
+        session.metrics_log.sync()
+        return session.store.save(step, model, trainer, metadata, is_best=is_best)
+
+    return save
 
 
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.cpu() for name, tensor in tensors.items()}
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
@@ -90,7 +99,7 @@ _METADATA_TYPES: dict[str, Any] = {
 
 
 def check_metadata(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose metadata is not what `save_checkpoint` writes."""
+    """Refuse a checkpoint whose metadata is not what `checkpoint_of` writes."""
     for name, kind in _METADATA_TYPES.items():
         value = checkpoint.metadata.get(name, _MISSING)
         if not isinstance(value, kind) or isinstance(value, bool) or (name == "update" and value < 0):
