@@ -23,6 +23,21 @@ def set_threads(num_threads: int) -> None:
     torch.set_num_threads(num_threads)
 
 
+def leave_compiler_unloaded() -> None:
+    """Spare the two seconds that it takes to load torch's compiler, which nobody here uses.
+
+    Methods of optimizers tell it not to look at them when they are first called, and load it for that.
+    """
+    import torch
+
+    if "torch._dynamo" in sys.modules:
+        return
+    for method in vars(torch.optim.Optimizer).values():
+        plain = getattr(method, "__wrapped__", None)
+        if plain is not None and not hasattr(plain, "__dynamo_disable"):
+            plain.__dynamo_disable = plain
+
+
 def keep_freed_memory() -> None:
     """Have malloc keep what is freed instead of giving it back to the system.
 

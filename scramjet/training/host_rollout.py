@@ -2,21 +2,27 @@
 
 Envs write to memory that the GPU copies by itself. They are in two halves: while the GPU decides for one, the CPU steps
 the other, and each waits only for the other's results. With a policy on the CPU the same steps run one after the other.
+
+A decision on the GPU is recorded as a CUDA graph: what it reads and writes lies in the same place at every step, and
+the GPU itself counts the steps and moves it to and from the rollout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Pool
+from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
+from scramjet.runtime.graphs import Recorder
 from scramjet.training.acting import act, value_into, value_rows
 from scramjet.training.final_observations import FinalsOnCPU
 from scramjet.training.step_buffers import StepBuffers
@@ -46,18 +52,59 @@ class Part:
         self._action = host.action[rows]
         self._shown = [Copied(pair.here[:, rows], pair.there[:, rows]) for pair in host.shown]
         self._ended = [Copied(pair.here[:, rows], pair.there[:, rows]) for pair in host.ended]
-        self._decided = torch.cuda.Event() if rollout.action.is_cuda else None
+        self._now = _one_step(self.rollout)
+        shown_now = (*leaves(self._now.obs), self._now.mask, self._now.alive, self._now.seat)
+        self._shown_now = [leaf for leaf in shown_now if leaf is not None and leaf.numel()]  # as host.shown
+        self._t = torch.zeros(1, dtype=torch.int64, device=rollout.action.device)  # the step that is decided next
+        is_on_gpu = rollout.action.is_cuda
+        say = print if rows.start == 0 else _nothing  # once for all parts
+        self._recorder = Recorder[Tensor]("a decision", say) if is_on_gpu else None
+        self._decided = torch.cuda.Event() if is_on_gpu else None
+
+    def begin(self, fused: FusedMLP | None) -> None:
+        """A new rollout, decided by these kernels where there are some."""
+        self._now.fused = fused
+        self._t.zero_()
 
     def show(self, t: int) -> None:
         """Give the policy what the envs show before step t."""
-        for pair in self._shown:
-            pair.send(t)
+        for pair, now in zip(self._shown, self._shown_now, strict=True):
+            if t < self.rollout.num_steps:
+                now[0].copy_(pair.here[t], non_blocking=True)
+            else:
+                pair.send(t)  # nothing is decided there
 
     def decide(self, policy: Policy, t: int) -> None:
         """Have the policy decide on step t and send its actions back; waits for neither."""
-        self._action.copy_(act(policy, self.rollout, t), non_blocking=True)
+        rollout = self.rollout
+        if rollout.memories.is_used and t % rollout.horizon == 0:
+            rollout.states[t // rollout.horizon] = rollout.memories.states
+        work = partial(self._decide, policy)
+        action = work() if self._recorder is None else self._recorder.run(work)
+        self._action.copy_(action, non_blocking=True)
         if self._decided is not None:
             self._decided.record()
+
+    def _decide(self, policy: Policy) -> Tensor:
+        """The same calls at every step, for a graph to record; actions as envs receive them."""
+        now, rollout, t = self._now, self.rollout, self._t
+        for pair, shown in zip(self._shown, self._shown_now, strict=True):
+            pair.there.index_copy_(0, t, shown)
+        now.noise.copy_(rollout.noise.index_select(0, t))
+        action = act(policy, now, 0)
+        for of_rollout, of_now in (
+            (rollout.action, now.action),
+            (rollout.log_prob, now.log_prob),
+            (rollout.value, now.value),
+        ):
+            of_rollout.index_copy_(0, t, of_now)
+        t.add_(1)
+        return action
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether decisions are replayed from now on."""
+        return self._recorder is not None and self._recorder.is_recorded
 
     def await_actions(self) -> None:
         """Wait until the actions are here."""
@@ -93,6 +140,32 @@ def _pairs(here: Iterable[Tensor], there: Iterable[Tensor]) -> list[Copied]:
     return [Copied(mine, other) for mine, other in zip(here, there, strict=True) if mine.numel()]
 
 
+def _one_step(rollout: Rollout) -> Rollout:
+    """A rollout of one step, with the memories of this one and all else its own."""
+
+    def first(tensor: Tensor | None) -> Any:
+        return None if tensor is None else tensor[:1].clone(memory_format=torch.contiguous_format)
+
+    obs = map_leaves(first, rollout.obs)
+    return replace(
+        rollout,
+        obs=obs,
+        steps_obs=[map_leaves(lambda leaf: leaf[0], obs)],
+        mask=first(rollout.mask),
+        alive=first(rollout.alive),
+        seat=first(rollout.seat),
+        action=first(rollout.action),
+        log_prob=first(rollout.log_prob),
+        value=first(rollout.value),
+        noise=first(rollout.noise),
+        states=first(rollout.states),
+    )
+
+
+def _nothing(text: str) -> None:
+    pass
+
+
 def _halves(pool: Pool) -> list[slice]:
     """Two halves of a pool's rows, whole envs; all of them where they cannot be stepped apart."""
     if not pool.steps_parts or pool.num_envs == 1:
@@ -109,7 +182,7 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     value = partial(value_into, policy, rollout.fast)
     finals = [FinalsOnCPU(pool, part.rollout, value) for part in host.parts]
     for part in host.parts:
-        part.rollout.fused = rollout.fused
+        part.begin(rollout.fused)
         part.show(0)
         part.decide(policy, 0)
     for t in range(rollout.num_steps):

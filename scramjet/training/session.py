@@ -15,7 +15,7 @@ from scramjet.engine.native import NativePool
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.devices import keep_freed_memory, set_precision, set_threads
+from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.training.config import RunConfig
@@ -89,6 +89,7 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     assert isinstance(config.num_threads, int)
     set_threads(config.num_threads)
     keep_freed_memory()
+    leave_compiler_unloaded()
     if config.device == "cuda":
         require_cuda()
         set_precision(config.precision)

@@ -47,6 +47,10 @@ def test_leaving_waits_for_what_is_under_way_and_tells_of_its_error():
 
 
 def test_an_error_of_the_caller_is_not_hidden_by_one_of_the_work():
-    with pytest.raises(KeyError), Background() as background:
-        background.start(lambda: 1 / 0)
-        raise KeyError
+    def fail_beside_it():
+        with Background() as background:
+            background.start(lambda: 1 / 0)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_beside_it()
