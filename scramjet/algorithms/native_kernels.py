@@ -20,7 +20,17 @@ from numba import prange
 from scramjet.engine.activations import add, copy, fill, inlined, tanh
 from scramjet.engine.blas import multiply, multiply_by_transposed, multiply_transposed, set_blas_threads
 from scramjet.engine.jit import PARALLEL_REGION, callable_from_compiled, compiled, launch_threads
-from scramjet.engine.machine import NativeFunction, call, doubles, flags, floats, record_at, words
+from scramjet.engine.machine import (
+    NativeFunction,
+    call,
+    doubles,
+    flags,
+    float_rows,
+    floats,
+    record_at,
+    word_rows,
+    words,
+)
 from scramjet.policies.categorical import MASKED_LOGIT
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.distributions import sample_components, sample_normal
@@ -43,6 +53,7 @@ VALUES, MEANS, SQUARES, AT, COUNT = range(5)
 NUM_PARAMETER_COLUMNS = 5
 
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
+NUM_TERMS = len(TERMS)
 POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(6)
 
 WORK = np.dtype(
@@ -99,79 +110,74 @@ def _through_cut(to_row, row):  # type: ignore[no-untyped-def]
 @NativeFunction
 def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
     """y [rows, outputs] of x [rows, inputs]."""
-    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
-    weight, bias = floats(own[WEIGHT], (num_outputs, num_inputs)), floats(own[BIAS], (num_outputs,))
-    given, result = floats(x, (rows, num_inputs)), floats(y, (rows, num_outputs))
-    multiply_by_transposed(given, weight, result, 0.0)
+    multiply_by_transposed(
+        rows, num_outputs, num_inputs, x, num_inputs, own[WEIGHT], num_inputs, 0.0, y, num_outputs
+    )  # fmt: skip
+    bias = floats(own[BIAS], num_outputs)
     for row in range(rows):
         if own[ACTIVATION] == TANH:
-            _add_and_squash(result[row], bias)
+            _add_and_squash(floats(y + _FLOAT * row * num_outputs, num_outputs), bias)
         else:
-            _add_and_cut(result[row], bias)
+            _add_and_cut(floats(y + _FLOAT * row * num_outputs, num_outputs), bias)
 
 
 @NativeFunction
 def layer_back(numbers, x, y, to_y, to_x, rows, to_weights):  # type: ignore[no-untyped-def]
     """Adds to the gradients of its weights, sets to_x [rows, inputs] unless that is 0; `to_y` is written over."""
-    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
-    given, result = floats(x, (rows, num_inputs)), floats(y, (rows, num_outputs))
-    to_result = floats(to_y, (rows, num_outputs))
-    at = to_weights + _FLOAT * own[GRADIENT]
-    to_weight, to_bias = (
-        floats(at, (num_outputs, num_inputs)),
-        floats(at + _FLOAT * to_weight_size(own), (num_outputs,)),
-    )
+    to_weight = to_weights + _FLOAT * own[GRADIENT]
+    to_bias = floats(to_weight + _FLOAT * num_inputs * num_outputs, num_outputs)
     for row in range(rows):
+        to_result = floats(to_y + _FLOAT * row * num_outputs, num_outputs)
         if own[ACTIVATION] == TANH:
-            _through_tanh(to_result[row], result[row])
+            _through_tanh(to_result, floats(y + _FLOAT * row * num_outputs, num_outputs))
         else:
-            _through_cut(to_result[row], result[row])
-        add(to_bias, to_result[row])
-    multiply_transposed(to_result, given, to_weight, 1.0)
+            _through_cut(to_result, floats(y + _FLOAT * row * num_outputs, num_outputs))
+        add(to_bias, to_result)
+    multiply_transposed(
+        num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
+    )  # fmt: skip
     if to_x != 0:
-        weight = floats(own[WEIGHT], (num_outputs, num_inputs))
-        multiply(to_result, weight, floats(to_x, (rows, num_inputs)), 0.0)
-
-
-@callable_from_compiled
-def to_weight_size(own):  # type: ignore[no-untyped-def]
-    """Numbers in a layer's weight."""
-    return own[INPUTS] * own[OUTPUTS]
+        multiply(rows, num_inputs, num_outputs, to_y, num_outputs, own[WEIGHT], num_inputs, 0.0, to_x, num_inputs)
 
 
 @NativeFunction
 def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-def]
     """A head's columns of outputs [rows, width]; one without inputs gives its bias."""
-    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
-    columns = floats(outputs, (rows, width))[:, own[PLACE] : own[PLACE] + num_outputs]
+    columns, bias = outputs + _FLOAT * own[PLACE], floats(own[BIAS], num_outputs)
     if num_inputs > 0:
-        weight = floats(own[WEIGHT], (num_outputs, num_inputs))
-        multiply_by_transposed(floats(features, (rows, num_inputs)), weight, columns, 0.0)
-    bias = floats(own[BIAS], (num_outputs,))
+        multiply_by_transposed(
+            rows, num_outputs, num_inputs, features, num_inputs, own[WEIGHT], num_inputs, 0.0, columns, width
+        )  # fmt: skip
     for row in range(rows):
+        own_columns = floats(columns + _FLOAT * row * width, num_outputs)
         if num_inputs > 0:
-            add(columns[row], bias)
+            add(own_columns, bias)
         else:
-            copy(columns[row], bias)
+            copy(own_columns, bias)
 
 
 @NativeFunction
 def head_back(numbers, features, to_outputs, to_features, rows, width, to_weights):  # type: ignore[no-untyped-def]
     """Adds to the gradients of its weights and of the features."""
-    own = words(numbers, (NUM_LAYER_COLUMNS,))
+    own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
-    to_columns = floats(to_outputs, (rows, width))[:, own[PLACE] : own[PLACE] + num_outputs]
-    at = to_weights + _FLOAT * own[GRADIENT]
-    to_bias = floats(at + _FLOAT * to_weight_size(own), (num_outputs,))
+    to_columns, to_weight = to_outputs + _FLOAT * own[PLACE], to_weights + _FLOAT * own[GRADIENT]
+    to_bias = floats(to_weight + _FLOAT * num_inputs * num_outputs, num_outputs)
     for row in range(rows):
-        add(to_bias, to_columns[row])
+        add(to_bias, floats(to_columns + _FLOAT * row * width, num_outputs))
     if num_inputs > 0:
-        weight, given = floats(own[WEIGHT], (num_outputs, num_inputs)), floats(features, (rows, num_inputs))
-        multiply_transposed(to_columns, given, floats(at, (num_outputs, num_inputs)), 1.0)
-        multiply(to_columns, weight, floats(to_features, (rows, num_inputs)), 1.0)
+        multiply_transposed(
+            num_outputs, num_inputs, rows, to_columns, width, features, num_inputs, 1.0, to_weight, num_inputs
+        )  # fmt: skip
+        multiply(
+            rows, num_inputs, num_outputs, to_columns, width, own[WEIGHT], num_inputs, 1.0, to_features, num_inputs
+        )  # fmt: skip
 
 
 @callable_from_compiled
@@ -181,7 +187,7 @@ def _address_of(layers, k):  # type: ignore[no-untyped-def]
 
 @callable_from_compiled
 def _tower(work, tower):  # type: ignore[no-untyped-def]
-    return words(work.towers + 8 * NUM_TOWER_COLUMNS * tower, (NUM_TOWER_COLUMNS,))
+    return words(work.towers + 8 * NUM_TOWER_COLUMNS * tower, NUM_TOWER_COLUMNS)
 
 
 @callable_from_compiled
@@ -194,7 +200,7 @@ def _features(work, tower, x, rows, sequences, state, begins, kept):  # type: ig
     for k in range(own[FIRST_LAYER], own[FIRST_HEAD]):
         call(work.layer, (_address_of(work.layers, k), x, kept, rows))
         x = kept
-        kept += _FLOAT * rows * words(_address_of(work.layers, k), (NUM_LAYER_COLUMNS,))[OUTPUTS]
+        kept += _FLOAT * rows * words(_address_of(work.layers, k), NUM_LAYER_COLUMNS)[OUTPUTS]
     if own[CORE] == 0:
         return x
     size, state_size = own[CORE_SIZE], own[CORE_STATE]
@@ -215,17 +221,17 @@ def _features(work, tower, x, rows, sequences, state, begins, kept):  # type: ig
 def _take_state(work, own, sequences, state, result):  # type: ignore[no-untyped-def]
     """A core's own part of states."""
     size = own[CORE_STATE]
-    whole, part = floats(state, (sequences, work.state_size)), floats(result, (sequences, size))
     for i in range(sequences):
-        copy(part[i], whole[i, own[STATE_PLACE] : own[STATE_PLACE] + size])
+        part = floats(state + _FLOAT * (i * work.state_size + own[STATE_PLACE]), size)
+        copy(floats(result + _FLOAT * i * size, size), part)
 
 
 @callable_from_compiled
 def _give_state(work, own, sequences, part, state):  # type: ignore[no-untyped-def]
     size = own[CORE_STATE]
-    whole, given = floats(state, (sequences, work.state_size)), floats(part, (sequences, size))
     for i in range(sequences):
-        copy(whole[i, own[STATE_PLACE] : own[STATE_PLACE] + size], given[i])
+        place = floats(state + _FLOAT * (i * work.state_size + own[STATE_PLACE]), size)
+        copy(place, floats(part + _FLOAT * i * size, size))
 
 
 @callable_from_compiled
@@ -234,20 +240,20 @@ def _features_back(work, tower, x, rows, sequences, begins, kept, to_features, o
     own = _tower(work, tower)
     core_kept = kept + _FLOAT * rows * own[NUM_ACTIVATIONS]
     if own[CORE] != 0:
-        last = words(_address_of(work.layers, own[FIRST_HEAD] - 1), (NUM_LAYER_COLUMNS,))
+        last = words(_address_of(work.layers, own[FIRST_HEAD] - 1), NUM_LAYER_COLUMNS)
         given = core_kept - _FLOAT * rows * last[OUTPUTS]
         size, state_size = own[CORE_SIZE], own[CORE_STATE]
         after = core_kept + _FLOAT * (sequences * state_size + rows * size)
-        fill(floats(after, (sequences * state_size,)), np.float32(0))  # nobody learns from what comes after the rollout
+        fill(floats(after, sequences * state_size), np.float32(0))  # nobody learns from what comes after the rollout
         arguments = (
             own[CORE], given, to_features, begins, core_kept, after, after + _FLOAT * sequences * state_size, sequences,
             sequences, rows // sequences, other, to_weights + _FLOAT * own[CORE_GRADIENT],
         )  # fmt: skip
         call(own[CORE_BACKWARD], arguments)
         to_features, other = other, to_features
-    first = words(_address_of(work.layers, own[FIRST_LAYER]), (NUM_LAYER_COLUMNS,))[PLACE]
+    first = words(_address_of(work.layers, own[FIRST_LAYER]), NUM_LAYER_COLUMNS)[PLACE]
     for k in range(own[FIRST_HEAD] - 1, own[FIRST_LAYER] - 1, -1):
-        numbers = words(_address_of(work.layers, k), (NUM_LAYER_COLUMNS,))
+        numbers = words(_address_of(work.layers, k), NUM_LAYER_COLUMNS)
         y = kept + _FLOAT * rows * (numbers[PLACE] - first)
         is_first = k == own[FIRST_LAYER]
         below = x if is_first else y - _FLOAT * rows * numbers[INPUTS]
@@ -266,7 +272,7 @@ def _outputs(work, tower, features, outputs, rows):  # type: ignore[no-untyped-d
 @callable_from_compiled
 def _all(work, address):  # type: ignore[no-untyped-def]
     """One number for each sample."""
-    return floats(address, (work.num_units * work.steps,))
+    return floats(address, work.num_units * work.steps)
 
 
 @callable_from_compiled
@@ -373,17 +379,17 @@ def _choices_back(logits, offsets, mask, action, to_log_prob, to_entropy, to_log
 @NativeFunction
 def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
     """The gradient of PPO's loss by the outputs of `samples` [rows], actions being choices; adds to the terms."""
-    work, scale = _work(address), floats(scale_at, (1,))[0]
-    samples, terms = words(samples_at, (rows,)), doubles(terms_at, (len(TERMS),))
+    work, scale = _work(address), floats(scale_at, 1)[0]
+    samples, terms = words(samples_at, rows), doubles(terms_at, NUM_TERMS)
     size, width = work.num_outputs - 1, work.num_components
-    outputs, to_outputs = (floats(outputs_at, (rows, size + 1)), floats(to_outputs_at, (rows, size + 1)))
-    offsets = words(work.offsets, (width + 1,))
+    outputs, to_outputs = float_rows(outputs_at, rows, size + 1), float_rows(to_outputs_at, rows, size + 1)
+    offsets = words(work.offsets, width + 1)
     to_entropy = np.float32(-scale * work.entropy_coef)
     for row in range(rows):
         sample = samples[row]
         logits, to_logits = outputs[row, :size], to_outputs[row, :size]
-        mask = flags(work.mask + sample * size, (size if work.mask != 0 else 0,))
-        action = words(work.action + 8 * sample * width, (width,))
+        mask = flags(work.mask + sample * size, size if work.mask != 0 else 0)
+        action = words(work.action + 8 * sample * width, width)
         entropy = _log_probabilities(logits, offsets, mask, to_logits)
         log_ratio = -_all(work, work.log_prob)[sample]
         for component in range(width):
@@ -397,16 +403,16 @@ def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_
 @NativeFunction
 def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
     """The same, actions being numbers under independent normal distributions: means, then logarithms of deviations."""
-    work, scale = _work(address), floats(scale_at, (1,))[0]
-    samples, terms = words(samples_at, (rows,)), doubles(terms_at, (len(TERMS),))
+    work, scale = _work(address), floats(scale_at, 1)[0]
+    samples, terms = words(samples_at, rows), doubles(terms_at, NUM_TERMS)
     size, width = work.num_outputs - 1, work.num_components
-    outputs, to_outputs = (floats(outputs_at, (rows, size + 1)), floats(to_outputs_at, (rows, size + 1)))
+    outputs, to_outputs = float_rows(outputs_at, rows, size + 1), float_rows(to_outputs_at, rows, size + 1)
     low, high = np.float32(MIN_LOG_STD), np.float32(MAX_LOG_STD)
     half_log_two_pi, to_entropy = np.float32(0.9189385332046727), np.float32(-scale * work.entropy_coef)
     for row in range(rows):
         sample = samples[row]
         logits, to_logits = outputs[row], to_outputs[row]
-        action = floats(work.action + _FLOAT * sample * width, (width,))
+        action = floats(work.action + _FLOAT * sample * width, width)
         log_ratio, entropy = -_all(work, work.log_prob)[sample], np.float32(0)
         for d in range(width):
             log_std = min(max(logits[width + d], low), high)
@@ -429,20 +435,20 @@ def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_a
 @callable_from_compiled
 def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[no-untyped-def]
     """Units `first` on of those taken: their samples' numbers, inputs, and with memory beginnings and states."""
-    units = words(work.units + 8 * first, (num_units,))
+    units = words(work.units + 8 * first, num_units)
     steps, width, states = work.steps, work.num_inputs, work.state_size
     for t in range(steps):
         for i in range(num_units):
             row, sample = t * num_units + i, t * work.num_units + units[i]
             samples[row] = sample
-            seen = floats(work.inputs + _FLOAT * sample * width, (width,))
-            copy(floats(x + _FLOAT * row * width, (width,)), seen)
+            seen = floats(work.inputs + _FLOAT * sample * width, width)
+            copy(floats(x + _FLOAT * row * width, width), seen)
             if work.begins != 0:
-                flags(begins + row, (1,))[0] = flags(work.begins + sample, (1,))[0]
+                flags(begins + row, 1)[0] = flags(work.begins + sample, 1)[0]
     if states > 0:
         for i in range(num_units):
-            given = floats(work.state + _FLOAT * units[i] * states, (states,))
-            copy(floats(state + _FLOAT * i * states, (states,)), given)
+            given = floats(work.state + _FLOAT * units[i] * states, states)
+            copy(floats(state + _FLOAT * i * states, states), given)
 
 
 @NativeFunction
@@ -450,9 +456,9 @@ def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
     """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]."""
     work, threads = _work(address), set_blas_threads(1)
     steps, width, num_towers = work.steps, work.num_outputs, work.num_towers
-    partial, terms = work.partials + _FLOAT * part * work.num_weights, work.terms + 8 * len(TERMS) * part
-    fill(floats(partial, (work.num_weights,)), np.float32(0))
-    fill(doubles(terms, (len(TERMS),)), 0.0)
+    partial, terms = work.partials + _FLOAT * part * work.num_weights, work.terms + 8 * NUM_TERMS * part
+    fill(floats(partial, work.num_weights), np.float32(0))
+    fill(doubles(terms, NUM_TERMS), 0.0)
     scale = np.empty(1, np.float32)
     scale[0] = 1.0 / (work.num_taken * steps)
     samples_of_block = np.empty(work.block * steps, np.int64)
@@ -483,12 +489,12 @@ def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         at = kept
         for tower in range(num_towers):
             own = _tower(work, tower)
-            size = words(_address_of(work.layers, own[FIRST_HEAD]), (NUM_LAYER_COLUMNS,))[INPUTS]
+            size = words(_address_of(work.layers, own[FIRST_HEAD]), NUM_LAYER_COLUMNS)[INPUTS]
             features = at + _FLOAT * rows * (own[NUM_ACTIVATIONS] - size)
             if own[CORE] != 0:
                 size = own[CORE_SIZE]
                 features = at + _FLOAT * (rows * own[NUM_ACTIVATIONS] + num_units * own[CORE_STATE])
-            fill(floats(to_features, (rows * size,)), np.float32(0))
+            fill(floats(to_features, rows * size), np.float32(0))
             for k in range(own[FIRST_HEAD], own[END]):
                 numbers = _address_of(work.layers, k)
                 call(work.head_back, (numbers, features, to_outputs, to_features, rows, width, partial))
@@ -515,7 +521,7 @@ def begin_step(address, k):  # type: ignore[no-untyped-def]
 @callable_from_compiled
 def _normalize_advantages(work):  # type: ignore[no-untyped-def]
     """Mean and 1 / (deviation + 1e-8) of the advantages taken, as `ppo.normalize` has it."""
-    advantage, units = _all(work, work.advantage), words(work.units, (work.num_taken,))
+    advantage, units = _all(work, work.advantage), words(work.units, work.num_taken)
     count, total, squares = work.num_taken * work.steps, 0.0, 0.0
     for t in range(work.steps):
         for i in range(len(units)):
@@ -535,9 +541,9 @@ def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
     the terms and the norm it had. With a learning rate, a step of Adam."""
     work = _work(address)
     size, squares = work.num_weights, 0.0
-    total = floats(work.partials, (size,))
+    total = floats(work.partials, size)
     for part in range(1, num_parts):
-        add(total, floats(work.partials + _FLOAT * part * size, (size,)))
+        add(total, floats(work.partials + _FLOAT * part * size, size))
     for i in range(size):
         squares += np.float64(total[i]) * np.float64(total[i])
     norm = math.sqrt(squares)
@@ -545,12 +551,12 @@ def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
     if not factor >= 1:  # nor where it is not a number: that must be seen
         for i in range(size):
             total[i] *= factor
-    row = doubles(work.diagnostics + 8 * (len(TERMS) + 1) * k, (len(TERMS) + 1,))
-    for i in range(len(TERMS)):
+    row = doubles(work.diagnostics + 8 * (NUM_TERMS + 1) * k, NUM_TERMS + 1)
+    for i in range(NUM_TERMS):
         row[i] = 0.0
         for part in range(num_parts):
-            row[i] += doubles(work.terms + 8 * len(TERMS) * part, (len(TERMS),))[i] / (work.num_taken * work.steps)
-    row[len(TERMS)] = norm
+            row[i] += doubles(work.terms + 8 * NUM_TERMS * part, NUM_TERMS)[i] / (work.num_taken * work.steps)
+    row[NUM_TERMS] = norm
     if work.num_parameters > 0:
         _adam(work)
 
@@ -561,13 +567,13 @@ def _adam(work):  # type: ignore[no-untyped-def]
     work.num_steps += 1.0
     rate = np.float32(work.learning_rate / (1.0 - work.beta1**work.num_steps))
     root = np.float32(1.0 / math.sqrt(1.0 - work.beta2**work.num_steps))
-    table = words(work.parameters, (work.num_parameters, NUM_PARAMETER_COLUMNS))
     for k in range(work.num_parameters):
-        count = table[k, COUNT]
-        gradient = floats(work.partials + _FLOAT * table[k, AT], (count,))
-        weight, mean = floats(table[k, VALUES], (count,)), floats(table[k, MEANS], (count,))
+        own = words(work.parameters + 8 * NUM_PARAMETER_COLUMNS * k, NUM_PARAMETER_COLUMNS)
+        count = own[COUNT]
+        gradient = floats(work.partials + _FLOAT * own[AT], count)
+        weight, mean = floats(own[VALUES], count), floats(own[MEANS], count)
         _adam_loop(
-            weight, gradient, mean, floats(table[k, SQUARES], (count,)), rate, root, np.float32(1.0 - work.beta1),
+            weight, gradient, mean, floats(own[SQUARES], count), rate, root, np.float32(1.0 - work.beta1),
             np.float32(work.beta2), np.float32(1.0 - work.beta2), np.float32(work.epsilon),
         )  # fmt: skip
 
@@ -614,17 +620,17 @@ def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-d
     """Actions and log-probabilities of rows `start` on."""
     work = _work(address)
     width, size = work.num_components, work.num_outputs - 1
-    outputs, offsets = floats(outputs_at, (rows, size + 1)), words(work.offsets, (width + 1,))
+    outputs, offsets = float_rows(outputs_at, rows, size + 1), words(work.offsets, width + 1)
     if work.mask != 0:
-        mask = flags(work.mask + start * size, (rows, size))
         for row in range(rows):
+            mask = flags(work.mask + (start + row) * size, size)
             for a in range(size):
-                if not mask[row, a]:
+                if not mask[a]:
                     outputs[row, a] = MASKED_LOGIT
-    noise = floats(work.noise + _FLOAT * start * width, (rows, width))
+    noise = float_rows(work.noise + _FLOAT * start * width, rows, width)
     action, log_prob = (
-        words(work.action + 8 * start * width, (rows, width)),
-        floats(work.log_prob + _FLOAT * start, (rows,)),
+        word_rows(work.action + 8 * start * width, rows, width),
+        floats(work.log_prob + _FLOAT * start, rows),
     )
     _sample_components(0, rows, outputs, offsets, noise, action, log_prob)
 
@@ -635,11 +641,11 @@ def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-de
     work = _work(address)
     width = work.num_components
     outputs, noise = (
-        floats(outputs_at, (rows, 2 * width + 1)),
-        floats(work.noise + _FLOAT * start * width, (rows, width)),
+        float_rows(outputs_at, rows, 2 * width + 1),
+        float_rows(work.noise + _FLOAT * start * width, rows, width),
     )
-    action = floats(work.action + _FLOAT * start * width, (rows, width))
-    log_prob = floats(work.log_prob + _FLOAT * start, (rows,))
+    action = float_rows(work.action + _FLOAT * start * width, rows, width)
+    log_prob = floats(work.log_prob + _FLOAT * start, rows)
     _sample_normal(0, rows, outputs, noise, False, 0.0, MIN_LOG_STD, MAX_LOG_STD, action, log_prob)
 
 
@@ -665,7 +671,7 @@ def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
 
 @callable_from_compiled
 def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
-    value, given = floats(work.value + _FLOAT * start, (rows,)), floats(outputs, (rows, work.num_outputs))
+    value, given = floats(work.value + _FLOAT * start, rows), float_rows(outputs, rows, work.num_outputs)
     for row in range(rows):
         value[row] = given[row, work.num_outputs - 1]
 
@@ -681,7 +687,7 @@ def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         state = outputs + _FLOAT * rows * work.num_outputs
         kept = state + _FLOAT * rows * states
         if states > 0:
-            copy(floats(state, (rows * states,)), floats(work.state + _FLOAT * start * states, (rows * states,)))
+            copy(floats(state, rows * states), floats(work.state + _FLOAT * start * states, rows * states))
         x = work.inputs + _FLOAT * start * work.num_inputs
         features = _features(work, tower, x, rows, rows, state, 0, kept)
         _outputs(work, tower, features, outputs, rows)

@@ -117,40 +117,23 @@ def _call_sgemm(typing_context, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb
 _sgemm: Any = _call_sgemm
 
 # Rows of our matrices lie one after the other, where BLAS has columns: it sees their transposes, and multiplies those
-# the other way round.
+# the other way round. Matrices are given by address and row length, from one row's beginning to the next in numbers:
+# of arrays, there would be a version to compile for each way in which they may lie.
 
 
 @register_jitable
-def _row_length(matrix):  # type: ignore[no-untyped-def]
-    """From the beginning of one row to the next; of a single column or row NumPy may say anything."""
-    return max(matrix.strides[0] // 4, matrix.shape[1], 1)
+def multiply(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
+    """c [m, n] = a [m, k] b [k, n] + keep * c, float32."""
+    _sgemm(_PLAIN, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
 @register_jitable
-def multiply(a, b, c, keep):  # type: ignore[no-untyped-def]
-    """c [M, N] = a [M, K] b [K, N] + keep * c, float32; the columns of each lie side by side."""
-    (m, k), n = a.shape, b.shape[1]
-    _sgemm(
-        _PLAIN, _PLAIN, n, m, k, _ONE, b.ctypes.data, _row_length(b), a.ctypes.data, _row_length(a),
-        np.float32(keep), c.ctypes.data, _row_length(c),
-    )  # fmt: skip
+def multiply_by_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
+    """c [m, n] = a b' + keep * c, of a [m, k] and b [n, k]: such as a layer. Slower than `multiply` for few rows."""
+    _sgemm(_TRANSPOSED, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
 @register_jitable
-def multiply_by_transposed(a, b, c, keep):  # type: ignore[no-untyped-def]
-    """c [M, N] = a b' + keep * c, of a [M, K] and b [N, K]: such as a layer. Slower than `multiply` for few rows."""
-    (m, k), n = a.shape, b.shape[0]
-    _sgemm(
-        _TRANSPOSED, _PLAIN, n, m, k, _ONE, b.ctypes.data, _row_length(b), a.ctypes.data, _row_length(a),
-        np.float32(keep), c.ctypes.data, _row_length(c),
-    )  # fmt: skip
-
-
-@register_jitable
-def multiply_transposed(a, b, c, keep):  # type: ignore[no-untyped-def]
-    """c [M, N] = a' b + keep * c, of a [K, M] and b [K, N]: such as the gradient of a weight."""
-    (k, m), n = a.shape, b.shape[1]
-    _sgemm(
-        _PLAIN, _TRANSPOSED, n, m, k, _ONE, b.ctypes.data, _row_length(b), a.ctypes.data, _row_length(a),
-        np.float32(keep), c.ctypes.data, _row_length(c),
-    )  # fmt: skip
+def multiply_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
+    """c [m, n] = a' b + keep * c, of a [k, m] and b [k, n]: such as the gradient of a weight."""
+    _sgemm(_PLAIN, _TRANSPOSED, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)

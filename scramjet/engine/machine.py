@@ -113,27 +113,39 @@ _byte_pointer, _double_pointer = pointer_to(types.boolean), pointer_to(types.flo
 
 
 @callable_from_compiled
-def floats(address, shape):  # type: ignore[no-untyped-def]
+def floats(address, size):  # type: ignore[no-untyped-def]
     """The float32 numbers at an address."""
-    return carray(_float_pointer(address), shape)
+    return carray(_float_pointer(address), (size,))
 
 
 @callable_from_compiled
-def doubles(address, shape):  # type: ignore[no-untyped-def]
+def doubles(address, size):  # type: ignore[no-untyped-def]
     """The float64 numbers at an address."""
-    return carray(_double_pointer(address), shape)
+    return carray(_double_pointer(address), (size,))
 
 
 @callable_from_compiled
-def words(address, shape):  # type: ignore[no-untyped-def]
+def words(address, size):  # type: ignore[no-untyped-def]
     """The int64 numbers at an address."""
-    return carray(_word_pointer(address), shape)
+    return carray(_word_pointer(address), (size,))
 
 
 @callable_from_compiled
-def flags(address, shape):  # type: ignore[no-untyped-def]
+def flags(address, size):  # type: ignore[no-untyped-def]
     """The truth values at an address."""
-    return carray(_byte_pointer(address), shape)
+    return carray(_byte_pointer(address), (size,))
+
+
+@callable_from_compiled
+def float_rows(address, rows, columns):  # type: ignore[no-untyped-def]
+    """The float32 matrix at an address."""
+    return carray(_float_pointer(address), (rows, columns))
+
+
+@callable_from_compiled
+def word_rows(address, rows, columns):  # type: ignore[no-untyped-def]
+    """The int64 matrix at an address."""
+    return carray(_word_pointer(address), (rows, columns))
 
 
 class Task:

@@ -15,7 +15,7 @@ import numpy as np
 from scramjet.engine.activations import add, copy, fill, inlined, sigmoid, tanh
 from scramjet.engine.blas import multiply, multiply_transposed, set_blas_threads
 from scramjet.engine.jit import callable_from_compiled
-from scramjet.engine.machine import NativeFunction, call, flags, floats, record_at, words
+from scramjet.engine.machine import NativeFunction, call, flags, float_rows, floats, record_at, words
 
 ROWS_PER_BLOCK = 16
 """Rows that go through all steps together."""
@@ -215,23 +215,22 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
     def forward(  # type: ignore[no-untyped-def]
         core, features, outputs, begins, state, after, kept, rows, stride, steps
     ):
-        numbers = words(core, (NUM_COLUMNS,))
+        numbers = words(core, NUM_COLUMNS)
         num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
         first, last, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_GATES], numbers[STATE_SIZE]
-        weight = floats(numbers[FEATURES_WEIGHT], (num_features, numbers[FEATURES_GATES]))
-        bias = floats(numbers[BIAS], (num_gates,))
-        state_weight = floats(numbers[STATE_WEIGHT], (size, last))
-        given, left = floats(state, (rows, state_size)), floats(after, (rows, state_size))
-        before = floats(kept, (steps * rows, size))
-        gates = floats(kept + _FLOAT * steps * rows * size, (steps * rows, num_gates))
-        cells = floats(kept + _FLOAT * steps * rows * (size + num_gates), (steps * rows, state_size - size))
+        of_features = numbers[FEATURES_GATES]
+        bias = floats(numbers[BIAS], num_gates)
+        given, left = float_rows(state, rows, state_size), float_rows(after, rows, state_size)
+        before = float_rows(kept, steps * rows, size)
+        gates = float_rows(kept + _FLOAT * steps * rows * size, steps * rows, num_gates)
+        cells = float_rows(kept + _FLOAT * steps * rows * (size + num_gates), steps * rows, state_size - size)
         nothing = np.zeros(size, np.float32)
         for t in range(steps):
             place = t * rows
-            seen = floats(features + _FLOAT * t * stride * num_features, (rows, num_features))
-            shown = floats(outputs + _FLOAT * t * stride * size, (rows, size))
-            last_shown = floats(outputs + _FLOAT * max(t - 1, 0) * stride * size, (rows, size))
-            begun = flags(begins + t * stride, (rows,))
+            seen = features + _FLOAT * t * stride * num_features
+            shown = float_rows(outputs + _FLOAT * t * stride * size, rows, size)
+            last_shown = float_rows(outputs + _FLOAT * max(t - 1, 0) * stride * size, rows, size)
+            begun = flags(begins + t * stride, rows)
             for row in range(rows):
                 own = before[place + row]
                 if begins != 0 and begun[row]:
@@ -241,17 +240,21 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
                 else:
                     copy(own, given[row, :size])
                 fill(gates[place + row, :first], np.float32(0))
-            block = gates[place : place + rows]
-            multiply(seen, weight, block[:, first:], 0.0)
+            block = kept + _FLOAT * (steps * rows * size + place * num_gates)
+            multiply(
+                rows, of_features, num_features, seen, num_features, numbers[FEATURES_WEIGHT], of_features, 0.0,
+                block + _FLOAT * first, num_gates,
+            )  # fmt: skip
             if last > 0:
-                multiply(before[place : place + rows], state_weight, block[:, :last], 1.0)
+                begun_with = kept + _FLOAT * place * size
+                multiply(rows, last, size, begun_with, size, numbers[STATE_WEIGHT], last, 1.0, block, num_gates)
             for row in range(rows):
                 now = place + row
                 cell_before = cells[now - rows] if t > 0 else given[row, size:]
                 if begins != 0 and begun[row]:
                     cell_before = nothing
                 step(gates[now], bias, before[now], cell_before, cells[now], shown[row])
-        ended = floats(outputs + _FLOAT * (steps - 1) * stride * size, (rows, size))
+        ended = float_rows(outputs + _FLOAT * (steps - 1) * stride * size, rows, size)
         for row in range(rows):
             copy(left[row, :size], ended[row])
             copy(left[row, size:], cells[(steps - 1) * rows + row])
@@ -259,19 +262,17 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
     def backward(  # type: ignore[no-untyped-def]
         core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights
     ):
-        numbers = words(core, (NUM_COLUMNS,))
+        numbers = words(core, NUM_COLUMNS)
         num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
         first, last, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_GATES], numbers[STATE_SIZE]
-        weight_back = floats(numbers[FEATURES_BACK], (num_gates - first, num_features))
-        state_back = floats(numbers[STATE_BACK], (last, size))
-        to_weight = floats(to_weights, (num_features, num_gates - first))
-        at = to_weights + _FLOAT * num_features * (num_gates - first)
-        to_bias = floats(at, (num_gates,))
-        to_state_weight = floats(at + _FLOAT * num_gates, (size, last))
-        given, to_given = floats(state, (rows, state_size)), floats(to_state, (rows, state_size))
-        before = floats(kept, (steps * rows, size))
-        gates = floats(kept + _FLOAT * steps * rows * size, (steps * rows, num_gates))
-        cells = floats(kept + _FLOAT * steps * rows * (size + num_gates), (steps * rows, state_size - size))
+        of_features = num_gates - first
+        to_bias = floats(to_weights + _FLOAT * num_features * of_features, num_gates)
+        to_state_weight = to_weights + _FLOAT * (num_features * of_features + num_gates)
+        gates_at = kept + _FLOAT * steps * rows * size
+        given, to_given = float_rows(state, rows, state_size), float_rows(to_state, rows, state_size)
+        before = float_rows(kept, steps * rows, size)
+        gates = float_rows(kept + _FLOAT * steps * rows * size, steps * rows, num_gates)
+        cells = float_rows(kept + _FLOAT * steps * rows * (size + num_gates), steps * rows, state_size - size)
         nothing = np.zeros(size, np.float32)
         recurrent, carried = np.zeros((rows, size), np.float32), np.zeros((rows, size), np.float32)
         for row in range(rows):
@@ -287,9 +288,9 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
             begin = max(0, end - at_once)
             for t in range(end - 1, begin - 1, -1):
                 place = t * rows
-                to_shown = floats(to_outputs + _FLOAT * t * stride * size, (rows, size))
-                begun = flags(begins + t * stride, (rows,))
-                begun_after = flags(begins + (t + 1) * stride, (rows,))
+                to_shown = float_rows(to_outputs + _FLOAT * t * stride * size, rows, size)
+                begun = flags(begins + t * stride, rows)
+                begun_after = flags(begins + (t + 1) * stride, rows)
                 for row in range(rows):
                     now = place + row
                     cell_before = cells[now - rows] if t > 0 else given[row, size:]
@@ -302,23 +303,33 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
                     step_back(
                         gates[now], before[now], cell_before, cells[now], to_shown[row], recurrent[row], carried[row]
                     )
-                block = gates[place : place + rows]
+                block = gates_at + _FLOAT * place * num_gates
                 if last > 0:
-                    multiply(block[:, :last], state_back, recurrent, 0.0)
+                    multiply(
+                        rows, size, last, block, num_gates, numbers[STATE_BACK], size, 0.0, recurrent.ctypes.data, size
+                    )
                 if to_features != 0:
-                    to_seen = floats(to_features + _FLOAT * t * stride * num_features, (rows, num_features))
-                    multiply(block[:, first:], weight_back, to_seen, 0.0)
-                seen = floats(features + _FLOAT * t * stride * num_features, (rows, num_features))
+                    to_seen = to_features + _FLOAT * t * stride * num_features
+                    multiply(
+                        rows, num_features, of_features, block + _FLOAT * first, num_gates, numbers[FEATURES_BACK],
+                        num_features, 0.0, to_seen, num_features,
+                    )  # fmt: skip
+                seen = float_rows(features + _FLOAT * t * stride * num_features, rows, num_features)
                 for row in range(rows):
                     copy(all_seen[(t - begin) * rows + row], seen[row])
             part = gates[begin * rows : end * rows]
             for now in range(len(part)):
                 add(to_bias, part[now])
+            count, block = (end - begin) * rows, gates_at + _FLOAT * begin * rows * num_gates
             if last > 0:
-                multiply_transposed(before[begin * rows : end * rows], part[:, :last], to_state_weight, 1.0)
-            multiply_transposed(all_seen[: (end - begin) * rows], part[:, first:], to_weight, 1.0)
+                begun_with = kept + _FLOAT * begin * rows * size
+                multiply_transposed(size, last, count, begun_with, size, block, num_gates, 1.0, to_state_weight, last)
+            multiply_transposed(
+                num_features, of_features, count, all_seen.ctypes.data, num_features, block + _FLOAT * first, num_gates,
+                1.0, to_weights, of_features,
+            )  # fmt: skip
             end = begin
-        begun = flags(begins, (rows,))
+        begun = flags(begins, rows)
         for row in range(rows):
             if begins != 0 and begun[row]:
                 fill(to_given[row], np.float32(0))
@@ -340,11 +351,11 @@ MINGRU = sequences(_mingru_step, _mingru_step_back, carries_outputs=True)
 @NativeFunction
 def turn_weights(core):  # type: ignore[no-untyped-def]
     """The weights turned round, as the way back needs them: products of few rows are twice as fast so."""
-    numbers = words(core, (NUM_COLUMNS,))
-    weight = floats(numbers[FEATURES_WEIGHT], (numbers[NUM_FEATURES], numbers[FEATURES_GATES]))
-    _turn(weight, floats(numbers[FEATURES_BACK], (numbers[FEATURES_GATES], numbers[NUM_FEATURES])))
-    state_weight = floats(numbers[STATE_WEIGHT], (numbers[SIZE], numbers[STATE_GATES]))
-    _turn(state_weight, floats(numbers[STATE_BACK], (numbers[STATE_GATES], numbers[SIZE])))
+    numbers = words(core, NUM_COLUMNS)
+    weight = float_rows(numbers[FEATURES_WEIGHT], numbers[NUM_FEATURES], numbers[FEATURES_GATES])
+    _turn(weight, float_rows(numbers[FEATURES_BACK], numbers[FEATURES_GATES], numbers[NUM_FEATURES]))
+    state_weight = float_rows(numbers[STATE_WEIGHT], numbers[SIZE], numbers[STATE_GATES])
+    _turn(state_weight, float_rows(numbers[STATE_BACK], numbers[STATE_GATES], numbers[SIZE]))
 
 
 @callable_from_compiled

@@ -13,9 +13,17 @@ from scramjet.engine import blas
 
 @njit
 def all_three(a, b, c, keep, plain, by_transposed, transposed):
-    blas.multiply(a, b, plain, keep)
-    blas.multiply_by_transposed(a, c, by_transposed, keep)
-    blas.multiply_transposed(a, plain, transposed, keep)
+    m, k, n = len(a), a.shape[1], b.shape[1]
+    first = a.ctypes.data, a.strides[0] // 4
+    blas.multiply(m, n, k, *first, b.ctypes.data, b.strides[0] // 4, keep, plain.ctypes.data, plain.strides[0] // 4)
+    blas.multiply_by_transposed(
+        m, n, k, *first, c.ctypes.data, c.strides[0] // 4, keep, by_transposed.ctypes.data,
+        by_transposed.strides[0] // 4,
+    )  # fmt: skip
+    blas.multiply_transposed(
+        k, n, m, *first, plain.ctypes.data, plain.strides[0] // 4, keep, transposed.ctypes.data,
+        transposed.strides[0] // 4,
+    )  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,13 +12,13 @@ _task = record_at(TASK)
 
 @NativeFunction
 def double(address, index):
-    floats(address, (index + 1,))[index] *= 2
+    floats(address, index + 1)[index] *= 2
 
 
 @NativeFunction
 def work_on_part(part, num_parts, address):
     task = _task(address)
-    numbers = floats(task.numbers, (task.size,))
+    numbers = floats(task.numbers, task.size)
     for i in range(task.size * part // num_parts, task.size * (part + 1) // num_parts):
         numbers[i] += task.factor
         call(task.function, (task.numbers, i))
@@ -28,9 +28,9 @@ def work_on_part(part, num_parts, address):
 
 @NativeFunction
 def kinds(address):
-    words(address, (1,))[0] += 1
-    doubles(address + 8, (1,))[0] += 0.5
-    flags(address + 16, (1,))[0] = not flags(address + 16, (1,))[0]
+    words(address, 1)[0] += 1
+    doubles(address + 8, 1)[0] += 0.5
+    flags(address + 16, 1)[0] = not flags(address + 16, 1)[0]
 
 
 def make_task(numbers, factor=1.0):
