@@ -1,12 +1,15 @@
 """Training and env steps on a GPU, in steps a second.
 
-    python benchmarks/gpu.py                        training at four sizes, env steps of four worlds, memory of BinPack
+    python benchmarks/gpu.py                        training at four sizes, env steps of four worlds, memory of BinPack,
+                                                    training with envs on the CPU
     python benchmarks/gpu.py --precision bfloat16
+    python benchmarks/gpu.py --only memory --memory-envs 49152
     python benchmarks/gpu.py --only training --jax PYTHON_WITH_JAX      beside one XLA program, peers/jax_cartpole.py
 
 Training is CartPole with separate 64x64 tanh networks, 4 epochs, 4 minibatches: rollout, advantages, all gradient steps
 and one reading of metrics and episodes an update. Figures are medians of five repeats. Env steps are 32 at a time,
-recorded as a CUDA graph, with legal random actions chosen beforehand.
+recorded as a CUDA graph, with legal random actions chosen beforehand. Envs on the CPU are stepped by as many threads as
+a pool takes, or --num-threads.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.bench import _gpu_env_rate
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
+from scramjet.engine.native import NativePool
 from scramjet.envs import load_env
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
@@ -38,17 +42,29 @@ from scramjet.training.rollout import allocate_rollout, collect
 SIZES = ((1024, 128), (4096, 128), (16384, 64), (65536, 32))
 ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20), ("binpack", 1 << 18))
 MEMORY_SIZES = (512, 2048)
+HOST_SIZES = (("cartpole", 1024, 128), ("cartpole", 4096, 128), ("connect_four", 1024, 32))
 REPEATS, UPDATES = 5, 20
 
 
 class Training:
-    """A pool, a policy and a learner on the GPU."""
+    """A policy and a learner on the GPU, and a pool there or on the CPU."""
 
-    def __init__(self, world: str, num_envs: int, num_steps: int, policy: PolicyConfig, ppo: PPOConfig, precision: str):
+    def __init__(
+        self,
+        world: str,
+        num_envs: int,
+        num_steps: int,
+        policy: PolicyConfig,
+        ppo: PPOConfig,
+        precision: str,
+        *,
+        envs_on_gpu: bool = True,
+        num_threads: int | None = None,
+    ) -> None:
         torch.manual_seed(0)
         env = load_env(world)
         network = default_network(env.observation_space, env.action_space, policy)
-        self.pool = CudaPool(env, num_envs)
+        self.pool = CudaPool(env, num_envs) if envs_on_gpu else NativePool(env, num_envs, num_threads=num_threads)
         self.policy = Policy(network, env.observation_space, env.action_space, policy).to("cuda")
         self.policy.uses_bfloat16 = precision == "bfloat16"
         self.rollout = allocate_rollout(self.pool, self.policy, num_steps)
@@ -68,11 +84,24 @@ class Training:
         times.append(time.perf_counter())
         return np.diff(times)
 
+    def measure(self) -> tuple[float, np.ndarray]:
+        """Million steps per second, and the milliseconds of each part of an update."""
+        for _ in range(4):
+            self.update()
+        parts, rates = [], []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            parts += [self.update() for _ in range(UPDATES)]
+            rates.append(UPDATES * self.rollout.log_prob.numel() / (time.perf_counter() - started) / 1e6)
+        return float(np.median(rates)), np.median(parts, axis=0) * 1e3
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="tf32")
-    parser.add_argument("--only", choices=("training", "envs", "memory"))
+    parser.add_argument("--only", choices=("training", "envs", "memory", "host"))
+    parser.add_argument("--memory-envs", metavar="N", type=int, nargs="+", default=MEMORY_SIZES)
+    parser.add_argument("--num-threads", type=int, help="of envs on the CPU")
     parser.add_argument("--jax", metavar="PYTHON", help="measure the peer in JAX too, one at a time")
     arguments = parser.parse_args()
     require_cuda()
@@ -83,23 +112,18 @@ def main() -> None:
     if arguments.only in (None, "envs"):
         env_steps()
     if arguments.only in (None, "memory"):
-        memory(arguments.precision)
+        memory(arguments.precision, arguments.memory_envs)
+    if arguments.only in (None, "host"):
+        host(arguments.precision, arguments.num_threads)
 
 
 def training(precision: str, jax_python: str | None) -> None:
-    print("| envs x steps | M steps/s | ms an update: rollout | learning | episodes | JAX, M steps/s | ratio |")
-    print("|---" * 7 + "|")
+    beside = "" if jax_python is None else " JAX, M steps/s | ratio |"
+    print(f"| envs x steps | M steps/s | ms an update: rollout | learning | episodes |{beside}")
+    print("|---" * (5 if jax_python is None else 7) + "|")
     for num_envs, num_steps in SIZES:
         work = Training("cartpole", num_envs, num_steps, PolicyConfig(), PPOConfig(), precision)
-        for _ in range(4):
-            work.update()
-        parts, rates = [], []
-        for _ in range(REPEATS):
-            started = time.perf_counter()
-            parts += [work.update() for _ in range(UPDATES)]
-            rates.append(UPDATES * num_envs * num_steps / (time.perf_counter() - started))
-        rollout, learning, episodes = np.median(parts, axis=0) * 1e3
-        speed = float(np.median(rates)) / 1e6
+        speed, (rollout, learning, episodes) = work.measure()
         del work
         torch.cuda.empty_cache()
         line = f"| {num_envs} x {num_steps} | {speed:.1f} | {rollout:.2f} | {learning:.2f} | {episodes:.2f} |"
@@ -122,16 +146,16 @@ def env_steps() -> None:
     print("\n| world | envs | M env steps/s |\n|---|---|---|")
     for world, num_envs in ENV_SIZES:
         rate = _gpu_env_rate(CudaPool(load_env(world), num_envs), 1.0)
-        print(f"| {world} | {num_envs:,} | {rate.median / 1e6:,.0f} |", flush=True)
+        print(f"| {world} | {num_envs:,} | {rate.median / 1e6:,.1f} |", flush=True)
         torch.cuda.empty_cache()
 
 
-def memory(precision: str) -> None:
+def memory(precision: str, sizes: list[int]) -> None:
     """The most that torch held during two updates of BinPack, as the batch grows; minibatches stay a quarter of it."""
     config = starting_config("binpack")
     ppo = PPOConfig(num_epochs=1, num_minibatches=4)
     print("\n| BinPack envs x steps | GiB at most | M of samples |\n|---|---|---|")
-    for num_envs in MEMORY_SIZES:
+    for num_envs in sizes:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         work = Training("binpack", num_envs, config.num_steps, config.policy, ppo, precision)
@@ -139,6 +163,23 @@ def memory(precision: str) -> None:
             work.update()
         held = torch.cuda.max_memory_reserved() / 2**30
         print(f"| {num_envs} x {config.num_steps} | {held:.2f} | {num_envs * config.num_steps / 1e6:.3f} |", flush=True)
+        del work
+
+
+def host(precision: str, num_threads: int | None) -> None:
+    """Training with envs on the CPU and networks on the GPU."""
+    print(
+        "\n| envs on the CPU | envs x steps | threads | M steps/s | ms an update: rollout | learning |\n"
+        + "|---" * 6
+        + "|"
+    )
+    for world, num_envs, num_steps in HOST_SIZES:
+        policy = starting_config(world).policy
+        envs = {"envs_on_gpu": False, "num_threads": num_threads}
+        work = Training(world, num_envs, num_steps, policy, PPOConfig(), precision, **envs)
+        speed, (rollout, learning, _) = work.measure()
+        sizes = f"| {world} | {num_envs} x {num_steps} | {work.pool.num_threads} |"
+        print(f"{sizes} {speed:.2f} | {rollout:.2f} | {learning:.2f} |", flush=True)
         del work
 
 

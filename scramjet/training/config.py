@@ -36,6 +36,9 @@ Count = Annotated[
 AUTO_ENVS_PER_CORE = 128
 MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
+MIN_MEMORY_ON_GPU = 40 * 128
+"""Envs times units of memory below which the CPU is faster: the GPU learns memory one step after the other, which takes
+it about as long for few envs as for many."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ class RunConfig:
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where envs and networks run; auto: an NVIDIA GPU where there is one that can, else the CPU."""
+    """Where envs and networks run; auto: an NVIDIA GPU where there is one that can and where it pays, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where envs run, should that not be where networks do; auto: as `device`, but frame stacks on the CPU."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
@@ -167,7 +170,14 @@ class RunConfig:
     def _decided_device(self) -> Literal["cpu", "cuda"]:
         if self.device != "auto":
             return self.device
-        return "cuda" if cuda_is_ready() else "cpu"
+        return "cuda" if self._gpu_pays and cuda_is_ready() else "cpu"
+
+    @property
+    def _gpu_pays(self) -> bool:
+        shape = self.policy
+        if shape.memory is None or self.num_envs == "auto" or self.env_device == "cuda":
+            return True
+        return self.num_envs * shape.memory_size * shape.memory_layers >= MIN_MEMORY_ON_GPU
 
     def env_device_beside(self, device: Literal["cpu", "cuda"]) -> Literal["cpu", "cuda"]:
         """Where envs run with networks on this device."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,9 +17,11 @@ import scramjet
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.cuda_pool import CudaPool
-from scramjet.envs import load_env
+from scramjet.envs import Box, Discrete, Env, load_env
+from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.graphs import Recorder
+from scramjet.training import loop
 from scramjet.training.config import RunConfig
 from scramjet.training.config_files import starting_config
 from scramjet.training.fused import fused_mlp
@@ -156,6 +161,78 @@ def test_a_checkpoint_moves_to_the_cpu_and_back(tmp_path: Path):
     assert again.step == UPDATE * 20
 
 
+def test_ctrl_c_saves_and_a_resume_goes_on_as_if_nothing_had_been(tmp_path: Path, monkeypatch):
+    whole = scramjet.train(small_config(), runs_dir=tmp_path, run_name="whole", display="quiet")
+    calls = []
+
+    def collect_and_interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) == 7:  # a replay
+            os.kill(os.getpid(), signal.SIGINT)
+        return collect(*arguments)
+
+    monkeypatch.setattr(loop, "collect", collect_and_interrupt)
+    stopped = scramjet.train(small_config(), runs_dir=tmp_path, run_name="stopped", display="quiet")
+    assert (stopped.stopped_by, stopped.step) == ("ctrl-c", UPDATE * 7)
+    resumed = scramjet.train(resume="stopped", runs_dir=tmp_path, display="quiet")
+    assert resumed.step == whole.step
+    for name, weight in whole.policy.state_dict().items():
+        assert torch.equal(weight, resumed.policy.state_dict()[name]), name
+
+
+class Poisoned(Env):
+    """Gives a number that is none in one env at one step."""
+
+    at: int = 40
+    in_reward: bool = True
+    max_episode_steps = 1000
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+    action_space = Discrete(2)
+    state = {"count": np.int32}
+
+    def reset(self, s):
+        s.count = 0
+
+    def step(self, s, action):
+        s.count += 1
+        hit = self.in_reward and s.count == self.at and s._seed == 1 + 5
+        return (np.nan if hit else 1.0), False
+
+    def observe(self, s, obs):
+        hit = not self.in_reward and s.count == self.at and s._seed == 1 + 5
+        obs[0] = 0.0
+        obs[1] = np.inf if hit else 0.5
+
+
+@pytest.mark.parametrize(("in_reward", "message"), [(True, "a reward of nan"), (False, "an observation of inf")])
+def test_a_number_that_is_none_is_found_in_a_replay_with_its_env_and_step(in_reward, message):
+    env, config = Poisoned(in_reward=in_reward, at=3 * NUM_STEPS - 7), PolicyConfig()
+    pool = CudaPool(env, NUM_ENVS)
+    network = default_network(env.observation_space, env.action_space, config)
+    policy = Policy(network, env.observation_space, env.action_space, config).to("cuda")
+    rollout, generator = allocate_rollout(pool, policy, NUM_STEPS), torch.Generator("cuda")
+    pool.reset(1, out=rollout.rows[-1])
+    for _ in range(2):
+        collect(pool, policy, rollout, generator)
+    with pytest.raises(TrainingError, match=rf"{message} in env 5 at step {3 * NUM_STEPS - 7}\b"):
+        collect(pool, policy, rollout, generator)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_weights_that_diverge_stop_the_run(tmp_path: Path, fused: bool):
+    config = small_config(fused=fused)
+    config = replace(config, ppo=replace(config.ppo, learning_rate=1e38, max_grad_norm=None))
+    with pytest.raises(TrainingError, match="training diverged"):
+        scramjet.train(config, runs_dir=tmp_path, display="quiet")
+
+
+def test_a_rollout_too_large_for_the_gpu_says_what_to_lower(tmp_path: Path):
+    config = replace(small_config(), num_envs=1 << 22, num_steps=1 << 12, total_timesteps=1 << 34)
+    with pytest.raises(TrainingError, match=r"memory is full; lower --num-envs"):
+        scramjet.train(config, runs_dir=tmp_path, display="quiet")
+
+
 class Stubborn(nn.Module):
     """Looks at its numbers on the CPU, which no graph can record."""
 
@@ -171,10 +248,14 @@ class Stubborn(nn.Module):
         return self.logits_of(features), self.value_of(features).squeeze(-1)
 
 
-def test_a_network_that_cannot_be_recorded_trains_and_says_so_once(tmp_path: Path, capsys):
-    result = scramjet.train(small_config(), network=Stubborn(), runs_dir=tmp_path, display="quiet")
+@pytest.mark.parametrize(("env_device", "stage"), [("cuda", "a rollout"), ("cpu", "a decision")])
+def test_a_network_that_cannot_be_recorded_trains_and_says_so_once(tmp_path: Path, capsys, env_device, stage):
+    config = small_config(env_device=env_device)
+    result = scramjet.train(config, network=Stubborn(), runs_dir=tmp_path, display="quiet")
     assert result.step == UPDATE * 12
-    assert capsys.readouterr().out.count("a rollout cannot be recorded") <= 1
+    said = capsys.readouterr().out
+    assert said.count(f"{stage} cannot be recorded") == 1
+    assert said.count("an epoch of learning cannot be recorded") == 1
 
 
 def test_a_recorder_returns_new_numbers_in_the_same_memory():

@@ -254,13 +254,12 @@ def test_a_choice_that_is_none_is_told_with_the_env_it_comes_from():
 
 
 def test_a_choice_that_is_none_is_told_even_where_the_device_is_lost_over_it(monkeypatch):
-    def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
+    def decide(part: Part, policy: Policy, t: int) -> None:
         if t == 3:
             raise RuntimeError("CUDA error: device-side assert triggered")
-        return rollout.action[t]
 
     monkeypatch.setattr(Part, "show", lambda part, t: None)  # what is there cannot be looked at any more
-    monkeypatch.setattr(host_rollout, "act", act)
+    monkeypatch.setattr(Part, "decide", decide)
     pool = NativePool(Astray(), 7, backend="interpreted")
     network = default_network(pool.observation_space, pool.action_space, SMALL)
     policy = Policy(network, pool.observation_space, pool.action_space)
@@ -300,6 +299,9 @@ def test_what_envs_write_is_copied_by_the_gpu_itself():
     assert all(tensor.is_pinned() for tensor in written if tensor.numel())
     assert rollout.host.action.is_pinned()
     assert all(tensor.is_cuda for tensor in (*leaves(rollout.obs), rollout.mask, rollout.reward, rollout.action))
+    pool.reset(RESET_SEED, out=rollout.rows[-1])
+    collect(pool, policy, rollout, torch.Generator("cuda"))
+    assert [part.is_recorded for part in rollout.host.parts] == [True, True]
 
 
 UPDATE = 64 * 32
@@ -317,7 +319,8 @@ RUNS = {
 def test_a_run_with_envs_on_the_cpu_trains_and_resumes_bit_for_bit(tmp_path: Path, run: dict[str, Any]):
     def config(num_updates: int) -> scramjet.RunConfig:
         start = starting_config(run.get("env", "cartpole"))
-        ppo = replace(start.ppo, learning_rate=0.001, num_minibatches=4, minibatch_size=None)
+        constant = {"learning_rate": 0.001, "entropy_coef": 0.01}  # the same however long the run is
+        ppo = replace(start.ppo, num_minibatches=4, minibatch_size=None, **constant)
         sizes = {"num_envs": 64, "num_steps": 32, "total_timesteps": UPDATE * num_updates}
         return replace(start, ppo=ppo, device="cuda", env_device="cpu", **sizes, **run)
 
