@@ -72,12 +72,14 @@ def native_play(policy: Policy, rollout: Rollout) -> NativePlay | None:
 def native_network(policy: Policy) -> NativeNetwork | None:
     """The compiled functions over a policy's own weights; None where it is of another kind, or not on the CPU."""
     network, distribution = policy.network, policy.distribution
-    if policy.device.type != "cpu" or not isinstance(network, SeparateActorCritic | SharedActorCritic):
-        return None
     is_squashed = isinstance(distribution, DiagonalGaussian) and distribution.squashes
-    if is_squashed or any(parameter.dtype != torch.float32 for parameter in network.parameters()):
+    # A class of the user's own may do anything, and weights may be shared or kept from learning.
+    if type(network) not in (SeparateActorCritic, SharedActorCritic) or is_squashed or not _are_plain(network):
         return None
+    assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     heads = _policy_heads(network.actor_head, distribution)
+    if heads is None or not _is_linear(network.critic_head):
+        return None
     value = Head(network.critic_head.weight, network.critic_head.bias, distribution.num_inputs)
     if isinstance(network, SharedActorCritic):
         encoder = network.encoder
@@ -105,22 +107,37 @@ def native_network(policy: Policy) -> NativeNetwork | None:
     )
 
 
+def _are_plain(network: nn.Module) -> bool:
+    """Whether all weights are floats on the CPU that learn, each in one place, and nobody listens in."""
+    parameters = list(network.named_parameters(remove_duplicate=False))
+    is_plain = all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad for _, p in parameters)
+    is_heard = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in network.modules())
+    return is_plain and not is_heard and len({id(p) for _, p in parameters}) == len(parameters)
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear and module.bias is not None
+
+
 def _tower(trunk: nn.Sequential, core: Core | None, heads: list[Head]) -> Tower | None:
     """None where a layer or the core is not one of ours."""
     modules = list(trunk)
-    layers = list(zip(modules[::2], modules[1::2], strict=True))
-    if not all(type(linear) is nn.Linear and type(activation) in ACTIVATIONS for linear, activation in layers):
+    linears, activations = modules[::2], modules[1::2]
+    if len(linears) != len(activations) or not all(map(_is_linear, linears)):
         return None
+    if not all(type(activation) in ACTIVATIONS for activation in activations):
+        return None
+    layers = list(zip(linears, activations, strict=True))
     if core is not None and not (isinstance(core, LayeredCore) and type(core) in CORES and len(core.layers) == 1):
         return None
     return Tower(layers, core, heads)  # type: ignore[arg-type]  # looked at above
 
 
-def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head]:
-    if not isinstance(head, GaussianHead):
-        assert isinstance(head, nn.Linear)
+def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head] | None:
+    if isinstance(head, nn.Linear) and _is_linear(head):
         return [Head(head.weight, head.bias, 0)]
-    assert isinstance(distribution, DiagonalGaussian)
+    if type(head) is not GaussianHead or not isinstance(distribution, DiagonalGaussian) or not _is_linear(head.mean):
+        return None
     mean, log_std = Head(head.mean.weight, head.mean.bias, 0), head.log_std
     if isinstance(log_std, nn.Linear):
         return [mean, Head(log_std.weight, log_std.bias, distribution.size)]

@@ -268,6 +268,35 @@ def test_what_it_does_not_take_is_left_to_torch(settings):
     assert native_network(random_policy(**settings)) is None
 
 
+def change_class(network):
+    class Own(type(network)):
+        pass
+
+    network.__class__ = Own
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_class,
+        lambda network: network.actor[0].weight.requires_grad_(False),
+        lambda network: setattr(network, "critic", network.actor),
+        lambda network: network.actor.append(nn.Dropout(0.1)),
+        lambda network: setattr(network, "critic_head", nn.Linear(24, 1, bias=False)),
+        lambda network: setattr(network, "actor_head", nn.Sequential(nn.Linear(24, 3))),
+        lambda network: network.actor.__setitem__(1, nn.GELU()),
+        lambda network: network.double(),
+        lambda network: network.critic[0].register_forward_hook(lambda *_: None),
+    ],
+    ids=["class", "frozen", "shared", "dropout", "no bias", "head", "activation", "double", "hook"],
+)
+def test_a_default_network_that_was_changed_is_left_to_torch(change):
+    policy = random_policy()
+    assert native_network(policy) is not None
+    change(policy.network)
+    assert native_network(policy) is None
+
+
 def test_a_users_network_is_left_to_torch():
     class Own(nn.Module):
         def __init__(self):
