@@ -29,6 +29,10 @@ ROWS_PER_PART = 32
 """At least so many rows of a forward pass for a thread: fewer take less time than to wake it."""
 SAMPLES_PER_PART = 64
 """At least so many samples of a minibatch for a thread."""
+SAMPLES_PER_PART_SQUARED = 16
+"""Samples of a minibatch for the square of the number of threads: gradients of all are added up by one."""
+ROWS_IN_SCRATCH = 8192
+"""With memory: of long sequences fewer are taken at a time, for all their steps are kept."""
 ACTIVATIONS: dict[type, int] = {nn.Tanh: kernels.TANH, nn.ReLU: kernels.RELU}
 CORES: dict[type, memory_kernels.Sequences] = {
     LSTM: memory_kernels.LSTM,
@@ -98,7 +102,8 @@ class NativeNetwork:
         self.encode = encode
         self.num_outputs = num_inputs + 1
         self.has_memory = any(tower.core is not None for tower in towers)
-        self.is_shared = len(towers) == 1
+        self._rows: list[list[int]] = []  # the numbers of layers
+        self._num_weights = 0
         self._layers_of: list[tuple[int, Tensor | None, Tensor]] = []  # layer, weight, bias
         self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
         self._places: list[tuple[Tensor, int]] = []  # each parameter and its place among gradients
@@ -118,41 +123,45 @@ class NativeNetwork:
 
     def _number(self, towers: Sequence[Tower]) -> None:
         """Put the network into numbers."""
-        layers: list[list[int]] = []
         rows: list[list[int]] = []
-        gradient = state_place = 0
         for tower in towers:
-            first, place, core = len(layers), 0, [0] * 7
+            first, place, core = len(self._rows), 0, [0] * 7
             for linear, activation in tower.layers:
-                outputs, inputs = linear.weight.shape
-                self._layers_of.append((len(layers), linear.weight, linear.bias))
-                self._places += [(linear.weight, gradient), (linear.bias, gradient + outputs * inputs)]
-                layers.append([0, 0, inputs, outputs, ACTIVATIONS[type(activation)], gradient, place])
-                gradient, place = gradient + outputs * (inputs + 1), place + outputs
-            first_head, width = len(layers), place
+                self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place)
+                place += len(linear.bias)
+            first_head, width = len(self._rows), place
             if tower.core is not None:
-                states, kind = tower.core.state_size, CORES[type(tower.core)]
-                made = CoreNumbers(tower.core.layers[0].weights(), states)
-                self._cores.append((tower.core, made))
-                core = [made.numbers.ctypes.data, kind.forward.address, kind.backward.address, made.size, states]
-                core += [gradient, state_place]
-                width += made.size + made.width_kept + 2 * states
-                state_place += states
-                for parameter in tower.core.layers[0].weights():
-                    self._places.append((parameter, gradient))
-                    gradient += parameter.numel()
+                core, core_width = self._add_core(tower.core)
+                width += core_width
             for head in tower.heads:
-                inputs = 0 if head.weight is None else head.weight.shape[1]
-                self._layers_of.append((len(layers), head.weight, head.bias))
-                if head.weight is not None:
-                    self._places.append((head.weight, gradient))
-                self._places.append((head.bias, gradient + len(head.bias) * inputs))
-                layers.append([0, 0, inputs, len(head.bias), kernels.NOTHING, gradient, head.place])
-                gradient += len(head.bias) * (inputs + 1)
-            rows.append([first, first_head, len(layers), place, width, *core])
-        self._layers, self._num_weights = np.array(layers, np.int64), gradient
+                self._add_layer(head.weight, head.bias, kernels.NOTHING, head.place)
+            rows.append([first, first_head, len(self._rows), place, width, *core])
+        self._layers = np.array(self._rows, np.int64)
         self._width = sum(row[kernels.WIDTH] for row in rows)
         self._task.set(layers=self._layers, towers=np.array(rows, np.int64))
+
+    def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int) -> None:
+        outputs, inputs = len(bias), 0 if weight is None else weight.shape[1]
+        self._layers_of.append((len(self._rows), weight, bias))
+        self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place])
+        for parameter in (bias,) if weight is None else (weight, bias):
+            self._add_weights(parameter)
+
+    def _add_core(self, core: LayeredCore) -> tuple[list[int], int]:
+        """Its columns in the numbers of a tower, and how many numbers it keeps for each row."""
+        kind, states = CORES[type(core)], core.state_size
+        state_place = sum(before.state_size for before, _ in self._cores)
+        made = CoreNumbers(core.layers[0].weights(), states)
+        self._cores.append((core, made))
+        addresses = [made.numbers.ctypes.data, kind.forward.address, kind.backward.address]
+        columns = [*addresses, made.size, states, self._num_weights, state_place]
+        for parameter in core.layers[0].weights():
+            self._add_weights(parameter)
+        return columns, made.size + made.width_kept + 2 * states
+
+    def _add_weights(self, parameter: Tensor) -> None:
+        self._places.append((parameter, self._num_weights))
+        self._num_weights += parameter.numel()
 
     def refresh(self) -> None:
         """Look where the weights are and what they have become; before acting with them."""
@@ -241,9 +250,10 @@ class NativeNetwork:
     def _take_steps(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> tuple[np.ndarray, np.ndarray]:
         """Diagnostics of each minibatch, and the gradients of the last."""
         self.refresh()
-        steps, block = int(self._task.record["steps"]), memory_kernels.ROWS_PER_BLOCK if self.has_memory else BLOCK
-        fewest = len(order) // num_minibatches
-        num_parts = min(self._num_parts(steps * fewest, SAMPLES_PER_PART), max(fewest, 1))
+        steps, fewest = int(self._task.record["steps"]), len(order) // num_minibatches
+        block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, ROWS_IN_SCRATCH // steps))
+        most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # adding up the gradients of all is one's work
+        num_parts = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
         self._give_scratch(num_parts, block * steps)
         partials = np.empty((num_parts, self._num_weights), np.float32)
         diagnostics = np.empty((num_minibatches, len(kernels.TERMS) + 1))

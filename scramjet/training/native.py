@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.algorithms.native import ACTIVATIONS, CORES, ActStep, Head, NativeNetwork, Tower
+from scramjet.engine.blas import HAS_BLAS
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.memory import Core, LayeredCore
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
@@ -75,6 +76,8 @@ def native_network(policy: Policy) -> NativeNetwork | None:
     is_squashed = isinstance(distribution, DiagonalGaussian) and distribution.squashes
     # A class of the user's own may do anything, and weights may be shared or kept from learning.
     if type(network) not in (SeparateActorCritic, SharedActorCritic) or is_squashed or not _are_plain(network):
+        return None
+    if not HAS_BLAS:
         return None
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     heads = _policy_heads(network.actor_head, distribution)
