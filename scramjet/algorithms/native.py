@@ -119,6 +119,7 @@ class NativeNetwork:
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
+        self._adam_steps: list[Tensor] = []  # of each parameter, in the optimizer's state
         self._acting: list[Task] = []  # kept, for functions hold their addresses
 
     def _number(self, towers: Sequence[Tower]) -> None:
@@ -223,9 +224,8 @@ class NativeNetwork:
             parameter.grad = grads[at : at + parameter.numel()].view(parameter.shape)
         return diagnostics.tolist()
 
-    def learn(self, order: Tensor, num_minibatches: int, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
-        """A gradient step on each of the minibatches that `order` is split into; moves weights and the optimizer's
-        moments. Returns diagnostics as `gradients` has them, [num_minibatches, 7]."""
+    def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
+        """Whose moments `learn` moves; look again after they were loaded."""
         (group,), states = optimizer.param_groups, []
         table = np.zeros((len(self._places), kernels.NUM_PARAMETER_COLUMNS), np.int64)
         for row, (parameter, at) in zip(table, self._places, strict=True):
@@ -237,14 +237,19 @@ class NativeNetwork:
             moments = state["exp_avg"], state["exp_avg_sq"]
             row[:] = [tensor.data_ptr() for tensor in (parameter, *moments)] + [at, parameter.numel()]
         beta1, beta2 = group["betas"]
+        self._adam_steps = [state["step"] for state in states]
         self._task.set(
-            parameters=table, num_parameters=len(table), learning_rate=group["lr"], beta1=beta1, beta2=beta2,
-            epsilon=group["eps"], num_steps=states[0]["step"].item(),
+            parameters=table, learning_rate=group["lr"], beta1=beta1, beta2=beta2, epsilon=group["eps"],
+            num_steps=self._adam_steps[0].item(),
         )  # fmt: skip
+
+    def learn(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> Tensor:
+        """A gradient step on each of the minibatches that `order` is split into; moves weights and the optimizer's
+        moments. Returns diagnostics as `gradients` has them, [num_minibatches, 7]."""
+        self._task.set(num_parameters=len(self._places))
         diagnostics, _ = self._take_steps(order, num_minibatches, loss)
         self._task.set(num_parameters=0)
-        for state in states:
-            state["step"] += num_minibatches
+        torch._foreach_add_(self._adam_steps, num_minibatches)
         return torch.from_numpy(diagnostics).float()
 
     def _take_steps(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> tuple[np.ndarray, np.ndarray]:

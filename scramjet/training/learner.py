@@ -154,6 +154,8 @@ class Learner:
                 "nobody was alive in a whole rollout; look at the world's alive(): after reset someone must be"
             )
         settings = self._follow_schedules(step)
+        if self.native is not None and batch.counts is None:
+            self._begin_native(self.native, batch)
         rows: list[Tensor] = []  # of diagnostics, [gradient steps, 7] for each epoch, read once at the end
         for epoch in range(config.num_epochs):
             if epoch and batch.targets is not None:
@@ -202,12 +204,12 @@ class Learner:
         if self.fused is not None and batch.is_plain:
             return self._fused_steps(self.fused, batch, order, num_minibatches)
         if self.native is not None and batch.counts is None:
-            return self._native_steps(self.native, batch, order, num_minibatches)
+            return self._native_steps(self.native, order, num_minibatches)
         return torch.stack([self._gradient_step(batch.select(part)) for part in order.tensor_split(num_minibatches)])
 
-    def _native_steps(self, native: NativeNetwork, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
-        """The same by compiled functions over the network's weights."""
-        config = self.config
+    def _begin_native(self, native: NativeNetwork, batch: Samples) -> None:
+        """Look once an update where samples and the optimizer's moments are."""
+        native.use_optimizer(self.optimizer)
         native.use_samples(
             obs=batch.obs,
             mask=batch.mask,
@@ -219,6 +221,10 @@ class Learner:
             state=batch.state,
             begins=batch.begins,
         )
+
+    def _native_steps(self, native: NativeNetwork, order: Tensor, num_minibatches: int) -> Tensor:
+        """The same by compiled functions over the network's weights."""
+        config = self.config
         loss = LossSettings(
             clip=self._clip,
             entropy_coef=self._entropy,
@@ -227,7 +233,7 @@ class Learner:
             max_norm=config.max_grad_norm,
             normalizes=config.normalize_advantages == "minibatch",
         )
-        return native.learn(order, num_minibatches, loss, self.optimizer)
+        return native.learn(order, num_minibatches, loss)
 
     @torch.no_grad()
     def _fused_steps(self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:

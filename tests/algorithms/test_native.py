@@ -213,7 +213,8 @@ def test_minibatches_of_gradient_steps_move_weights_and_moments_as_torchs_adam_d
     network = native_network(ours)
     for _ in range(2):
         case.give(network)
-        found = network.learn(order, 4, LossSettings(0.2, 0.01, 0.5, **options), optimizers[0])
+        network.use_optimizer(optimizers[0])
+        found = network.learn(order, 4, LossSettings(0.2, 0.01, 0.5, **options))
         for k, taken in enumerate(order.tensor_split(4)):
             expected, _ = case.by_autograd(theirs, taken, **options)
             optimizers[1].step()
