@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test lint types bench clean
+.PHONY: train test lint types bench bench-peers clean
 
 train: $(VENV)/installed  ## train the default agent: CartPole
 	$(BIN)/scramjet train
@@ -20,6 +20,9 @@ types: $(VENV)/installed-dev  ## the type checker
 
 bench: $(VENV)/installed  ## speed on this machine
 	$(BIN)/scramjet bench
+
+bench-peers: $(VENV)/installed  ## speed beside other libraries, each installed into .peers: most of an hour
+	$(BIN)/python benchmarks/compare_peers.py
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -4,6 +4,9 @@ Runs inside an environment that has PufferLib 3.0 from PyPI, built with its Cart
 
     python pufferlib_cartpole.py --num-envs 256 --num-steps 128 --seconds 20 --json
 
+Both the envs alone and training are timed, or with ``--work`` one thing by itself: env, training or gae (its compiled
+advantages, which clip importance ratios besides).
+
 Matched to our benchmark: separate 4-64-64-{2,1} tanh actor and critic, the rollout length, 4 epochs
 of 4 minibatches (16 Adam steps per update, each sample seen 4 times on average), gamma 0.99, lambda
 0.95, float32, no ``torch.compile``, PyTorch's default thread count, one process.
@@ -37,6 +40,8 @@ import time
 from importlib.metadata import version
 from typing import Any
 
+import measuring
+
 # Importing pufferlib creates a link in the working directory: give it one to throw away.
 SCRATCH = tempfile.TemporaryDirectory()
 os.chdir(SCRATCH.name)
@@ -45,7 +50,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from pufferlib.models import Default, LSTMWrapper  # noqa: E402
 from pufferlib.ocean.cartpole.cartpole import Cartpole  # noqa: E402
-from pufferlib.pufferl import PuffeRL  # noqa: E402
+from pufferlib.pufferl import PuffeRL, compute_puff_advantage  # noqa: E402
 
 EPOCHS = 4
 MINIBATCHES = 4
@@ -236,9 +241,53 @@ def time_training(num_envs: int, num_steps: int, lstm_size: int, seconds: float)
     }
 
 
+def time_gae(seconds: float) -> float:
+    """Steps per second of its compiled advantages alone; it has the envs first."""
+    torch.manual_seed(0)
+    shape = (measuring.GAE_ENVS, measuring.GAE_STEPS)
+    values, rewards, done = torch.rand(shape), torch.rand(shape), (torch.rand(shape) < 0.02).float()
+    ratio = torch.ones(shape)
+
+    def once() -> None:
+        advantages = torch.zeros(shape)
+        compute_puff_advantage(
+            values, rewards, done, ratio, advantages, measuring.GAMMA, measuring.GAE_LAMBDA, 1.0, 1.0
+        )
+        advantages + values
+
+    return measuring.median_rate(once, values.numel(), seconds)
+
+
+def measure_one(args: argparse.Namespace) -> dict[str, Any]:
+    """Only what ``--work`` names, in the form that all peers answer in."""
+    packages = ["pufferlib", "torch", "numpy"]
+    if args.work == "env":
+        rate, settings = time_env(args.num_envs, args.num_steps, args.seconds), "its own C CartPole, 1 thread"
+    elif args.work == "gae":
+        rate, settings = time_gae(args.seconds), "its compiled C++ (V-trace clipping too)"
+    else:
+        timed = time_training(args.num_envs, args.num_steps, args.lstm, args.seconds)
+        rate, settings = timed["train_steps_per_second"], "PuffeRL on its own C CartPole"
+    return {"steps_per_second": rate, "settings": settings, "versions": measuring.versions_of(packages)}
+
+
+def measure_all(args: argparse.Namespace) -> dict[str, Any]:
+    """The environments, then training."""
+    return {
+        "system": "pufferlib",
+        "version": version("pufferlib"),
+        "num_envs": args.num_envs,
+        "env_steps_per_second": round(time_env(args.num_envs, args.num_steps, seconds=2.0)),
+        "lstm_size": args.lstm,
+        **time_training(args.num_envs, args.num_steps, args.lstm, args.seconds),
+    }
+
+
 def main() -> None:
-    """Measure the environments, then training, and print the result."""
+    """Measure what is asked for and print the result."""
     parser = argparse.ArgumentParser(description="Time PufferLib's trainer on its CartPole.")
+    parser.add_argument("--work", choices=["env", "training", "gae"], help="one thing by itself, as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="changes nothing: PufferLib's CartPole is not solved here")
     parser.add_argument("--num-envs", type=int, default=256)
     parser.add_argument("--num-steps", type=int, default=128)
     parser.add_argument("--lstm", type=int, default=0, metavar="SIZE", help="PufferLib's LSTM policy; 0: no memory")
@@ -250,14 +299,10 @@ def main() -> None:
     if args.lstm < 0:
         parser.error("--lstm must be at least 0")
 
-    result = {
-        "system": "pufferlib",
-        "version": version("pufferlib"),
-        "num_envs": args.num_envs,
-        "env_steps_per_second": round(time_env(args.num_envs, args.num_steps, seconds=2.0)),
-        "lstm_size": args.lstm,
-        **time_training(args.num_envs, args.num_steps, args.lstm, args.seconds),
-    }
+    if args.work:
+        print(json.dumps(measure_one(args)))
+        return
+    result = measure_all(args)
     if args.json:
         print(json.dumps(result))
     else:
