@@ -89,9 +89,8 @@ class Comparison:
         for work in self.arguments.only:
             self.absent |= {(peer.name, work): peer.absent[work] for peer in self.peers if work in peer.absent}
             for num_envs in self.arguments.num_envs if work == "training" else [ENV_NUM_ENVS]:
-                if not any((figure.work, figure.num_envs) == (work, num_envs) for figure in self.figures):
-                    self._measure(work, num_envs)
-                    self.write()
+                self._measure(work, num_envs)
+                self.write()
 
     def _read(self) -> None:
         """What an earlier run wrote."""
@@ -101,8 +100,11 @@ class Comparison:
         self.absent = {(row["peer"], row["work"]): row["why"] for row in results["absent"]}
 
     def _measure(self, work: str, num_envs: int) -> None:
-        """One figure of every peer, interleaved."""
-        peers = [peer for peer in self.peers if work in peer.works and num_envs <= peer.most_envs]
+        """One figure of every peer that has none yet, interleaved."""
+        known = {figure.peer for figure in self.figures if (figure.work, figure.num_envs) == (work, num_envs)}
+        peers = [peer for peer in self.peers if work in peer.works and peer.name not in known]
+        if work == "training":
+            peers = [peer for peer in peers if num_envs <= peer.most_envs]
         figures = {peer.name: Figure(peer.name, work, num_envs) for peer in peers}
         self.figures += figures.values()
         for repeat in range(self.arguments.repeats):
