@@ -82,6 +82,9 @@ def run(words: list[str]) -> int:
 
 
 def _train(words: list[str]) -> int:
+    from scramjet.algorithms.ahead import compile_ahead
+
+    compile_ahead()
     from scramjet.commands.train import train_command
 
     return train_command(words)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scramjet.policies.categorical import MASKED_LOGIT
+from scramjet.policies.sampling import MASKED_LOGIT
 
 try:
     import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]

@@ -31,9 +31,8 @@ from scramjet.engine.machine import (
     word_rows,
     words,
 )
-from scramjet.policies.categorical import MASKED_LOGIT
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
-from scramjet.policies.distributions import sample_components, sample_normal
+from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
 
 # A layer in numbers: addresses of its weight [outputs, inputs] and bias, sizes, what follows, where the gradients of
 # weight and bias stand among all, and its first column: among a tower's activations, or of a head in the outputs.

@@ -68,10 +68,12 @@ def train_command(words: list[str]) -> int:
         return _resume(words, env_values, place)
     named = asked[0] if asked and not asked[0].startswith("-") else None
     base = base_config(named, place)
-    env = _parse(asked, base).settings.env
+    config = _parse(asked, base).settings
+    env, is_final = config.env, words == asked
     if env != base.env:  # the world was named after the flags
-        base = base_config(env, place)
-    config = _parse(words, base, env).settings
+        base, is_final = base_config(env, place), False
+    if not is_final:
+        config = _parse(words, base, env).settings
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     if place.display != "quiet" and not is_compiled(config.make_env()):
         print(f"compiling {env} for this machine: a few seconds, once", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ plain loop stands in for it: slower, the same results but for rounding.
 from __future__ import annotations
 
 import ctypes
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ set_blas_threads: Any = types.ExternalFunction(_SET_THREADS, types.int32(types.i
 
 def _torch_library() -> Any:
     """The shared library in which torch carries its BLAS; None where there is none such."""
-    import torch
-
-    folder = Path(torch.__file__).parent / "lib"
+    spec = find_spec("torch")  # torch itself need not be loaded
+    assert spec is not None
+    folder = Path(str(spec.origin)).parent / "lib"
     for name in ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll"):
         if (folder / name).exists():
             return ctypes.CDLL(str(folder / name))

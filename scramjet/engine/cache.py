@@ -12,14 +12,25 @@ import hashlib
 import os
 import pickle
 import shutil
+import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import llvmlite
+import numba
+import numpy as np
 from numba.core import compiler, serialize
 from numba.core.caching import _Cache
+from numba.core.runtime import rtsys
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 MAX_ENTRIES = 256
 _DIGEST_BYTES = 32
@@ -31,6 +42,11 @@ def cache_directory() -> Path:
     if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scramjet"
+
+
+def versions() -> str:
+    """All that compiles, by its version."""
+    return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__))
 
 
 class KernelCache(_Cache):
@@ -49,7 +65,6 @@ class KernelCache(_Cache):
         """The compiled kernel for these argument types, or None."""
         if not self._enabled:
             return None
-        target_context.refresh()
         try:
             content = self._path(signature, target_context.codegen()).read_bytes()
         except OSError:
@@ -57,6 +72,7 @@ class KernelCache(_Cache):
         digest, payload = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if hashlib.sha256(payload).digest() != digest:
             return None
+        self._make_ready(target_context)
         with contextlib.suppress(OSError):
             os.utime(self.directory)  # recently used: kept longest
         try:
@@ -79,6 +95,10 @@ class KernelCache(_Cache):
         except OSError as error:
             warnings.warn(f"compiled kernels are not kept in {self.directory}: {error}", stacklevel=2)
 
+    def _make_ready(self, target_context: Any) -> None:
+        """What machine code needs to run. All that the compiler knows of Python stays unloaded: it takes long."""
+        rtsys.initialize(target_context)
+
     def _is_lasting(self, result: Any) -> bool:
         """Whether the code has no addresses of this process in it."""
         return not result.library.has_dynamic_globals
@@ -96,6 +116,21 @@ class KernelCache(_Cache):
         key = hashlib.sha256(repr((signature, codegen.magic_tuple())).encode()).hexdigest()
         return self.directory / f"{self.kernel}-{key[:16]}"
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold this entry: of several processes that want one kernel, one compiles it and the others wait."""
+        descriptor = None
+        with contextlib.suppress(OSError):  # where files cannot be written or locked, each compiles for itself
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
     def enable(self) -> None:
         self._enabled = True
 
@@ -111,6 +146,9 @@ class CudaKernelCache(KernelCache):
 
     def __init__(self, fingerprint: str, kernel: str) -> None:
         super().__init__(fingerprint, f"{kernel}-cuda-{version('numba-cuda')}")
+
+    def _make_ready(self, target_context: Any) -> None:
+        target_context.refresh()
 
     def _is_lasting(self, result: Any) -> bool:
         return True

@@ -11,7 +11,6 @@ import builtins
 import dis
 import enum
 import hashlib
-import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.cache import versions
 from scramjet.engine.layout import (
     PlayedBy,
     action_kind,
@@ -253,7 +253,7 @@ def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -
         _hash_value(digest, function, seen)
     for source in _ENGINE_SOURCES:
         digest.update(source.read_bytes())
-    digest.update(_versions().encode())
+    digest.update(versions().encode())
     return digest.hexdigest()
 
 
@@ -269,7 +269,7 @@ def rules_fingerprint(env: Env) -> str:
 
 def function_fingerprint(function: FunctionType, **options: Any) -> str:
     """A hash of one function, all that it uses, the compiler's versions and the options it is given."""
-    digest = hashlib.sha256(_versions().encode())
+    digest = hashlib.sha256(versions().encode())
     digest.update(repr(sorted(options.items())).encode())
     _hash_value(digest, function, {})
     return digest.hexdigest()
@@ -319,10 +319,3 @@ _ENGINE_SOURCES = [
     Path(__file__).with_name(f"{name}.py")
     for name in ("kernels", "transitions", "layout", "compiler", "cpu", "cuda", "cuda_staging")
 ]
-
-
-def _versions() -> str:
-    import llvmlite
-    import numba
-
-    return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__))

@@ -40,7 +40,8 @@ class NativeFunction:
         signature = sigutils.normalize_signature(types.void(*[types.int64] * self._function.__code__.co_argcount))
         made: Any = CFunc(self._function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
         made._cache = KernelCache(self._fingerprint, self._function.__name__)
-        made.compile()
+        with made._cache.held():
+            made.compile()
         return made
 
     @cached_property

@@ -18,10 +18,10 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-from scramjet.engine.jit import RowKernel
 from scramjet.errors import ConfigError
 from scramjet.policies import categorical
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
+from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
 
 
 class Distribution(ABC):
@@ -149,38 +149,7 @@ class MultiCategorical(Distribution):
         if self.padding is None:
             return legal.unflatten(-1, (self.action_shape[0], -1))
         padded = legal.index_select(-1, self.place).unflatten(-1, tuple(self.padding.shape))
-        return padded.masked_fill(self.padding, categorical.MASKED_LOGIT)
-
-
-@RowKernel
-def sample_components(
-    start: int, stop: int,
-    logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray,
-) -> None:  # fmt: skip
-    """One pass over rows and components; each as in `categorical`."""
-    for row in range(start, stop):
-        summed = 0.0
-        for component in range(len(offsets) - 1):
-            first, end = offsets[component], offsets[component + 1]
-            highest = logits[row, first]
-            for a in range(first + 1, end):
-                highest = max(highest, logits[row, a])
-            total = 0.0
-            for a in range(first, end):
-                total += math.exp(logits[row, a] - highest)
-            threshold = uniform[row, component] * total
-            chosen = first
-            reached = 0.0
-            for a in range(first, end):
-                weight = math.exp(logits[row, a] - highest)
-                reached += weight
-                if weight > 0.0:
-                    chosen = a  # the last possible one, should rounding leave the sum short of the threshold
-                    if reached > threshold:
-                        break
-            action[row, component] = chosen - first
-            summed += logits[row, chosen] - highest - math.log(total)
-        log_prob[row] = summed
+        return padded.masked_fill(self.padding, MASKED_LOGIT)
 
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -287,28 +256,6 @@ class _KeepWithin(torch.autograd.Function):
         # Descent moves x against its gradient.
         leaves = ((x > high) & (grad < 0)) | ((x < low) & (grad > 0))
         return grad.masked_fill(leaves, 0.0), None, None
-
-
-@RowKernel
-def sample_normal(
-    start: int, stop: int,
-    logits: np.ndarray, noise: np.ndarray, squashes: bool, log_stretch: float, low: float, high: float,
-    action: np.ndarray, log_prob: np.ndarray,
-) -> None:  # fmt: skip
-    """One pass over rows and components instead of a dozen operators."""
-    size = noise.shape[1]
-    for row in range(start, stop):
-        summed = 0.0
-        for d in range(size):
-            mean = logits[row, d]
-            log_std = min(max(logits[row, size + d], low), high)
-            action[row, d] = mean + math.exp(log_std) * noise[row, d]
-            u = action[row, d]  # as stored, rounded: the loss will see no other
-            distance = (u - mean) * math.exp(-log_std)
-            summed -= 0.5 * distance * distance + log_std + 0.9189385332046727  # log(2 pi) / 2
-            if squashes:
-                summed -= 2.0 * (0.6931471805599453 - abs(u) - math.log1p(math.exp(-2.0 * abs(u))))  # log 2
-        log_prob[row] = summed - log_stretch
 
 
 def make_distribution(action_space: Any, config: PolicyConfig) -> Distribution:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from scramjet.policies.categorical import MASKED_LOGIT
+from scramjet.policies.sampling import MASKED_LOGIT
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,64 @@
+"""What every first start compiles, compiled on a second core while the first loads torch and compiles the world.
+
+`compile_ahead` starts a process that fills the compile cache; whoever needs a function that is just being compiled
+waits for it, and what it has not come to yet is compiled where it is needed. It leaves a mark when it is done: later
+starts look for that and start nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from scramjet.engine.cache import KernelCache, versions
+
+
+def compile_ahead() -> None:
+    """Begin to compile the functions of small networks, unless that was done before or there is but one core."""
+    if (os.cpu_count() or 1) == 1 or _mark(_entry()).exists():
+        return
+    silent = subprocess.DEVNULL
+    with contextlib.suppress(OSError):  # no process to be had: each is compiled when it is needed
+        subprocess.Popen([sys.executable, "-m", __name__], stdin=silent, stdout=silent, stderr=silent)
+
+
+def _entry() -> KernelCache:
+    """The place in the cache that says whether all is compiled, for this very code."""
+    digest = hashlib.sha256(versions().encode())
+    package = Path(__file__).parent.parent
+    for layer in ("algorithms", "engine", "policies"):
+        for source in sorted((package / layer).glob("*.py")):
+            digest.update(source.read_bytes())
+    return KernelCache(digest.hexdigest(), "ahead")
+
+
+def _mark(entry: KernelCache) -> Path:
+    """A file that is there once all is compiled."""
+    return entry.directory / "done"
+
+
+def _compile() -> None:
+    """Compile what an MLP with discrete actions needs: by far the most common."""
+    entry = _entry()
+    with entry.held():  # a second such process waits, and finds the mark
+        if _mark(entry).exists():
+            return
+        from scramjet.algorithms import native_kernels as kernels
+
+        # The three that share most of their code come first: here that is compiled once.
+        for function in (
+            kernels.gradients_of_part, kernels.act_in_part, kernels.value_in_part, kernels.loss_of_choices,
+            kernels.end_step, kernels.begin_step, kernels.layer_back, kernels.head_back, kernels.draw_choices,
+            kernels.head, kernels.layer,
+        ):  # fmt: skip
+            function.address  # noqa: B018 - asked for, it is compiled
+        _mark(entry).touch()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(OSError, KeyboardInterrupt):
+        _compile()

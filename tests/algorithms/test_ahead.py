@@ -1,0 +1,92 @@
+"""Compiling on a second core while a first start goes on."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from scramjet.algorithms import ahead
+from scramjet.engine.cache import KernelCache
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that would have been started."""
+    commands = []
+    monkeypatch.setattr(ahead.subprocess, "Popen", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    return commands
+
+
+def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
+    ahead.compile_ahead()
+    assert started == [[sys.executable, "-m", "scramjet.algorithms.ahead"]]
+    with ahead._entry().held():
+        ahead._mark(ahead._entry()).touch()
+    ahead.compile_ahead()
+    assert len(started) == 1
+
+
+def test_on_one_core_nothing_is_started(cache, started, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    ahead.compile_ahead()
+    assert started == []
+
+
+def test_no_process_to_be_had_is_no_error(cache, monkeypatch):
+    def refuse(*arguments, **options):
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(ahead.subprocess, "Popen", refuse)
+    ahead.compile_ahead()
+
+
+def test_the_process_fills_the_cache_and_says_so(cache):
+    source = "from scramjet.algorithms import ahead; ahead._compile(); print(ahead._mark(ahead._entry()).exists())"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+    kernels = {path.name.rpartition("-")[0] for path in cache.glob("*/*-*")}
+    assert {"gradients_of_part", "act_in_part", "loss_of_choices", "layer"} <= kernels
+
+
+def test_of_two_who_want_one_kernel_the_second_waits(cache):
+    entry, order = KernelCache("0" * 64, "kernel"), []
+
+    def first():
+        with entry.held():
+            order.append("first")
+            time.sleep(0.2)
+            order.append("first is done")
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    while not order:
+        time.sleep(0.01)
+    with KernelCache("0" * 64, "kernel").held():
+        order.append("second")
+    thread.join()
+    assert order == ["first", "first is done", "second"]
+
+
+def test_where_nothing_can_be_written_each_compiles_for_itself(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "file"))
+    with KernelCache("0" * 64, "kernel").held():
+        pass
+
+
+def test_what_it_compiles_needs_no_torch():
+    """It is at work while the main process still loads that."""
+    source = "import sys, scramjet.algorithms.native_kernels; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
