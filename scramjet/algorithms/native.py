@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,7 +118,8 @@ class NativeNetwork:
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
-        self._adam_steps: list[Tensor] = []  # of each parameter, in the optimizer's state
+        self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of each part, diagnostics
+        self._loss: LossSettings | None = None  # as the task has it
         self._acting: list[Task] = []  # kept, for functions hold their addresses
 
     def _number(self, towers: Sequence[Tower]) -> None:
@@ -187,7 +187,7 @@ class NativeNetwork:
         functions: list[Callable[[], None]] = []
         for step, task in zip(steps, self._task.copies(len(steps)), strict=True):
             task.set(**{name: _array(getattr(step, name)) for name in ActStep._fields})
-            functions.append(partial(kernels.act_in_part.in_parts, num_parts, task.address))
+            functions.append(kernels.act_in_part.ready(num_parts, task.address))
             self._acting.append(task)
         return functions
 
@@ -219,28 +219,26 @@ class NativeNetwork:
         """Give all parameters the gradient of `ppo_loss` over the samples, or sequences, `units`. Returns its terms, in
         the order of `native_kernels.TERMS`, and the norm it had."""
         (diagnostics,), partials = self._take_steps(units, 1, loss)
-        grads = torch.from_numpy(partials)
+        grads = torch.from_numpy(partials.copy())
         for parameter, at in self._places:
             parameter.grad = grads[at : at + parameter.numel()].view(parameter.shape)
         return diagnostics.tolist()
 
     def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
-        """Whose moments `learn` moves; look again after they were loaded."""
-        (group,), states = optimizer.param_groups, []
-        table = np.zeros((len(self._places), kernels.NUM_PARAMETER_COLUMNS), np.int64)
-        for row, (parameter, at) in zip(table, self._places, strict=True):
-            state = optimizer.state[parameter]
-            if not state:  # as torch makes it in its first step
-                state["step"] = torch.zeros((), dtype=torch.float32)
-                state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-            states.append(state)
-            moments = state["exp_avg"], state["exp_avg_sq"]
-            row[:] = [tensor.data_ptr() for tensor in (parameter, *moments)] + [at, parameter.numel()]
+        """Whose moments `learn` moves, and the learning rate it has now; look again after they were loaded."""
+        (group,) = optimizer.param_groups
+        states = [_adam_state(optimizer, parameter) for parameter, _ in self._places]
+        table = np.array(
+            [
+                (*(tensor.data_ptr() for tensor in (parameter, *state)), at, parameter.numel())
+                for (parameter, at), state in zip(self._places, states, strict=True)
+            ],
+            np.int64,
+        )
         beta1, beta2 = group["betas"]
-        self._adam_steps = [state["step"] for state in states]
         self._task.set(
             parameters=table, learning_rate=group["lr"], beta1=beta1, beta2=beta2, epsilon=group["eps"],
-            num_steps=self._adam_steps[0].item(),
+            num_steps=states[0][2].item(),
         )  # fmt: skip
 
     def learn(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> Tensor:
@@ -249,28 +247,38 @@ class NativeNetwork:
         self._task.set(num_parameters=len(self._places))
         diagnostics, _ = self._take_steps(order, num_minibatches, loss)
         self._task.set(num_parameters=0)
-        torch._foreach_add_(self._adam_steps, num_minibatches)
         return torch.from_numpy(diagnostics).float()
 
     def _take_steps(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> tuple[np.ndarray, np.ndarray]:
-        """Diagnostics of each minibatch, and the gradients of the last."""
+        """Diagnostics of each minibatch, and the gradients of the last; the next call writes over both."""
         self.refresh()
         steps, fewest = int(self._task.record["steps"]), len(order) // num_minibatches
         block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, ROWS_IN_SCRATCH // steps))
         most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # adding up the gradients of all is one's work
         num_parts = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
         self._give_scratch(num_parts, block * steps)
-        partials = np.empty((num_parts, self._num_weights), np.float32)
-        diagnostics = np.empty((num_minibatches, len(kernels.TERMS) + 1))
-        self._task.set(
-            order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block,
-            partials=partials, terms=np.empty((num_parts, len(kernels.TERMS))), diagnostics=diagnostics,
-            normalizes=loss.normalizes, clip=loss.clip, entropy_coef=loss.entropy_coef, value_coef=loss.value_coef,
-            value_clip=math.inf if loss.value_clip is None else loss.value_clip,
-            max_norm=math.inf if loss.max_norm is None else loss.max_norm,
-        )  # fmt: skip
+        partials, diagnostics = self._give_results(num_parts, num_minibatches)
+        self._task.set(order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block)
+        if loss != self._loss:
+            self._loss = loss
+            self._task.set(
+                normalizes=loss.normalizes, clip=loss.clip, entropy_coef=loss.entropy_coef, value_coef=loss.value_coef,
+                value_clip=math.inf if loss.value_clip is None else loss.value_clip,
+                max_norm=math.inf if loss.max_norm is None else loss.max_norm,
+            )  # fmt: skip
         kernels.take_steps(self._task.address, num_parts, num_minibatches)
         return diagnostics, partials[0]
+
+    def _give_results(self, num_parts: int, num_minibatches: int) -> tuple[np.ndarray, np.ndarray]:
+        """Room for the gradients of each part and the diagnostics of each minibatch; the same as long as both last."""
+        if self._results is None or (len(self._results[0]), len(self._results[1])) != (num_parts, num_minibatches):
+            partials = np.empty((num_parts, self._num_weights), np.float32)
+            diagnostics = np.empty((num_minibatches, len(kernels.TERMS) + 1))
+            self._results = partials, diagnostics
+            self._task.set(
+                partials=partials, terms=np.empty((num_parts, len(kernels.TERMS))), diagnostics=diagnostics
+            )  # fmt: skip
+        return self._results
 
     def _num_parts(self, rows: int, least: int) -> int:
         """In how many parts so many rows are done, of at least so many each."""
@@ -287,6 +295,15 @@ class NativeNetwork:
         if self._scratch.size < num_parts * size:
             self._scratch = np.zeros(num_parts * size, np.float32)
         self._task.set(scratch=self._scratch, scratch_size=size)
+
+
+def _adam_state(optimizer: torch.optim.Adam, parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Both moments and the count of steps of a parameter."""
+    state = optimizer.state[parameter]
+    if not state:  # as torch makes it in its first step
+        state["step"] = torch.zeros((), dtype=torch.float32)
+        state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+    return state["exp_avg"], state["exp_avg_sq"], state["step"]
 
 
 def _array(tensor: Tensor | None) -> np.ndarray | None:

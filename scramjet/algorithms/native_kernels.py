@@ -47,9 +47,10 @@ NOTHING, TANH, RELU = range(3)
 ) = range(12)  # fmt: skip
 NUM_TOWER_COLUMNS = 12
 
-# What Adam needs of a parameter: addresses of it and of both its moments, its place among gradients, how many numbers.
-VALUES, MEANS, SQUARES, AT, COUNT = range(5)
-NUM_PARAMETER_COLUMNS = 5
+# What Adam needs of a parameter: addresses of it, of both its moments and of its count of steps, its place among
+# gradients, how many numbers.
+VALUES, MEANS, SQUARES, STEPS, AT, COUNT = range(6)
+NUM_PARAMETER_COLUMNS = 6
 
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
 NUM_TERMS = len(TERMS)
@@ -571,6 +572,7 @@ def _adam(work):  # type: ignore[no-untyped-def]
         count = own[COUNT]
         gradient = floats(work.partials + _FLOAT * own[AT], count)
         weight, mean = floats(own[VALUES], count), floats(own[MEANS], count)
+        floats(own[STEPS], 1)[0] = work.num_steps
         _adam_loop(
             weight, gradient, mean, floats(own[SQUARES], count), rate, root, np.float32(1.0 - work.beta1),
             np.float32(work.beta2), np.float32(1.0 - work.beta2), np.float32(work.epsilon),

@@ -15,7 +15,8 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,17 @@ def versions() -> str:
 class KernelCache(_Cache):
     """What Numba asks before it compiles one kernel, and tells after."""
 
-    def __init__(self, fingerprint: str, kernel: str) -> None:
-        self.directory = cache_directory() / fingerprint[:32]
+    def __init__(self, fingerprint: str | Callable[[], str], kernel: str) -> None:
+        """A function is asked for the fingerprint when it is first needed."""
+        self._fingerprint = fingerprint
         self.kernel = kernel
         self._enabled = True
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where this kernel is kept, for each of its signatures."""
+        fingerprint = self._fingerprint if isinstance(self._fingerprint, str) else self._fingerprint()
+        return cache_directory() / fingerprint[:32]
 
     @property
     def cache_path(self) -> str:
@@ -144,7 +152,7 @@ class KernelCache(_Cache):
 class CudaKernelCache(KernelCache):
     """The same for kernels of the GPU."""
 
-    def __init__(self, fingerprint: str, kernel: str) -> None:
+    def __init__(self, fingerprint: str | Callable[[], str], kernel: str) -> None:
         super().__init__(fingerprint, f"{kernel}-cuda-{version('numba-cuda')}")
 
     def _make_ready(self, target_context: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -37,11 +37,19 @@ def launch_threads() -> None:
 def compiled(function: _Function, **options: Any) -> _Function:
     """Compile a self-contained numeric function when it is first called, or read it from the cache."""
     assert isinstance(function, FunctionType)
+    dispatcher: Any = njit(error_model="numpy", nogil=True, **options)(function)
+    dispatcher._cache = KernelCache(partial(named_by_fingerprint, function, **options), function.__name__)
+    return cast(_Function, dispatcher)
+
+
+def named_by_fingerprint(function: FunctionType, **options: Any) -> str:
+    """The fingerprint of a function, which becomes a part of its name.
+
+    To be asked for when the function is compiled, not when it is made: helpers may be defined after it.
+    """
     fingerprint = function_fingerprint(function, **options)
     function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
-    dispatcher: Any = njit(error_model="numpy", nogil=True, **options)(function)
-    dispatcher._cache = KernelCache(fingerprint, function.__name__)
-    return cast(_Function, dispatcher)
+    return fingerprint
 
 
 def callable_from_compiled(function: _Function) -> _Function:
@@ -106,7 +114,7 @@ class RowKernel:
             scope,
         )
         dispatcher = cuda.jit(scope["kernel"])
-        dispatcher._cache = CudaKernelCache(function_fingerprint(self._plain), self._plain.__name__)
+        dispatcher._cache = CudaKernelCache(partial(function_fingerprint, self._plain), self._plain.__name__)
         return dispatcher
 
 

@@ -207,10 +207,12 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     finals = final_observations(pool, rollout, partial(value_into, policy, rollout.fast))
     if rollout.native is not None:
         rollout.native.network.refresh()
+    has_memory = rollout.memories.is_used
+    draw = rollout.native.act if rollout.native is not None and not has_memory else partial(act, policy, rollout)
     for t, row in enumerate(rollout.rows):
-        _step(pool, act(policy, rollout, t), row)
+        _step(pool, draw(t), row)
         finals.keep(t)
-        if rollout.memories.is_used:
+        if has_memory:
             rollout.memories.forget_ended(rollout.turn(t), row.terminated, row.truncated)
     finals.value_all()
     value_rows(pool, policy, rollout)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scramjet.engine import NativePool, cache
@@ -380,3 +381,33 @@ def test_the_entries_unused_for_longest_are_forgotten(cache_folder: Path, monkey
     assert {"older", "old"} < names
     assert "oldest" not in names
     assert len(names) == 3
+
+
+HELPER_BELOW = """
+from scramjet.engine.jit import callable_from_compiled, compiled
+from scramjet.engine.machine import NativeFunction, words
+
+
+@compiled
+def twice_counted():
+    return _counted() + _counted()
+
+
+@NativeFunction
+def count(address):
+    words(address, 1)[0] = _counted()
+
+
+@callable_from_compiled
+def _counted():
+    return NUMBER
+"""
+
+
+def test_a_helper_defined_below_its_caller_counts_for_the_fingerprint(cache_folder: Path) -> None:
+    for number in (3, 4):
+        scope: dict = {"__name__": "a_module", "NUMBER": number}
+        exec(HELPER_BELOW, scope)
+        out = np.zeros(1, np.int64)
+        scope["count"](out.ctypes.data)
+        assert (scope["twice_counted"](), out[0]) == (2 * number, number)
