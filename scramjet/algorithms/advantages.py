@@ -28,29 +28,36 @@ def gae(
     final_value [T, N], read only where truncated: the value of that episode's own last observation. A terminated
     episode has no future; a truncated one has a future that was not played; neither reaches into the next episode.
     """
-    advantage = torch.empty_like(reward)
+    advantage, returns = torch.empty_like(reward), torch.empty_like(reward)
     _gae.on(
-        reward.shape[1], reward, value, terminated, truncated, final_value, advantage,
+        reward.shape[1], reward, value, terminated, truncated, final_value, advantage, returns,
         np.float32(gamma), np.float32(gae_lambda),
     )  # fmt: skip
-    return advantage, advantage + value[:-1]
+    return advantage, returns
 
 
 @RowKernel
 def _gae(
     start: int, stop: int,
     reward: np.ndarray, value: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, final_value: np.ndarray,
-    advantage: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
+    advantage: np.ndarray, returns: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
-    num_steps = reward.shape[0]
+    """All is loaded whether or not it is needed, and indices are unsigned: so several rows share an instruction."""
+    num_steps, zero, decay = reward.shape[0], np.float32(0.0), gamma * gae_lambda
     for t in range(num_steps - 1, -1, -1):
-        for n in range(start, stop):
-            goes_on = not (terminated[t, n] or truncated[t, n])
-            next_value = value[t + 1, n] if goes_on else np.float32(0.0)
-            next_value = final_value[t, n] if truncated[t, n] else next_value
-            following = advantage[t + 1, n] if goes_on and t + 1 < num_steps else np.float32(0.0)
-            error = reward[t, n] + gamma * next_value - value[t, n]
-            advantage[t, n] = error + gamma * gae_lambda * following
+        is_last = t + 1 == num_steps
+        following_row = t if is_last else t + 1
+        for row in range(start, stop):
+            n = np.uintp(row)
+            is_cut, worth = truncated[t, n], value[t, n]
+            is_over = terminated[t, n] | is_cut
+            next_value, final, following = value[t + 1, n], final_value[t, n], advantage[following_row, n]
+            next_value = zero if is_over else next_value
+            next_value = final if is_cut else next_value
+            following = zero if is_over | is_last else following
+            gained = reward[t, n] + gamma * next_value - worth + decay * following
+            advantage[t, n] = gained
+            returns[t, n] = gained + worth
 
 
 def seat_gae(
