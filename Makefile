@@ -39,6 +39,8 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]' || \
 		echo "the originals of Maze and BinPack cannot be installed: tests that compare with them will be skipped"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[others]' || \
+		echo "some libraries whose envs we train cannot be installed: tests of them will be skipped"
 	touch $@
 
 clean:  ## forget the virtual environment

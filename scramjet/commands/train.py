@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from scramjet.engine.cpu import is_compiled
-from scramjet.envs.registry import canonical_name, env_class
+from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
@@ -75,7 +75,8 @@ def train_command(words: list[str]) -> int:
     if not is_final:
         config = _parse(words, base, env).settings
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
-    if place.display != "quiet" and not is_compiled(config.make_env()):
+    world = config.make_env()
+    if place.display != "quiet" and not isinstance(world, ForeignWorld) and not is_compiled(world):
         print(f"compiling {env} for this machine: a few seconds, once", file=sys.stderr, flush=True)
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
@@ -135,7 +136,7 @@ def _parse(words: list[str], base: RunConfig, env: str | None = None) -> Argumen
 
 def _parameter_help(env: str, base: RunConfig) -> str:
     """The world's own flags, with the values they have now."""
-    values = {**env_class(env).parameter_defaults(), **base.env_parameters}
+    values = {**(parameter_defaults(env) or {}), **base.env_parameters}
     flags = "".join(f"\n  --env.{name.replace('_', '-')} {value}" for name, value in values.items())
     return f"\nParameters of {env}:\n{flags}\n"
 
@@ -169,7 +170,9 @@ def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:
 
 def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
     """Flag values as numbers; the world's constructor checks the rest."""
-    known = env_class(env).parameter_defaults()
+    known = parameter_defaults(env)
+    if known is None:
+        return {name: _typed_freely(text) for name, text in values.items()}
     typed: dict[str, Any] = {}
     for name, text in values.items():
         switch = name if name in known else name.removeprefix("no_")
@@ -183,12 +186,18 @@ def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
         if text == BARE:
             flag = f"--env.{name.replace('_', '-')}"
             raise ConfigError(f"{flag} needs a value: {flag} {known[name]}")
-        words = {"true": True, "false": False, "none": None}
-        if text.lower() in words:
-            typed[name] = words[text.lower()]
-            continue
-        try:
-            typed[name] = float(text) if not text.lstrip("+-").isdigit() else int(text)
-        except ValueError:
-            raise ConfigError(f"--env.{name.replace('_', '-')} {text} is not a number, true or false") from None
+        typed[name] = _typed_freely(text)
+        if isinstance(typed[name], str):
+            raise ConfigError(f"--env.{name.replace('_', '-')} {text} is not a number, true or false")
     return typed
+
+
+def _typed_freely(text: str) -> Any:
+    """A flag's value as a number, true, false or none where it reads like one; a bare flag is true."""
+    words = {"true": True, "false": False, "none": None, BARE: True}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    except ValueError:
+        return text

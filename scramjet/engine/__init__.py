@@ -1,20 +1,45 @@
-"""Many envs at once behind one `Pool`."""
+"""Many envs at once behind one `Pool`.
+
+Names load when they are first used: a process that only steps somebody's Gymnasium env needs no compiler.
+"""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from scramjet.engine.frame_stack import FrameStackPool
-from scramjet.engine.layout import Transition
-from scramjet.engine.native import Backend, NativePool
-from scramjet.engine.pool import Batch, Episodes, Pool
-from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
 
 if TYPE_CHECKING:
     from scramjet.engine.cuda_pool import CudaPool
+    from scramjet.engine.frame_stack import FrameStackPool as FrameStackPool
+    from scramjet.engine.layout import Transition as Transition
+    from scramjet.engine.native import Backend as Backend
+    from scramjet.engine.native import NativePool as NativePool
+    from scramjet.engine.pool import Batch as Batch
+    from scramjet.engine.pool import Episodes as Episodes
+    from scramjet.engine.pool import Pool as Pool
 
+_HOMES = {
+    "Backend": "scramjet.engine.native",
+    "Batch": "scramjet.engine.pool",
+    "Episodes": "scramjet.engine.pool",
+    "FrameStackPool": "scramjet.engine.frame_stack",
+    "NativePool": "scramjet.engine.native",
+    "Pool": "scramjet.engine.pool",
+    "Transition": "scramjet.engine.layout",
+}
 __all__ = ["Backend", "Batch", "Episodes", "FrameStackPool", "NativePool", "Pool", "Transition", "make"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'scramjet.engine' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @overload
@@ -47,11 +72,16 @@ def make(
     A policy trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the
     envs are on the GPU.
     """
+    from scramjet.envs.registry import load_env
+
     if backend == "cuda":
         if frame_stack > 1:
             raise ConfigError(f"frame_stack={frame_stack} is the CPU's; use backend='cpu'")
         from scramjet.engine.cuda_pool import CudaPool
 
         return CudaPool(load_env(name, **parameters), num_envs)
+    from scramjet.engine.frame_stack import FrameStackPool
+    from scramjet.engine.native import NativePool
+
     pool = NativePool(load_env(name, **parameters), num_envs, num_threads=num_threads, backend=backend)
     return pool if frame_stack == 1 else FrameStackPool(pool, frame_stack)

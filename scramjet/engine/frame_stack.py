@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
-from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Batch, Episodes, Pool
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict
@@ -46,16 +45,16 @@ class FrameStackPool(Pool):
     Only Box observations are stacked; entries of a Dict that are choices or flags stay as they are.
     """
 
-    def __init__(self, pool: NativePool, num_frames: int) -> None:
+    def __init__(self, pool: Pool, num_frames: int) -> None:
         check_stackable(pool.name, pool.observation_space, num_frames)
         if pool.played_by is PlayedBy.SEATS:
             raise ConfigError(
                 f"frame_stack={num_frames}, but in {pool.name} seats take turns: what one saw is not the other's; "
                 f"use --frame-stack 1"
             )
-        self.pool = pool
-        self.env, self.name, self.backend = pool.env, pool.name, pool.backend
-        self.num_envs, self.num_rows, self.num_threads = pool.num_envs, pool.num_rows, pool.num_threads
+        self.pool: Any = pool
+        self.env, self.name = pool.env, pool.name
+        self.num_envs, self.num_rows = pool.num_envs, pool.num_rows
         self.played_by, self.num_players = pool.played_by, pool.num_players
         self.observation_space = stacked_space(pool.observation_space, num_frames)
         self.action_space, self.mask_size = pool.action_space, pool.mask_size
@@ -117,7 +116,8 @@ class FrameStackPool(Pool):
         """Rows whose observations now begin an episode: of agents, all of an env once it has been reset."""
         if self.played_by is PlayedBy.ONE or not ended.any():
             return ended
-        return np.repeat(self.pool.states()["_steps"] == 0, self.num_players)
+        begins: np.ndarray = self.pool.unfinished()[1] == 0
+        return begins
 
     def _show(self, out: Transition) -> Transition:
         """Push what the envs wrote onto the frames, and show them."""
@@ -165,7 +165,15 @@ class FrameStackPool(Pool):
         return map_leaves(seen, self._is_stacked, self._frames, self._new.obs)
 
     def episodes(self) -> Episodes:
-        return self.pool.episodes()
+        ended: Episodes = self.pool.episodes()
+        return ended
+
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        counts: tuple[np.ndarray, np.ndarray] = self.pool.unfinished()
+        return counts
+
+    def close(self) -> None:
+        self.pool.close()
 
     def states(self) -> np.ndarray:
         """A copy of every env's record."""

@@ -44,6 +44,14 @@ def row_of(obs: Any, i: int) -> Any:
     return map_leaves(lambda leaf: leaf[i], obs)
 
 
+def _first_of(seeds: Any, num_envs: int) -> int:
+    """The seed of env 0, where those of the others follow on from it: no others can be had."""
+    first = int(seeds[0]) if len(seeds) and seeds[0] is not None else None
+    if first is None or list(seeds) != list(range(first, first + num_envs)):
+        raise gymnasium.error.Error(f"seed={seeds!r}: env i uses the first seed + i; give one seed")
+    return first
+
+
 class GymEnv(gymnasium.Env[Any, Any]):
     """One env of a native world. Seeded with s, it plays the episode that env i of a pool seeded with s - i plays."""
 
@@ -106,7 +114,7 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if isinstance(seed, list | tuple | np.ndarray):
-            raise gymnasium.error.Error("give one seed: env i uses seed + i")
+            seed = _first_of(seed, self.num_envs)
         super().reset(seed=seed)
         out = self._pool.reset(int(self.np_random.integers(2**62)) if seed is None else seed)
         return for_gymnasium(self.single_observation_space, out.obs), self._info(out.mask)

@@ -41,7 +41,7 @@ class Episodes:
 class Batch:
     """What `recv` hands over: the rows that are ready, and where they stand in the pool."""
 
-    rows: slice
+    rows: slice | np.ndarray  # neighbours, or of envs that take their own time the numbers of the first ones ready
     transition: Transition
 
 
@@ -55,6 +55,10 @@ class Pool(ABC):
 
     name: str
     """What messages call the world."""
+    env: Any
+    """What the world says of itself: a native world's `Env`, or a `ForeignWorld`."""
+    resume_note: str | None = None
+    """After `restore`: what could not be brought back, if anything."""
     num_envs: int
     num_rows: int
     """Rows of observations and actions: one an env, or one for each of its agents."""
@@ -65,8 +69,11 @@ class Pool(ABC):
     action_space: Any
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
+    _begun: dict[tuple[int | None, int | None], np.ndarray]
     steps_parts = False
     """Whether `step_part` steps some envs while others wait."""
+    steps_beside = False
+    """Whether `begin_part` has envs step in processes of their own: a policy can decide for others meanwhile."""
 
     @property
     @abstractmethod
@@ -76,6 +83,12 @@ class Pool(ABC):
     @abstractmethod
     def allocate(self) -> Transition:
         """Fresh arrays for one step of this pool."""
+
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
+        """Do what the first step would have to: a mistake shows before anything else begins."""
+
+    def close(self) -> None:  # noqa: B027
+        """End what runs beside this process; may be called again."""
 
     @abstractmethod
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
@@ -91,6 +104,18 @@ class Pool(ABC):
         The parts of a step follow each other: the first begins with row 0, the next where the last one ended.
         """
         raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
+
+    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
+        """Have the envs of some rows step while the caller does something else, such as deciding for other rows.
+
+        Reads these rows of `actions` [R, ...], and may do so until `finish_part`. Parts are finished in the order in
+        which they were begun. Where a pool has no processes of its own, the work is done in `finish_part`.
+        """
+        self._begun = {**getattr(self, "_begun", {}), (rows.start, rows.stop): actions}
+
+    def finish_part(self, rows: slice, out: Transition) -> None:
+        """Wait for the envs that `begin_part` set going and write these rows of `out`."""
+        self.step_part(self._begun.pop((rows.start, rows.stop)), rows, out)
 
     @abstractmethod
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
@@ -119,6 +144,10 @@ class Pool(ABC):
     @abstractmethod
     def episodes(self) -> Episodes:
         """The episodes finished since the last call."""
+
+    @abstractmethod
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths of the episodes under way, [N * num_players] each; NaN for who plays no more."""
 
 
 class WorldPool(Pool):
@@ -152,6 +181,16 @@ class WorldPool(Pool):
 
     def _state_of(self, index: int) -> Any:
         return self.states()[index]
+
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        states = self.states()
+        lengths = np.repeat(states["_steps"].astype(np.int64), self.num_players)
+        if self.played_by is PlayedBy.ONE:
+            return states["_return"].copy(), lengths
+        returns = states["_returns"].astype(np.float64)
+        if self.played_by is PlayedBy.AGENTS:
+            returns[states["_alive"] == 0] = np.nan
+        return returns.ravel(), lengths
 
     def as_record(self, state: np.void) -> Any:
         """One of `states()` with its fields as attributes."""

@@ -62,7 +62,7 @@ def env_class(name: str) -> type[Env]:
         return found.env_class()
     path, _, class_name = name.partition(":")
     if path.endswith(".py"):
-        return _class_in_module(_import_file(Path(path)), class_name, name)
+        return _class_in_module(import_file(Path(path)), class_name, name)
     if class_name:
         return _import_class(name)
     raise WorldError(
@@ -103,7 +103,7 @@ def _import_class(target: str) -> type[Env]:
     return _class_in_module(module, class_name, target)
 
 
-def _import_file(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     """Run a user's file as a module; a changed file is read anew."""
     if not os.path.isfile(path):
         raise WorldError(f"no such file: '{path}'; give the path of the Python file with your world")

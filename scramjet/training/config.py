@@ -13,8 +13,8 @@ import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule, parse_count
+from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, is_foreign, load_world
 from scramjet.envs.api import Env
-from scramjet.envs.registry import canonical_name, load_env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig
 from scramjet.runtime.devices import cuda_is_ready
@@ -34,6 +34,8 @@ Count = Annotated[
 """A number of env steps; text may say 500K or 1M."""
 
 AUTO_ENVS_PER_CORE = 128
+AUTO_FOREIGN_ENVS_PER_CORE = 8
+"""Of other libraries, whose envs take a thousand times as long."""
 MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
 MIN_MEMORY_ON_GPU = 40 * 128
@@ -78,7 +80,8 @@ class RunConfig:
     """Everything that decides a run."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "cartpole"
-    """The world: a name from `scramjet list`, or a file such as my_world.py or my_world.py:MyWorld."""
+    """The world: a name from `scramjet list`, a file such as my_world.py or my_world.py:MyWorld, or another library's:
+    gym:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
     env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
     seed: int = 1
@@ -88,13 +91,19 @@ class RunConfig:
     time_limit: str | None = None
     """Stop after so much time in this process, such as 30s, 5m or 2h; resume goes on."""
     num_envs: int | Literal["auto"] = "auto"
-    """Envs stepped together; auto: 128 for each CPU core."""
+    """Envs stepped together; auto: 128 for each CPU core, of other libraries 8."""
     num_steps: int = 128
     """Steps of each env in one rollout."""
     frame_stack: int = 1
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
+    num_workers: int | Literal["auto"] = "auto"
+    """Processes for Gymnasium envs; auto: one for each core; 0: none, all envs step in this process."""
+    on_env_error: Literal["fail", "restart"] = "fail"
+    """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on."""
+    env_timeout: float = 60.0
+    """Seconds after which an env that does not answer hangs."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where envs and networks run; auto: an NVIDIA GPU where there is one that can and where it pays, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -118,6 +127,8 @@ class RunConfig:
         require(self, ("num_steps", "total_timesteps", "frame_stack"), lambda x: x >= 1, "must be at least 1")
         require(self, ("num_envs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
         require(self, ("num_threads",), lambda x: x == "auto" or 1 <= x <= 1024, "must be from 1 to 1024 (or auto)")
+        require(self, ("num_workers",), lambda x: x == "auto" or 0 <= x <= 1024, "must be from 0 to 1024 (or auto)")
+        require(self, ("env_timeout",), lambda x: x > 0, "must be above 0")
         require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")
         if self.time_limit is not None:
             parse_duration(self.time_limit)
@@ -130,6 +141,8 @@ class RunConfig:
                 "env_device='cuda' needs the networks there too, and device is 'cpu'; use --device cuda, or "
                 "--env-device auto"
             )
+        if self.env_device == "cuda" and is_foreign(self.env):
+            raise ConfigError(f"env_device='cuda' is for native worlds, and {self.env} is none; use --env-device cpu")
         if self.env_device == "cuda" and self.frame_stack > 1:
             raise ConfigError(
                 f"frame_stack={self.frame_stack} is made on the CPU, and env_device is 'cuda'; use --env-device cpu, "
@@ -148,6 +161,7 @@ class RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
         cores = available_cores()
         device = self._decided_device()
+        num_auto = (AUTO_FOREIGN_ENVS_PER_CORE if is_foreign(self.env) else AUTO_ENVS_PER_CORE) * cores
         decided = replace(
             self,
             device=device,
@@ -155,7 +169,7 @@ class RunConfig:
             precision=self.precision if self.precision != "auto" else "tf32" if device == "cuda" else "float32",
             env=canonical_name(self.env),
             env_parameters=self.make_env().parameters,
-            num_envs=AUTO_ENVS_PER_CORE * cores if self.num_envs == "auto" else self.num_envs,
+            num_envs=num_auto if self.num_envs == "auto" else self.num_envs,
         )
         if self.num_threads != "auto":
             return decided
@@ -183,7 +197,7 @@ class RunConfig:
         """Where envs run with networks on this device."""
         if self.env_device != "auto":
             return self.env_device
-        return device if self.frame_stack == 1 else "cpu"
+        return device if self.frame_stack == 1 and not is_foreign(self.env) else "cpu"
 
     def with_open_device(self) -> RunConfig:
         """The same with `auto` again for what followed from the device, so that a fork may choose another."""
@@ -194,9 +208,9 @@ class RunConfig:
             precision="auto" if self.precision == default else self.precision,
         )
 
-    def make_env(self) -> Env:
+    def make_env(self) -> Env | ForeignWorld:
         """The world this config trains on."""
-        return load_env(self.env, **self.env_parameters)
+        return load_world(self.env, self.env_parameters)
 
     @property
     def batch_size(self) -> int:

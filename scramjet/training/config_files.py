@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.envs.registry import canonical_name, env_class
+from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.training.config import RunConfig
 
@@ -72,7 +72,7 @@ def _one_line(error: Exception) -> str:
 
 def preset_path(env: str) -> Path | None:
     """The tuned preset of a world, if there is one."""
-    name = canonical_name(env)
+    name = _preset_name(env) if is_foreign(env) else canonical_name(env)
     if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
         return None
     here = Path(__file__).resolve()
@@ -81,6 +81,12 @@ def preset_path(env: str) -> Path | None:
         if path.is_file():
             return path
     return None
+
+
+def _preset_name(env: str) -> str:
+    """Of other libraries: `mujoco:HalfCheetah-v5` has mujoco_halfcheetah.toml; all games of Atari share one."""
+    library, _, rest = env.partition(":")
+    return "atari" if library == "ale" else f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")
 
 
 def apply(config: RunConfig, data: Mapping[str, Any], source: str) -> RunConfig:
@@ -125,9 +131,9 @@ def _env_fields(config: RunConfig, value: Any, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: env must be a name, or a table with a name and parameters; got {value!r}")
     name = table.get("name", config.env)
     given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
-    known = env_class(name).parameter_defaults()
+    known = parameter_defaults(name)
     for key in given:
-        if key not in known:
+        if known is not None and key not in known:
             raise ConfigError(f"{source}: {name} has no parameter '{key}'.{did_you_mean(key, known)}")
     kept = config.env_parameters if canonical_name(name) == canonical_name(config.env) else {}
     return {"env": name, "env_parameters": {**kept, **given}}

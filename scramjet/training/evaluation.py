@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.frame_stack import FrameStackPool
-from scramjet.engine.layout import PlayedBy
-from scramjet.engine.native import NativePool
+from scramjet.engine.pool import Pool
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.training.memories import Player
 
 SEED_OFFSET = 999
 MAX_ENVS = 32
+MAX_FOREIGN_ENVS = 8
+"""Of other libraries, each of which may be a large program."""
 STEP_LIMIT = 100_000
 """An episode still going after so many steps counts as it stands: a world need not end."""
 
@@ -42,7 +42,7 @@ class Evaluator:
     Where several play, agents or seats, each one's episode counts, and the quota is each one's.
     """
 
-    def __init__(self, pool: NativePool | FrameStackPool, *, episodes: int, seed: int) -> None:
+    def __init__(self, pool: Pool, *, episodes: int, seed: int) -> None:
         if episodes < 1:
             raise ConfigError(f"episodes={episodes} must be at least 1")
         self.pool = pool
@@ -61,7 +61,7 @@ class Evaluator:
         pool.episodes()
         returns: list[float] = []
         lengths: list[int] = []
-        stats: dict[str, list[float]] = {name: [] for name in pool.env.stat_names}
+        stats: dict[str, list[float]] = {}
         player = Player(pool, policy)
         for _ in range(STEP_LIMIT):
             out = pool.step(player.act(out))
@@ -75,7 +75,8 @@ class Evaluator:
                     returns.append(float(finished.returns[i]))
                     lengths.append(int(finished.lengths[i]))
                     for name, values in finished.stats.items():
-                        stats[name].append(float(values[i]))
+                        if not np.isnan(values[i]):  # not every episode of another library's env has it
+                            stats.setdefault(name, []).append(float(values[i]))
             if (played >= self.quota).all():
                 break
         else:
@@ -90,12 +91,8 @@ class Evaluator:
 
     def _add_unfinished(self, played: np.ndarray, returns: list[float], lengths: list[int]) -> None:
         """Count as they stand the episodes that do not end."""
-        states = self.pool.states()
+        all_returns, all_lengths = self.pool.unfinished()
         for whose in np.flatnonzero(played < self.quota):
-            state = states[whose // self.pool.num_players]
-            player = whose % self.pool.num_players
-            if self.pool.played_by is PlayedBy.AGENTS and not state["_alive"][player]:
-                continue  # its episode is over, and counted
-            by_one = self.pool.played_by is PlayedBy.ONE
-            returns.append(float(state["_return"] if by_one else state["_returns"][player]))
-            lengths.append(int(state["_steps"]))
+            if not np.isnan(all_returns[whose]):  # else its episode is over, and counted
+                returns.append(float(all_returns[whose]))
+                lengths.append(int(all_lengths[whose]))

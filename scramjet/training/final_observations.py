@@ -106,7 +106,7 @@ class FinalsOnGPU:
 
     def __init__(self, pool: Pool, rollout: Rollout, value_into: ValueInto) -> None:
         self._rollout, self._value_into = rollout, value_into
-        self._has_limit = pool.env.max_episode_steps is not None  # type: ignore[attr-defined]
+        self._has_limit = pool.env.max_episode_steps is not None
         self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
         self._windows: dict[int, list[int]] = {}  # by the place they share: its steps
         for t, row in enumerate(rollout.rows):

@@ -133,7 +133,7 @@ class Host:
         self.shown = _pairs(steps.shown, policy_steps.shown)
         self.results = _pairs(steps.results, policy_steps.results)
         self.ended = self.results[1:]
-        self.parts = [Part(rollout, self, rows) for rows in _halves(pool)]
+        self.parts = [Part(rollout, self, rows) for rows in halves(pool)]
 
 
 def _pairs(here: Iterable[Tensor], there: Iterable[Tensor]) -> list[Copied]:
@@ -166,7 +166,7 @@ def _nothing(text: str) -> None:
     pass
 
 
-def _halves(pool: Pool) -> list[slice]:
+def halves(pool: Pool) -> list[slice]:
     """Two halves of a pool's rows, whole envs; all of them where they cannot be stepped apart."""
     if not pool.steps_parts or pool.num_envs == 1:
         return [slice(0, pool.num_rows)]

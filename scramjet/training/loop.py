@@ -6,10 +6,12 @@ import contextlib
 import copy
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 from torch import nn
 
 from scramjet.policies.networks import count_parameters
@@ -47,6 +49,7 @@ class TrainResult:
 def train(
     config: RunConfig | str | Path | None = None,
     *,
+    env: str | Callable[[], gymnasium.Env] | None = None,
     resume: str | Path | None = None,
     fork: str | Path | None = None,
     runs_dir: str | Path = "runs",
@@ -58,13 +61,15 @@ def train(
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
 
-    `config` is a RunConfig, the name or file of a world (trained with its preset), or a TOML or YAML file. `resume`
+    `config` is a RunConfig, the name or file of a world (trained with its preset), or a TOML or YAML file. `env` is the
+    world in its place: a name, or a function that makes a Gymnasium env, to be given again when such a run is resumed
+    and the function is not in a module. `resume`
     goes on with a run exactly where it stopped; `total_timesteps` and `time_limit` may change then, nothing else.
     `fork` starts a new run from a checkpoint. `network` replaces the default network.
     """
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
-            config,
+            start.with_env(config, env),
             resume=resume,
             fork=fork,
             runs_dir=Path(runs_dir),
@@ -73,7 +78,7 @@ def train(
             total_timesteps=total_timesteps,
             time_limit=time_limit,
         )
-        with session.run, session.metrics_log:
+        with session.run, session.metrics_log, contextlib.closing(session):
             return train_session(session, screen)
 
 
@@ -117,7 +122,8 @@ def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluat
     settings = session.config.eval
     if update == num_updates and settings.final_episodes:
         evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
-        return evaluator(session.policy)
+        with contextlib.closing(evaluator.pool):
+            return evaluator(session.policy)
     if settings.every and update % settings.every == 0:
         return session.evaluator(session.policy)
     return None

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from scramjet.engine.foreign import ForeignPool
+from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
@@ -47,6 +49,8 @@ def load_trained(
 def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
     pool = make_pool(config, num_envs=1)
+    if isinstance(pool, ForeignPool):
+        raise ConfigError(f"{config.env} cannot be drawn as text, as native worlds can; run it without --render")
     out, player = pool.reset(seed + SEED_OFFSET), Player(pool, policy)
     for _ in range(episodes):
         total, step, ended = 0.0, 0, False

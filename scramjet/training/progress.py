@@ -40,7 +40,7 @@ class Progress:
             "length_100": float(np.mean(self.lengths)) if self.lengths else None,
         }
         for name, values in episodes.stats.items():
-            metrics[f"stat/{name}"] = float(values.mean()) if any_ended else None
+            metrics[f"stat/{name}"] = float(np.nanmean(values)) if any_ended and not np.isnan(values).all() else None
         for player in range(self.num_players if self.num_players > 1 else 0):
             own = episodes.returns[episodes.players == player]
             metrics[f"return_of/{player}"] = float(own.mean()) if len(own) else None

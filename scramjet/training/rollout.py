@@ -24,7 +24,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.graphs import Recorder
 from scramjet.training import host_rollout, soundness
 from scramjet.training.acting import act, value_into, value_rows
-from scramjet.training.final_observations import final_observations
+from scramjet.training.final_observations import FinalsOnCPU, final_observations
 from scramjet.training.host_rollout import Host
 from scramjet.training.memories import Memories
 from scramjet.training.native import NativePlay
@@ -61,6 +61,7 @@ class Rollout:
     recorder: Recorder[None] | None = field(default=None, repr=False)  # replays all steps; None for envs on the CPU
     fused: FusedMLP | None = field(default=None, repr=False)  # acts and values in place of the policy's network
     native: NativePlay | None = field(default=None, repr=False)  # the same on the CPU
+    halves: list[Rollout] = field(default_factory=list, repr=False)  # of envs that step in processes of their own
 
     @property
     def num_steps(self) -> int:
@@ -155,6 +156,8 @@ def allocate_rollout(
     )
     if written is not steps:
         rollout.host = Host(pool, policy, rollout, written, steps)
+    elif pool.steps_beside and pool.num_envs > 1:
+        rollout.halves = [rollout.part(rows) for rows in host_rollout.halves(pool)]
     return rollout
 
 
@@ -181,8 +184,9 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
     policy.distribution.noise(rollout.num_steps, pool.num_rows, generator, out=rollout.noise)
     if rollout.recorder is None:
         host = rollout.host
+        play = host_rollout.play if host is not None else _play_in_halves if rollout.halves else _play
         try:
-            (_play if host is None else host_rollout.play)(pool, policy, rollout)
+            play(pool, policy, rollout)
         except (IndexError, RuntimeError):  # an encoder may stumble over a choice that is none: tell whose it is
             soundness.check_choices(pool, rollout if host is None else replace(rollout, obs=host.steps.obs))
             raise
@@ -201,9 +205,7 @@ def collect(pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Gener
 
 def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
     """All steps, and the values of what was seen."""
-    for part in (rollout.obs, rollout.mask, rollout.alive, rollout.seat):
-        for leaf in leaves(part) if part is not None else ():
-            leaf[0] = leaf[-1]
+    _go_on(rollout)
     finals = final_observations(pool, rollout, partial(value_into, policy, rollout.fast))
     if rollout.native is not None:
         rollout.native.network.refresh()
@@ -216,6 +218,42 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
             rollout.memories.forget_ended(rollout.turn(t), row.terminated, row.truncated)
     finals.value_all()
     value_rows(pool, policy, rollout)
+
+
+def _play_in_halves(pool: Pool, policy: Policy, rollout: Rollout) -> None:
+    """The same for envs in processes of their own: while those of one half step, the policy decides for the other."""
+    _go_on(rollout)
+    value, has_memory = partial(value_into, policy, rollout.fast), rollout.memories.is_used
+    given = torch.zeros_like(policy.distribution.env_action(rollout.action[0]))  # [R, ...], as envs receive them
+    halves = [
+        (half, slice(half.first_row, half.first_row + half.action.shape[1]), FinalsOnCPU(pool, half, value))
+        for half in rollout.halves
+    ]
+    for part in (rollout, *rollout.halves):
+        if part.native is not None:
+            part.native.network.refresh()
+    for half, rows, _ in halves:
+        given[rows] = act(policy, half, 0)
+        pool.begin_part(given.numpy(), rows)
+    for t, row in enumerate(rollout.rows):
+        for half, rows, cut_short in halves:
+            pool.finish_part(rows, row)
+            cut_short.keep(t)
+            if has_memory:
+                half.memories.forget_ended(half.turn(t), half.rows[t].terminated, half.rows[t].truncated)
+            if t + 1 < rollout.num_steps:
+                given[rows] = act(policy, half, t + 1)
+                pool.begin_part(given.numpy(), rows)
+    for _, _, cut_short in halves:
+        cut_short.value_all()
+    value_rows(pool, policy, rollout)
+
+
+def _go_on(rollout: Rollout) -> None:
+    """Begin with what the last rollout ended with."""
+    for part in (rollout.obs, rollout.mask, rollout.alive, rollout.seat):
+        for leaf in leaves(part) if part is not None else ():
+            leaf[0] = leaf[-1]
 
 
 def _step(pool: Pool, action: Tensor, out: Transition) -> None:

@@ -10,8 +10,12 @@ from torch import nn
 
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
+from scramjet.engine.foreign import ForeignPool
+from scramjet.engine.foreign_worlds import ForeignWorld, WorkerSettings, is_foreign
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.native import NativePool
+from scramjet.engine.pool import Pool
+from scramjet.envs.api import Env
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
@@ -19,7 +23,7 @@ from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded,
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.training.config import RunConfig
-from scramjet.training.evaluation import MAX_ENVS, Evaluator
+from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.native import native_play
@@ -27,8 +31,6 @@ from scramjet.training.progress import Progress
 from scramjet.training.rollout import Rollout, allocate_rollout
 
 RESET_SEED_OFFSET = 10_000
-
-TrainingPool = NativePool | FrameStackPool | CudaPool
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class Session:
     run: Run
     store: CheckpointStore
     metrics_log: MetricsLog
-    pool: TrainingPool
+    pool: Pool
     policy: Policy
     learner: Learner
     rollout: Rollout
@@ -53,33 +55,51 @@ class Session:
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
 
+    def close(self) -> None:
+        """End what runs beside this process."""
+        self.pool.close()
+        self.evaluator.pool.close()
+
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
     """The policy of a config: the user's network, or the default one with weights drawn from the seed."""
     pool = make_pool(config, num_envs=1, num_threads=1)
     spaces = pool.observation_space, pool.action_space
+    pool.close()
     torch.manual_seed(config.seed)
     if network is None:
         network = default_network(*spaces, config.policy)
     return Policy(network, *spaces, config.policy, normalize_observations=config.ppo.normalize_observations)
 
 
-def make_pool(config: RunConfig, *, num_envs: int, num_threads: int | None = None) -> NativePool | FrameStackPool:
-    """Envs as this config's policy sees them."""
-    pool = NativePool(config.make_env(), num_envs, num_threads=num_threads)
+def make_pool(
+    config: RunConfig, *, num_envs: int, num_threads: int | None = None, learns: bool = False
+) -> NativePool | ForeignPool | FrameStackPool:
+    """Envs as this config's policy sees them; `learns`: to train with. Others step in this process where they can."""
+    world = config.make_env()
+    pool: NativePool | ForeignPool
+    if isinstance(world, ForeignWorld):
+        num_workers = None if config.num_workers == "auto" else config.num_workers
+        workers = WorkerSettings(num_workers if learns else 0, config.env_timeout, config.on_env_error)
+        pool = world.pool(num_envs, learns=learns, workers=workers)
+    else:
+        pool = NativePool(world, num_envs, num_threads=num_threads)
     return pool if config.frame_stack == 1 else FrameStackPool(pool, config.frame_stack)
 
 
-def _training_pool(config: RunConfig) -> TrainingPool:
+def _training_pool(config: RunConfig) -> Pool:
     assert isinstance(config.num_envs, int)
     if config.env_device == "cuda":
-        return CudaPool(config.make_env(), config.num_envs)
-    return make_pool(config, num_envs=config.num_envs)
+        world = config.make_env()
+        assert isinstance(world, Env)
+        return CudaPool(world, config.num_envs)
+    return make_pool(config, num_envs=config.num_envs, learns=True)
 
 
 def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
     """An evaluator with a pool of its own, of no more envs than episodes."""
-    pool = make_pool(config, num_envs=max(1, min(episodes, MAX_ENVS)), num_threads=1)
+    most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
+    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1)
     return Evaluator(pool, episodes=episodes, seed=seed)
 
 
@@ -100,7 +120,8 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
     if config.fused:
         rollout.fused = fused_mlp(policy, pool, config.precision)
-        rollout.native = native_play(policy, rollout)
+        for part in (rollout, *rollout.halves):
+            part.native = native_play(policy, part)
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
     learner.warm_up(rollout)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 from torch import nn
 
-from scramjet.engine.compiler import rules_fingerprint
-from scramjet.envs.registry import canonical_name
+from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
 from scramjet.errors import CheckpointError, ConfigError, RunError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
 from scramjet.runtime.files import write_atomic
@@ -25,7 +25,22 @@ from scramjet.training.state import (
     checkpoint_of,
     restore_everything,
     restore_learning,
+    world_fingerprint,
 )
+
+
+def with_env(
+    config: RunConfig | str | Path | None, env: str | Callable[[], gymnasium.Env] | None
+) -> RunConfig | str | Path | None:
+    """`config` for another world: a name, or a function that makes Gymnasium envs."""
+    if env is None:
+        return config
+    name = env if isinstance(env, str) else register_factory(env)
+    if config is None:
+        return name
+    if not isinstance(config, RunConfig):
+        raise ConfigError(f"give config={str(config)!r} or env={name!r}, not both")
+    return replace(config, env=name, env_parameters={})
 
 
 def begin(
@@ -41,7 +56,7 @@ def begin(
 ) -> Session:
     """The session that `scramjet.train` asks for; its run is locked."""
     if resume is not None:
-        if config is not None or fork is not None:
+        if (config is not None and not is_foreign(str(config))) or fork is not None:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
         return resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
     if isinstance(config, str | Path):
@@ -115,8 +130,9 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     _check_config_unchanged(checkpoint, config)
     check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint)
-    if checkpoint.metadata["rules"] != rules_fingerprint(session.pool.env):
+    if checkpoint.metadata["rules"] != world_fingerprint(session.pool.env):
         session.note = _join(session.note, "the world's rules have changed since the checkpoint")
+    session.note = _join(session.note, session.pool.resume_note or "")
     session.metrics_log.truncate_after(checkpoint.step)
     session.first_update = int(checkpoint.metadata["update"])
     session.first_step = checkpoint.step - session.first_update * config.batch_size
@@ -232,6 +248,9 @@ def _discarded_on_error(run: Run) -> Iterator[None]:
 
 def _default_name(config: RunConfig) -> str:
     name = canonical_name(config.env)
+    if is_foreign(name):
+        name = name.partition(":")[2]
+        name = name.rpartition(":")[2] if ".py" in name else name
     return Path(name.partition(":")[0]).stem if ".py" in name else name.replace(":", "-").replace("/", "-")
 
 

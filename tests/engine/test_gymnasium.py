@@ -47,7 +47,7 @@ def test_every_world_passes_gymnasiums_checker_without_a_warning(name: str) -> N
         warnings.filterwarnings("ignore", message="(?s).*symmetric and normalized space")  # as Gymnasium's own Pendulum
         options = {"random_opponent": True} if name == "scramjet/ConnectFour-v0" else {}  # Gymnasium is for one player
         env = gymnasium.make(name, **options)
-        check_env(env.unwrapped, skip_render_check=name != "scramjet/CartPole-v1")
+        check_env(env.unwrapped)
 
 
 def test_a_masked_world_passes_gymnasiums_checker_and_tells_its_mask() -> None:
@@ -291,6 +291,14 @@ def test_a_vector_refuses_actions_outside_its_space(actions: list) -> None:
     vector.reset(seed=0)
     with pytest.raises((gymnasium.error.Error, scramjet.ScramjetError)):
         vector.step(np.array(actions))
+
+
+def test_a_vector_takes_the_list_of_seeds_that_one_seed_stands_for() -> None:
+    vector = GymVectorEnv("cartpole", num_envs=3)
+    np.testing.assert_array_equal(vector.reset(seed=[7, 8, 9])[0], vector.reset(seed=7)[0])
+    for seeds in ([7, 9, 8], [7, 8], [None] * 3, []):
+        with pytest.raises(gymnasium.error.Error, match="give one seed"):
+            vector.reset(seed=seeds)
 
 
 def test_gymnasiums_vector_wrappers_take_our_vectors() -> None:

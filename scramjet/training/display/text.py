@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scramjet.engine.foreign_worlds import is_foreign
 from scramjet.training.display.interface import RunInfo, Summary
 from scramjet.training.metrics import Record
 
@@ -154,9 +155,10 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     run = shlex.quote(run)
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
     go_on = f"scramjet train --resume {run}{further}"
+    watch = [] if is_foreign(summary.env) else [("watch it", f"scramjet eval {run} --render")]
     return [
         ("evaluate it", f"scramjet eval {run} --episodes 100"),
-        ("watch it", f"scramjet eval {run} --render"),
+        *watch,
         ("finish it" if summary.stopped_by else "train it further", go_on),
         ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4{further}"),
     ]

@@ -1,0 +1,269 @@
+"""Atari games, `ale:Pong`: the standard preprocessing, many at once (`AtariPool`) or one (`AtariGame`).
+
+Both see the same pictures: of every 4 frames the last two are joined (max), made gray and 84 x 84, and the last 4 such
+are shown, [4, 84, 84] uint8; before a game's first there are zeros. A game begins with up to 30 frames of waiting, and
+with FIRE where a game waits for it.
+
+For training an episode ends with each life and rewards are clipped to -1, 0 and 1; the episodes that are reported are
+whole games with their own scores. The game goes on where a life was lost: nothing is skipped, and nobody presses FIRE
+for the policy, so that it plays on by itself in evaluation, where losing a life ends nothing.
+
+`AtariPool` runs ALE's own threads, which cannot save their state. `AtariGame` can: it is pickled with its emulator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from scramjet.engine.layout import Transition
+from scramjet.engine.pool import is_whole
+from scramjet.engine.vector import VectorPool
+from scramjet.errors import ConfigError, WorldError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class AtariConfig:
+    """The parameters of a game, by the names ALE gives them; the defaults are those of Mnih et al. 2015."""
+
+    frameskip: int = 4
+    """Frames that an action is held."""
+    stack_num: int = 4
+    """Pictures that are shown at once, the newest last."""
+    img_height: int = 84
+    img_width: int = 84
+    maxpool: bool = True
+    """Join the last two frames: games that flicker show their parts in turns."""
+    noop_max: int = 30
+    """A game begins with up to so many frames of waiting."""
+    use_fire_reset: bool = True
+    """Press FIRE to begin, where a game waits for it."""
+    episodic_life: bool = True
+    """In training, an episode ends with each life."""
+    reward_clipping: bool = True
+    """In training, rewards are -1, 0 or 1."""
+    repeat_action_probability: float = 0.0
+    """Sticky actions: the chance that a frame repeats the last action instead (Machado et al. 2018 use 0.25)."""
+    full_action_space: bool = False
+    """All 18 actions instead of those that the game knows."""
+    max_num_frames_per_episode: int = 108_000
+    """The time limit: 30 minutes of play."""
+
+    def __post_init__(self) -> None:
+        least = {"frameskip": 1, "stack_num": 1, "img_height": 1, "img_width": 1, "noop_max": 0}
+        for name, at_least in {**least, "max_num_frames_per_episode": self.frameskip}.items():
+            value = getattr(self, name)
+            if not is_whole(value) or value < at_least:
+                raise ConfigError(f"{name}={value!r} must be a whole number of at least {at_least}")
+        for name in ("maxpool", "use_fire_reset", "episodic_life", "reward_clipping", "full_action_space"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r} must be true or false")
+        chance = self.repeat_action_probability
+        if isinstance(chance, bool) or not isinstance(chance, int | float) or not 0 <= chance < 1:
+            raise ConfigError(f"repeat_action_probability={chance!r} must be at least 0 and below 1; try 0.25")
+
+    @classmethod
+    def of(cls, game: str, parameters: dict[str, Any]) -> AtariConfig:
+        """From parameters by name; refuses what is none."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in parameters:
+            if name not in known:
+                raise ConfigError(
+                    f"ale:{game} has no parameter '{name}'.{did_you_mean(name, known)} It has {', '.join(known)}"
+                )
+        return cls(**parameters)
+
+
+class AtariPool(VectorPool):
+    """Copies of one game on ALE's own threads."""
+
+    def __init__(
+        self, game: str, num_envs: int, *, training: bool = True, num_threads: int = 0, **parameters: Any
+    ) -> None:
+        """`num_threads`=0: all cores. Without `training`, lives and rewards are the game's own."""
+        rom = rom_name(game)
+        self.config = AtariConfig.of(game, parameters)
+        self._ends_lives = training and self.config.episodic_life
+        self._clips = training and self.config.reward_clipping
+        options = {**asdict(self.config), "episodic_life": False, "reward_clipping": False, "num_threads": num_threads}
+        vector_env = _ale_py("vector_env").AtariVectorEnv
+        super().__init__(
+            f"ale:{game}", lambda count: vector_env(rom, count, autoreset_mode="SameStep", **options), num_envs
+        )
+        self._lives = np.zeros(num_envs, np.int32)
+
+    def _reset(self, seed: int, out: Transition) -> None:
+        super()._reset(seed, out)
+        self._lives[:] = 0  # of the first step all are new
+
+    def _step(self, actions: np.ndarray, out: Transition) -> None:
+        obs, reward, terminated, truncated, infos = self.vector_env.step(actions)
+        rows = self._take(reward, terminated, truncated, out)
+        if self._clips:
+            np.sign(out.reward, out=out.reward)
+        if len(rows):
+            self._take_finals(infos, rows, out)
+            for row in rows:
+                self._log_episode(int(row), {})
+        if self._ends_lives:
+            self._end_lives(infos["lives"], obs, rows, out)
+        self._show(obs, out)
+
+    def _end_lives(self, lives: np.ndarray, obs: np.ndarray, rows: np.ndarray, out: Transition) -> None:
+        """Where a life was lost and the game goes on, the episode ends; what is seen is both its last and the next."""
+        lost = lives < self._lives
+        self._lives[:] = lives
+        if True not in lost.tobytes():
+            return
+        lost[rows] = False
+        lost &= lives > 0  # some games show no life for a while before they are over
+        out.terminated[lost] = True
+        out.final_obs[lost] = obs[lost]
+
+
+class AtariGame(gymnasium.Env[np.ndarray, Any]):
+    """One game as a Gymnasium env: the same pictures, and it can be saved (pickled) at any step."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}
+
+    def __init__(self, game: str, *, training: bool = False, render_mode: str | None = None, **parameters: Any) -> None:
+        self.game, self.render_mode = game, render_mode
+        self.config = AtariConfig.of(game, parameters)
+        self._ends_lives = training and self.config.episodic_life
+        self._clips = training and self.config.reward_clipping
+        self._start_emulator(0)
+        shape = (self.config.stack_num, self.config.img_height, self.config.img_width)
+        self.observation_space = Box(0, 255, shape, np.uint8)
+        self.action_space = Discrete(len(self._actions))
+        self._stack = np.zeros(shape, np.uint8)
+        self._steps = self._lives = 0
+        self._life_was_lost = False
+
+    def _start_emulator(self, seed: int) -> None:
+        ale_py = _ale_py()
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        self._ale = ale_py.ALEInterface()
+        self._ale.setInt("random_seed", seed)
+        self._ale.setFloat("repeat_action_probability", float(self.config.repeat_action_probability))
+        self._ale.loadROM(_ale_py("roms").get_rom_path(rom_name(self.game)))
+        full = self.config.full_action_space
+        self._actions = self._ale.getLegalActionSet() if full else self._ale.getMinimalActionSet()
+        rows, columns = self._ale.getScreenDims()
+        self._frames = np.zeros((2, rows, columns), np.uint8)  # the last two
+        self._shrink = _taps(self.config.img_height, rows), _taps(self.config.img_width, columns)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            self._start_emulator(seed % 2**31)
+        if seed is not None or not self._life_was_lost:
+            self._begin_game()
+        self._life_was_lost = False
+        self._lives = self._ale.lives()
+        return self._stack.copy(), {"lives": self._lives}
+
+    def _begin_game(self) -> None:
+        ale_py = _ale_py()
+        self._ale.reset_game()
+        waiting = int(self.np_random.integers(self.config.noop_max)) if self.config.noop_max else 0
+        for _ in range(waiting):
+            self._ale.act(ale_py.Action.NOOP)
+            if self._ale.game_over():
+                self._ale.reset_game()
+        if self.config.use_fire_reset and ale_py.Action.FIRE in self._actions:
+            self._ale.act(ale_py.Action.FIRE)
+            if self._ale.game_over():
+                self._ale.reset_game()
+        self._stack[:] = 0
+        self._steps = 0
+        self._frames[0] = 0
+        self._ale.getScreenGrayscale(self._frames[1])
+        self._push()
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        reward, chosen = 0.0, self._actions[int(action)]
+        self._frames[:] = 0
+        for frame in range(self.config.frameskip):
+            reward += self._ale.act(chosen)
+            to_come = self.config.frameskip - 1 - frame
+            if to_come == 0 or (to_come == 1 and self.config.maxpool):
+                self._ale.getScreenGrayscale(self._frames[1 - to_come])
+            if self._ale.game_over():
+                self._ale.getScreenGrayscale(self._frames[1])
+                break
+        self._push()
+        self._steps += 1
+        lives, terminated = self._ale.lives(), bool(self._ale.game_over())
+        is_late = self._steps * self.config.frameskip >= self.config.max_num_frames_per_episode
+        truncated = is_late and not terminated
+        self._life_was_lost = bool(self._ends_lives and 0 < lives < self._lives and not terminated and not truncated)
+        self._lives = lives
+        shown = float(np.sign(reward)) if self._clips else float(reward)
+        info = {"lives": lives, "raw_reward": float(reward)}
+        return self._stack.copy(), shown, terminated or self._life_was_lost, truncated, info
+
+    def _push(self) -> None:
+        """The last two frames joined, shrunk by averaging areas, and put on the stack."""
+        rows, columns = self._shrink
+        joined = self._frames.max(0)
+        # Sums of a few parts: matrix products would start the threads of a BLAS for so little.
+        narrow = sum(joined[:, place] * weight for place, weight in columns)
+        picture = np.asarray(sum(narrow[place] * weight[:, None] for place, weight in rows))
+        self._stack[:-1] = self._stack[1:]
+        np.rint(picture, out=picture)
+        self._stack[-1] = picture
+
+    def render(self) -> np.ndarray | None:
+        return self._ale.getScreenRGB() if self.render_mode == "rgb_array" else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the emulator, and its state in place of it."""
+        ours = {name: value for name, value in self.__dict__.items() if name not in ("_ale", "_actions")}
+        return {**ours, "_saved": self._ale.cloneState(include_rng=True)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        saved = state.pop("_saved")
+        self.__dict__.update(state)
+        frames = self._frames
+        self._start_emulator(0)
+        self._ale.restoreState(saved)
+        self._frames = frames
+
+
+def rom_name(game: str) -> str:
+    """ALE's name of a game, from `Pong`, `MsPacman`, `ms_pacman` or `Pong-v5`."""
+    roms = _ale_py("roms").get_all_rom_ids()
+    plain = game.removeprefix("ALE/").removesuffix("-v5").replace("_", "").lower()
+    for rom in roms:
+        if rom.replace("_", "") == plain:
+            return str(rom)
+    titles = ["".join(word.capitalize() for word in rom.split("_")) for rom in roms]
+    raise WorldError(f"there is no Atari game '{game}'.{did_you_mean(game, titles)}")
+
+
+def _taps(small: int, large: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """To shrink by averaging areas: for each of a few taps, which of `large` each of `small` takes, and its weight."""
+    edges = np.arange(small + 1) * large / small
+    first = np.floor(edges[:-1]).astype(np.int64)
+    taps = []
+    for tap in range(int(np.ceil(large / small)) + 1):
+        place = np.minimum(first + tap, large - 1)
+        covered = np.minimum(edges[1:], first + tap + 1) - np.maximum(edges[:-1], first + tap)
+        weight = np.where(first + tap < large, np.clip(covered, 0, None) * small / large, 0.0)
+        taps.append((place, weight.astype(np.float32)))
+    return taps
+
+
+def _ale_py(module: str = "") -> Any:
+    """ALE's package, or a module of it."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"ale_py.{module}" if module else "ale_py")
+    except ImportError as error:
+        raise WorldError(f"ale-py is not installed ({error}): pip install 'scramjet[atari]'") from error

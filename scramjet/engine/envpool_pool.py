@@ -1,0 +1,280 @@
+"""EnvPool's envs as a pool: `envpool:Pong-v5`, `envpool:CartPole-v1`, and what else it lists.
+
+An env of EnvPool shows its last observation together with `done`, and spends its next step on the reset. But EnvPool
+steps any subset of its envs, so those that ended are reset alone and at once: no dead step is played, and the true last
+observation is known of every episode.
+
+Atari games learn from lives and clipped rewards and are reported as whole games: their scores are the game's own.
+
+Asynchronous (`batch_size` < `num_envs`): `recv` hands over what is ready first. An env that ended is sent to its reset
+and handed over, with its last reward, once that is done; so a batch has up to `batch_size` rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from scramjet.engine.foreign import ForeignPool
+from scramjet.engine.foreign_spaces import batch_parts, native_actions
+from scramjet.engine.layout import Transition
+from scramjet.engine.pool import Batch, check_count, is_whole
+from scramjet.engine.trees import leaves, map_leaves
+from scramjet.errors import ConfigError, WorldError, did_you_mean
+
+ATARI_TRAINING = {"episodic_life": True, "reward_clip": True}
+RESERVED = ("num_envs", "batch_size", "seed", "env_seed", "env_type", "gym_reset_return_info", "max_num_players")
+_MAX_SEED = 2**31 - 1  # EnvPool holds seeds in 32 bits
+
+
+class EnvPoolPool(ForeignPool):
+    """The envs of one EnvPool. Their state cannot be saved: a resumed run starts fresh episodes."""
+
+    resume_note: str | None = None
+    """After `restore`: what could not be brought back."""
+
+    def __init__(
+        self,
+        task_id: str,
+        num_envs: int,
+        *,
+        batch_size: int | None = None,
+        num_threads: int = 0,
+        training: bool = True,
+        **options: Any,
+    ) -> None:
+        """`options` go to `envpool.make`; `num_threads`=0: as many as EnvPool finds right.
+
+        In `training` Atari games end at the loss of a life and clip rewards, unless the options say otherwise.
+        """
+        check_count("num_envs", num_envs)
+        _check_batch_size(batch_size, num_envs)
+        if not is_whole(num_threads) or num_threads < 0:
+            raise ConfigError(f"num_threads={num_threads!r} must be a whole number; 0: EnvPool chooses")
+        self.task_id = task_id
+        self.batch_size = num_envs if batch_size is None else int(batch_size)
+        self._options = _checked_options(task_id, options, training=training)
+        self._make_options: dict[str, Any] = {
+            "num_envs": num_envs, "batch_size": self.batch_size, "num_threads": num_threads
+        }  # fmt: skip
+        self.envs = self._made(0)
+        super().__init__(f"envpool:{task_id}", self.envs.observation_space, self.envs.action_space, num_envs)
+        self._ids = np.arange(num_envs, dtype=np.int32)
+        self._to_theirs = native_actions(self.envs.action_space)
+        self._action_type = self.envs._spec._action_spec[-1][0]
+        self._place = {name: place for place, name in enumerate(self.envs._state_keys)}
+        self._is_one_array = "obs" in self._place
+        is_atari = {"info:lives", "info:reward", "info:terminated"} <= set(self._place)
+        self._score = self._place["info:reward" if is_atari else "reward"]  # a game's own, before it is clipped
+        self._game_over = self._place["info:terminated"] if is_atari else None  # not only a life was lost
+        self._numbers = _numbers_of_info(self.envs)
+        self._waiting = self.allocate()  # async: what ended and is being reset, until that is done
+        self._is_resetting = np.zeros(num_envs, np.bool_)
+        self._handed_over = 0  # rows, since the last reset
+        self._seed = 0
+
+    @property
+    def is_async(self) -> bool:
+        """Whether `recv` hands over a part of the envs."""
+        return self.batch_size < self.num_envs
+
+    def _made(self, seed: int) -> Any:
+        envpool = _envpool()
+        num_envs = self._make_options["num_envs"]
+        seeds = [(seed + i) % _MAX_SEED for i in range(num_envs)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Gymnasium, about the precision of bounds
+            try:
+                envs = envpool.make(
+                    self.task_id, env_type="gymnasium", seed=seeds, **self._make_options, **self._options
+                )
+                _ = envs.observation_space
+            except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+                raise WorldError(f"envpool:{self.task_id} with {self._options} and {num_envs} envs: {error}") from error
+        if envs.config.get("max_num_players", 1) != 1:
+            raise WorldError(f"envpool:{self.task_id} is played by several; only envs with one player are taken")
+        return envs
+
+    def _reset(self, seed: int, out: Transition) -> None:
+        self.envs = self._made(seed)  # EnvPool takes seeds only when it is made
+        self._seed = seed
+        self._is_resetting[:] = False
+        self._handed_over = self._tick * self.num_envs
+        self.envs._reset(self._ids)
+        for _ in range(self.num_envs // self.batch_size):
+            state = self.envs._recv()
+            self._write(state, out.obs, state[self._place["info:env_id"]])
+
+    def _step(self, actions: np.ndarray, out: Transition) -> None:
+        if self.is_async:
+            raise ConfigError(
+                f"this pool of {self.num_envs} envs is asynchronous (batch_size={self.batch_size}): "
+                f"use send() and recv(), or leave out batch_size"
+            )
+        self._send(actions, self._ids)
+        state, place = self.envs._recv(), self._place
+        out.reward[:] = state[place["reward"]]
+        done, out.truncated[:] = state[place["done"]], state[place["trunc"]]
+        np.greater(done, out.truncated, out=out.terminated)
+        self._count(state[self._score])
+        self._write(state, out.obs)
+        if True not in done.tobytes():  # of few envs, any() takes as long as their step
+            return
+        rows = np.flatnonzero(done).astype(np.int32)
+        for shown, final in zip(leaves(out.obs), leaves(out.final_obs), strict=True):
+            final[rows] = shown[rows]
+        self._log_ended(rows, state, rows)
+        self._send_to_reset(rows)
+        state = self.envs._recv()
+        self._write(state, out.obs, state[place["info:env_id"]])
+
+    def send(self, actions: np.ndarray, rows: slice | np.ndarray | None = None) -> None:
+        """Give actions [len(rows), ...] to some rows (by default to all), without waiting for the results."""
+        ids = self._ids if rows is None else self._ids[rows]
+        self._check_actions(actions, (len(ids), *self._action_shape[1:]))
+        self._send(actions, ids)
+
+    def recv(self) -> Batch:
+        """Up to `batch_size` rows that are ready first, in arrays of their own."""
+        while True:
+            state = self.envs._recv()
+            ids = state[self._place["info:env_id"]]
+            was_reset = self._is_resetting[ids]
+            fresh = ~was_reset
+            done = state[self._place["done"]].astype(np.bool_) & fresh
+            self._receive(state, ids, fresh)
+            self._write(state, self._waiting.obs, ids)
+            self._is_resetting[ids] = done
+            if done.any():
+                ended = ids[done]
+                for shown, final in zip(leaves(self._waiting.obs), leaves(self._waiting.final_obs), strict=True):
+                    final[ended] = shown[ended]
+                self._log_ended(ended, state, np.flatnonzero(done))
+                self._send_to_reset(ended)
+            if not done.all():
+                self._tick_of(len(ids) - int(done.sum()))
+                return self._batch(np.sort(ids[~done]).astype(np.int64))
+
+    def _receive(self, state: list[np.ndarray], ids: np.ndarray, fresh: np.ndarray) -> None:
+        """Note rewards and flags of those that played; of those only reset they are noted already."""
+        place, waiting, played = self._place, self._waiting, ids[fresh]
+        waiting.reward[played] = state[place["reward"]][fresh]
+        waiting.truncated[played] = state[place["trunc"]][fresh]
+        waiting.terminated[played] = state[place["done"]][fresh] > waiting.truncated[played]
+        self._returns[played, 0] += state[self._score][fresh]
+        self._lengths[played] += 1
+
+    def _batch(self, rows: np.ndarray) -> Batch:
+        waiting = self._waiting
+        taken = Transition(
+            obs=map_leaves(lambda leaf: leaf[rows], waiting.obs),
+            mask=waiting.mask[rows],
+            turn=waiting.turn,
+            reward=waiting.reward[rows],
+            terminated=waiting.terminated[rows],
+            truncated=waiting.truncated[rows],
+            final_obs=map_leaves(lambda leaf: leaf[rows], waiting.final_obs),
+        )
+        return Batch(rows, taken)
+
+    def _tick_of(self, num_rows: int) -> None:
+        """Steps of each env are counted by all that were handed over, over the number of envs."""
+        self._handed_over += num_rows
+        self._tick = self._handed_over // self.num_envs
+
+    def _send(self, actions: np.ndarray, ids: np.ndarray) -> None:
+        """EnvPool's own `send` does the same in more Python."""
+        theirs = np.ascontiguousarray(self._to_theirs(actions), self._action_type)
+        self.envs._send([ids, ids, theirs])
+
+    def _send_to_reset(self, ids: np.ndarray) -> None:
+        """A step that only resets. EnvPool's own `reset` would begin a whole game where just a life was lost."""
+        idle = np.zeros((len(ids), *self._action_shape[1:]), self._action_dtype)
+        self._send(idle, ids)
+
+    def _write(self, state: list[np.ndarray], arrays: Any, ids: np.ndarray | None = None) -> None:
+        """Put their batch of observations into our arrays, at the rows `ids`."""
+        if self._is_one_array:
+            parts = [state[self._place["obs"]]]
+        else:
+            parts = batch_parts(self.their_observation_space, self.envs._to(state, True, True)[0])
+        for array, part in zip(leaves(arrays), parts, strict=True):
+            fitting = np.reshape(part, (len(part), *array.shape[1:]))
+            if ids is None:
+                np.copyto(array, fitting, casting="unsafe")
+            else:
+                array[ids] = fitting
+
+    def _log_ended(self, rows: np.ndarray, state: list[np.ndarray], places: np.ndarray) -> None:
+        """Log episodes that ended; of games with lives, only whole ones. `places`: of the rows in `state`."""
+        if self._game_over is not None:
+            is_over = (state[self._game_over][places] != 0) | state[self._place["trunc"]][places]
+            rows, places = rows[is_over], places[is_over]
+        columns = {name: state[where][places].tolist() for name, where in self._numbers.items()}
+        for k, row in enumerate(rows.tolist()):
+            self._log_episode(row, {name: float(column[k]) for name, column in columns.items()})
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {**self._counts(), "seed": np.array([self._seed])}
+
+    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+        out = self._fitting(out)
+        self._restore_counts(snapshot)
+        self._returns[:], self._lengths[:] = 0.0, 0
+        seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
+        self._reset(seed + self._tick, out)  # other episodes than those played first
+        self._seed, self._was_reset = seed, True
+        self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
+        return out
+
+    def close(self) -> None:
+        """EnvPool ends its threads when it is let go of."""
+        self.envs = None
+
+
+def _envpool() -> Any:
+    try:
+        import envpool
+    except ImportError as error:
+        raise WorldError(f"envpool is not installed ({error}): pip install 'scramjet[envpool]'") from error
+    return envpool
+
+
+def _check_batch_size(batch_size: Any, num_envs: int) -> None:
+    if batch_size is None:
+        return
+    check_count("batch_size", batch_size)
+    if num_envs % batch_size:
+        raise ConfigError(
+            f"batch_size={batch_size} does not divide num_envs={num_envs}: a reset would wait for ever; "
+            f"try batch_size={np.gcd(batch_size, num_envs)}"
+        )
+
+
+def _checked_options(task_id: str, options: dict[str, Any], *, training: bool) -> dict[str, Any]:
+    """Refuse what EnvPool does not know, and add what games learn by."""
+    envpool = _envpool()
+    known = envpool.list_all_envs()
+    if task_id not in known:
+        raise WorldError(f"EnvPool has no env '{task_id}'.{did_you_mean(task_id, known)}")
+    takes = [name for name in envpool.make_spec(task_id).config._fields if name not in RESERVED]
+    for name in options:
+        if name not in takes:
+            raise ConfigError(
+                f"envpool:{task_id} has no parameter '{name}'.{did_you_mean(name, takes)} It has {', '.join(takes)}"
+            )
+    lives = {name: value for name, value in ATARI_TRAINING.items() if name in takes and training}
+    return {**lives, **options}
+
+
+def _numbers_of_info(envs: Any) -> dict[str, int]:
+    """Names and places of what of its info is one number an env; what Atari keeps for itself is left out."""
+    skipped = ("env_id", "players.env_id", "lives", "reward", "terminated", "ram")
+    found = {}
+    for place, (name, spec) in enumerate(zip(envs._state_keys, envs._spec._state_spec, strict=True)):
+        short = name.removeprefix("info:")
+        if name != short and short not in skipped and list(spec[1]) in ([], [-1]):
+            found[short] = place
+    return found

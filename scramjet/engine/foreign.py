@@ -1,0 +1,219 @@
+"""Pools of envs that others wrote: what all of them share.
+
+A native world's kernels keep count of its episodes and its spaces lay out its arrays. For envs of others both are done
+here: arrays by the adapted spaces (`foreign_spaces`), returns and lengths of episodes in NumPy, and a log of those that
+ended with whatever numbers their `info` had.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from scramjet.engine.foreign_spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
+from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.pool import Batch, Episodes, Pool, check_count, is_whole
+from scramjet.errors import ConfigError
+
+EPISODES_KEPT = 100_000
+"""Ended episodes that are kept until someone asks for them; of more, the newest."""
+
+
+class ForeignPool(Pool):
+    """Envs of others behind the one interface. An adapter steps them and says what came of it.
+
+    It implements `_reset(seed)` and `_step(actions, out)`; both write `obs` and `mask` (and `turn`) of the given
+    Transition, the latter also rewards, flags and the last observations of episodes that ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        observation_space: Any,
+        action_space: Any,
+        num_envs: int,
+        *,
+        mask_size: int = 0,
+        played_by: PlayedBy = PlayedBy.ONE,
+        num_players: int = 1,
+    ) -> None:
+        """The spaces are those of one env (of one player), as its authors have them."""
+        check_count("num_envs", num_envs)
+        self.name, self.num_envs = name, num_envs
+        self.played_by, self.num_players = played_by, num_players
+        self.rows_per_env = num_players if played_by is PlayedBy.AGENTS else 1
+        self.num_rows = num_envs * self.rows_per_env
+        self.their_observation_space, self.their_action_space = observation_space, action_space
+        self.observation_space = adapted_observation_space(name, observation_space)
+        self.action_space = adapted_action_space(name, action_space)
+        self.mask_size = mask_size
+        shape, self._action_dtype = action_shape_and_dtype(self.action_space)
+        self._action_shape = (self.num_rows, *shape)
+        self._players = num_players if played_by is PlayedBy.SEATS else 1  # episodes of one row
+        self._returns = np.zeros((self.num_rows, self._players))
+        self._lengths = np.zeros(self.num_rows, np.int64)
+        self._log: list[tuple[int, int, int, float, int, Mapping[str, float]]] = []
+        self._num_ended = 0
+        self._tick = 0
+        self._was_reset = False
+        self._own = self.allocate()
+        self._layout = self._own.layout
+
+    @property
+    def steps_taken(self) -> int:
+        return self._tick
+
+    def allocate(self) -> Transition:
+        by_seats = self.played_by is PlayedBy.SEATS
+        return Transition(
+            obs=allocate_obs(self.observation_space, self.num_rows),
+            mask=np.ones((self.num_rows, self.mask_size), np.bool_),
+            turn=np.zeros(0 if self.played_by is PlayedBy.ONE else self.num_rows, np.int8 if by_seats else np.bool_),
+            reward=np.zeros((self.num_envs, self.num_players) if by_seats else self.num_rows, np.float32),
+            terminated=np.zeros(self.num_rows, np.bool_),
+            truncated=np.zeros(self.num_rows, np.bool_),
+            final_obs=allocate_obs(
+                self.observation_space, self.num_envs * self.num_players if by_seats else self.num_rows
+            ),
+        )
+
+    def reset(self, seed: int, out: Transition | None = None) -> Transition:
+        if not is_whole(seed) or not 0 <= seed < 2**62:
+            raise ConfigError(f"seed={seed!r} must be a whole number from 0 to 2**62")
+        out = self._fitting(out)
+        self._forget_counts()
+        self._reset(int(seed), out)
+        self._was_reset = True
+        return out
+
+    def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        out = self._fitting(out)
+        self._check_actions(actions, self._action_shape)
+        self._tick += 1
+        self._step(actions, out)
+        return out
+
+    @abstractmethod
+    def _reset(self, seed: int, out: Transition) -> None:
+        """Begin anew; env i is seeded with seed + i."""
+
+    @abstractmethod
+    def _step(self, actions: np.ndarray, out: Transition) -> None:
+        """Step every env; call `_count` and, for each episode that ended, `_log_episode`."""
+
+    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
+        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
+
+    def recv(self) -> Batch:
+        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
+
+    def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
+        raise ConfigError(f"{self.name} is no native world: what would happen if cannot be asked of it")
+
+    def views(self) -> Any:
+        raise ConfigError(f"{self.name} shows each state to one player only")
+
+    def episodes(self) -> Episodes:
+        log, num_ended = self._log, self._num_ended
+        self._log, self._num_ended = [], 0
+        names = dict.fromkeys(name for entry in log for name in entry[5])
+        return Episodes(
+            num_ended=num_ended,
+            returns=np.array([entry[3] for entry in log], np.float64),
+            lengths=np.array([entry[4] for entry in log], np.int64),
+            env_ids=np.array([entry[1] // self.rows_per_env for entry in log], np.int64),
+            players=np.array([entry[2] for entry in log], np.int64),
+            stats={name: np.array([entry[5].get(name, np.nan) for entry in log], np.float64) for name in names},
+        )
+
+    def _count(
+        self, reward: np.ndarray, rows: slice | np.ndarray = slice(None), alive: np.ndarray | None = None
+    ) -> None:
+        """Add a step's rewards to the episodes under way; `alive`: of these rows only."""
+        gained = reward.reshape(len(reward), -1)
+        if alive is None:
+            self._returns[rows] += gained
+            self._lengths[rows] += 1
+        else:
+            self._returns[rows] += gained * alive[:, None]
+            self._lengths[rows] += alive
+
+    def _log_episode(
+        self,
+        row: int,
+        stats: Mapping[str, float] | Sequence[Mapping[str, float]],
+        score: float | None = None,
+        length: int | None = None,
+    ) -> None:
+        """An episode ended, the next one begins; `score` and `length` where the env itself knows them better.
+
+        `stats` are its own, or where seats play, of each one if need be.
+        """
+        if len(self._log) >= EPISODES_KEPT:
+            del self._log[: EPISODES_KEPT // 10]
+        self._num_ended += self._players
+        for player in range(self._players):
+            counted = float(self._returns[row, player]) if score is None else score
+            steps = int(self._lengths[row]) if length is None else length
+            who = player if self.played_by is PlayedBy.SEATS else row % self.rows_per_env
+            self._log.append(
+                (self._tick, row, who, counted, steps, stats if isinstance(stats, Mapping) else stats[player])
+            )
+        self._begin_episode(row)
+
+    def _begin_episode(self, row: int) -> None:
+        self._returns[row] = 0.0
+        self._lengths[row] = 0
+
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths of the episodes under way, [N * num_players] each."""
+        return self._returns.ravel().copy(), np.repeat(self._lengths, self._players)
+
+    def _forget_counts(self) -> None:
+        self._returns[:], self._lengths[:] = 0.0, 0
+        self._log, self._num_ended, self._tick = [], 0, 0
+
+    def _counts(self) -> dict[str, np.ndarray]:
+        """For snapshots: what is known of the episodes under way."""
+        return {"tick": np.array([self._tick]), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
+
+    def _restore_counts(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        if missing := {"tick", "returns", "lengths"} - set(snapshot):
+            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
+        if snapshot["returns"].shape != self._returns.shape:
+            raise ConfigError(
+                f"a snapshot of {len(snapshot['returns'])} rows does not fit a pool of {self.num_rows}; use the same "
+                f"env and num_envs"
+            )
+        self._forget_counts()
+        self._tick = int(snapshot["tick"][0])
+        self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
+
+    def _fitting(self, out: Transition | None) -> Transition:
+        if out is None:
+            return self._own
+        if out.layout != self._layout:
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
+        return out
+
+    def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...]) -> None:
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
+        if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != self._action_dtype:
+            given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
+            raise ConfigError(
+                f"actions are {given}; this pool takes {self._action_dtype} {list(shape)} as a NumPy array"
+            )
+
+
+def numbers_in(info: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, float]:
+    """What of an episode's last `info` can be averaged: its numbers and truth values."""
+    skipped = {"episode", "final_obs", "final_info", "action_mask", *without}
+    return {
+        name: float(value)
+        for name, value in info.items()
+        if name not in skipped and not name.startswith("_") and isinstance(value, int | float | np.number | np.bool_)
+    }

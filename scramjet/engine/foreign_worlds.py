@@ -1,0 +1,265 @@
+"""Worlds of other libraries, by name: `gym:CartPole-v1`, `ale:Pong`, `mujoco:HalfCheetah-v5`, `envpool:Pong-v5`,
+`pettingzoo:pursuit_v4`, and a user's own: `factory:my_package.envs:make_env` or `factory:my_envs.py:make_env`.
+
+A `ForeignWorld` stands where a native world's `Env` does: it says what its spaces and parameters are, and makes pools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from scramjet.envs.registry import canonical_name as canonical_native_name
+from scramjet.envs.registry import env_class, import_file, load_env
+from scramjet.errors import ConfigError, WorldError, did_you_mean
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from scramjet.engine.foreign import ForeignPool
+    from scramjet.envs.api import Env
+
+LIBRARIES = {
+    "gym": "gymnasium",
+    "ale": "ale-py",
+    "mujoco": "mujoco",
+    "envpool": "envpool",
+    "pettingzoo": "pettingzoo",
+    "factory": "gymnasium",
+}
+"""What stands before the colon, and the package that brings it."""
+
+OnError = Literal["fail", "restart"]
+_FACTORIES: dict[str, Callable[[], gymnasium.Env]] = {}
+"""Those that were given from Python, by their names: a file or a module need not hold them."""
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """How the envs of a pool are kept in processes."""
+
+    num_workers: int | None = None  # None: one for each core; 0: none, all envs in this process
+    timeout: float = 60.0
+    on_error: OnError = "fail"
+
+
+@dataclass(frozen=True)
+class ForeignWorld:
+    """A world of another library. Parameters go to whatever makes its envs."""
+
+    name: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    stat_names = ()
+    """Known only from episodes that ended."""
+    max_episode_steps = None
+
+    @property
+    def library(self) -> str:
+        """What stands before the colon."""
+        return self.name.partition(":")[0]
+
+    @property
+    def id(self) -> str:
+        """What stands after it."""
+        return self.name.partition(":")[2]
+
+    @property
+    def observation_space(self) -> Any:
+        """Ours, adapted from theirs."""
+        return self._spaces[0]
+
+    @property
+    def action_space(self) -> Any:
+        """Ours, adapted from theirs."""
+        return self._spaces[1]
+
+    @cached_property
+    def _spaces(self) -> tuple[Any, Any]:
+        pool = self.pool(1, workers=WorkerSettings(num_workers=0))
+        try:
+            return pool.observation_space, pool.action_space
+        finally:
+            pool.close()
+
+    def pool(self, num_envs: int, *, learns: bool = True, workers: WorkerSettings | None = None) -> ForeignPool:
+        """A pool of its envs; `learns`: to train with, where that differs (Atari's lives and clipped rewards)."""
+        made = self._pool(num_envs, learns, workers or WorkerSettings())
+        made.env = self
+        return made
+
+    def _pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
+        if self.library == "ale":
+            from scramjet.engine.atari import AtariPool
+
+            return AtariPool(self.id, num_envs, training=learns, **self.parameters)
+        if self.library == "envpool":
+            from scramjet.engine.envpool_pool import EnvPoolPool
+
+            return EnvPoolPool(self.id, num_envs, training=learns, **self.parameters)
+        if self.library == "pettingzoo":
+            from scramjet.engine.pettingzoo_pool import make_pettingzoo_pool
+
+            return make_pettingzoo_pool(self.name, self.id, num_envs, **self.parameters)
+        if workers.num_workers == 0:
+            from scramjet.engine.serial import SerialPool
+
+            return SerialPool(self.name, self._make_env(), num_envs)
+        from scramjet.engine.workers import WorkerPool
+
+        return WorkerPool(
+            self.name,
+            self._make_env(),
+            num_envs,
+            num_workers=None if workers.num_workers is None else min(workers.num_workers, num_envs),
+            timeout=workers.timeout,
+            on_error=workers.on_error,
+        )
+
+    def _make_env(self) -> Callable[[], gymnasium.Env]:
+        """What makes one Gymnasium env."""
+        if self.library == "factory":
+            found = _factory(self.name)
+            if self.name in _FACTORIES:
+                return partial(found, **self.parameters)
+            return partial(_made_by_factory, self.name, self.parameters)  # found again wherever it is called
+        _check_gymnasium_id(self.name, self.id)
+        if self.library == "mujoco":
+            _require("mujoco", "mujoco")
+        return partial(_made_by_gymnasium, self.name, self.id, self.parameters)
+
+    def fingerprint(self) -> str:
+        """A hash of what is known of its rules: name, parameters and the library's version."""
+        package = LIBRARIES[self.library]
+        try:
+            release = version(package)
+        except PackageNotFoundError:
+            release = "absent"
+        return hashlib.sha256(repr((self.name, sorted(self.parameters.items()), release)).encode()).hexdigest()
+
+    def ascii(self, record: Any) -> str:
+        """A picture as text, which envs of others do not have."""
+        raise ConfigError(f"{self.name} cannot be drawn as text; only native worlds can")
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a name is that of another library's world."""
+    return name.partition(":")[0] in LIBRARIES and ":" in name
+
+
+def load_world(name: str, parameters: Mapping[str, Any]) -> Env | ForeignWorld:
+    """The world called `name`, whoever wrote it."""
+    if is_foreign(name):
+        world = ForeignWorld(name, dict(parameters))
+        if not world.id:
+            raise WorldError(f"'{name}' names no world; write for example gym:CartPole-v1")
+        return world
+    return load_env(name, **parameters)
+
+
+def parameter_defaults(name: str) -> dict[str, Any] | None:
+    """A world's parameters and their defaults; None where only its library knows them."""
+    if not is_foreign(name):
+        return env_class(name).parameter_defaults()
+    if name.startswith("ale:"):
+        from dataclasses import asdict
+
+        from scramjet.engine.atari import AtariConfig
+
+        return asdict(AtariConfig())
+    return None
+
+
+def canonical_name(name: str) -> str:
+    """The one spelling under which a world is recorded."""
+    if not is_foreign(name):
+        return canonical_native_name(name)
+    library, _, rest = name.partition(":")
+    path, colon, function = rest.rpartition(":")
+    if library == "factory" and path.endswith(".py"):
+        return f"factory:{Path(path).resolve()}{colon}{function}"
+    return name
+
+
+def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
+    """A name for a function that makes Gymnasium envs, under which this process finds it again."""
+    if not callable(make_env):
+        raise ConfigError(f"env={make_env!r} must be a name or a function that makes a Gymnasium env")
+    function = make_env.func if isinstance(make_env, partial) else make_env
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    name = getattr(function, "__qualname__", type(function).__name__)
+    place = getattr(module, "__file__", None) if module is not None and module.__name__ == "__main__" else None
+    where = place or getattr(function, "__module__", "unknown")
+    spelled = canonical_name(f"factory:{where}:{name}")
+    _FACTORIES[spelled] = make_env
+    return spelled
+
+
+def _factory(name: str) -> Callable[..., gymnasium.Env]:
+    """The function that a name means: one given from Python, or one in a module or file."""
+    known = _FACTORIES.get(canonical_name(name))
+    if known is not None:
+        return known
+    where, _, function = name.removeprefix("factory:").rpartition(":")
+    if not where or not function:
+        raise WorldError(f"'{name}' must be factory:MODULE:FUNCTION or factory:FILE.py:FUNCTION")
+    if where.endswith(".py"):
+        module = import_file(Path(where))
+    else:
+        try:
+            module = importlib.import_module(where)
+        except ImportError as error:
+            raise WorldError(f"cannot import '{where}' for '{name}': {error}") from error
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise WorldError(
+            f"'{where}' has no function '{function}' that makes an env.{did_you_mean(function, vars(module))} A "
+            f"factory that is no function of a module must be given again from Python: scramjet.train(env=...)"
+        )
+    return found
+
+
+def _made_by_factory(name: str, parameters: dict[str, Any]) -> gymnasium.Env:
+    return _factory(name)(**parameters)
+
+
+def _check_gymnasium_id(name: str, env_id: str) -> None:
+    """Refuse an id that Gymnasium does not know, with the nearest one it does."""
+    import gymnasium
+
+    module, colon, plain = env_id.rpartition(":")
+    if colon:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise WorldError(f"cannot import '{module}' for '{name}': {error}") from error
+    if plain in gymnasium.registry:
+        return
+    versions = [known for known in gymnasium.registry if known.partition("-v")[0] == plain.partition("-v")[0]]
+    nearest = f" Did you mean '{versions[-1]}'?" if versions else did_you_mean(plain, gymnasium.registry)
+    raise WorldError(
+        f"Gymnasium knows no '{plain}'.{nearest} An env that a package registers is named with the module: "
+        f"gym:my_package:{plain}"
+    )
+
+
+def _made_by_gymnasium(name: str, env_id: str, parameters: dict[str, Any]) -> gymnasium.Env:
+    import gymnasium
+
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **parameters)
+    except (gymnasium.error.Error, TypeError) as error:
+        raise WorldError(f"{name} cannot be made{f' with {parameters}' if parameters else ''}: {error}") from error
+
+
+def _require(module: str, extra: str) -> None:
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        raise WorldError(f"{module} is not installed ({error}); pip install 'scramjet[{extra}]'") from error

@@ -1,0 +1,276 @@
+"""Gymnasium envs behind our rules, stepped one after the other: what the serial pool and each worker process run.
+
+Results go straight into rows of a pool's arrays. An episode that ends is followed by the next one in the same step. On
+the way of every step nothing is allocated, looked up or checked that could have been before.
+"""
+
+from __future__ import annotations
+
+import numbers
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from scramjet.engine import env_state
+from scramjet.engine.foreign import numbers_in
+from scramjet.engine.foreign_spaces import adapted_action_space, native_actions, observation_writer
+from scramjet.errors import WorldError
+
+MakeEnv = Callable[[], Any]
+"""Makes one `gymnasium.Env`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """What envs write, and the actions they read: N rows each."""
+
+    obs: tuple[np.ndarray, ...]  # the leaves of the adapted space, [N, *shape] each
+    final_obs: tuple[np.ndarray, ...]
+    mask: np.ndarray  # [N, mask_size] bool
+    reward: np.ndarray  # [N] float32
+    terminated: np.ndarray  # [N] bool
+    truncated: np.ndarray  # [N] bool
+    action: np.ndarray  # [N, *action_shape]
+
+    def strided(self, rows: slice) -> RowArrays:
+        """Views of some rows."""
+        return RowArrays(
+            obs=tuple(leaf[rows] for leaf in self.obs),
+            final_obs=tuple(leaf[rows] for leaf in self.final_obs),
+            mask=self.mask[rows],
+            reward=self.reward[rows],
+            terminated=self.terminated[rows],
+            truncated=self.truncated[rows],
+            action=self.action[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What an env told of an episode that ended."""
+
+    row: int
+    stats: dict[str, float]
+    score: float | None  # where the env keeps count itself
+    length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """An env that failed and was made anew."""
+
+    row: int
+    problem: str
+
+
+class EnvFailedError(Exception):
+    """An env raised. The text begins with a line that says what and where; its traceback follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFacts:
+    """What a pool must know of its envs before it can hold their results."""
+
+    observation_space: Any
+    action_space: Any
+    mask_size: int
+
+
+class GymRows:
+    """Some rows' envs."""
+
+    def __init__(self, name: str, make_env: MakeEnv, rows: range, *, renews: bool = False) -> None:
+        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated."""
+        self.name, self.rows = name, rows
+        self._make_env, self._renews = make_env, renews
+        self._envs = [self._made(i) for i in range(len(rows))]
+        self._steps = [env.step for env in self._envs]
+        self._renewals, self._seed = 0, 0
+        self.facts = self._facts()
+        self._native = native_actions(self.facts.action_space)
+
+    def _made(self, i: int) -> Any:
+        try:
+            env = self._make_env()
+        except Exception as error:
+            raise self._failure("making", i, error) from error
+        if not callable(getattr(env, "step", None)) or not hasattr(env, "observation_space"):
+            raise WorldError(
+                f"{self.name}'s factory made a {type(env).__name__}, which is no gymnasium.Env; return one with "
+                f"step(), reset() and spaces"
+            )
+        return env
+
+    def _facts(self) -> EnvFacts:
+        first = self._envs[0]
+        for row, env in zip(self.rows, self._envs, strict=True):
+            spaces_of = (env.observation_space, env.action_space)
+            check_same_spaces(self.name, row, spaces_of, self.rows[0], (first.observation_space, first.action_space))
+        # Whether there is a mask is known only from an env's first `info`.
+        try:
+            _, info = first.reset(seed=0)
+        except Exception as error:
+            raise self._failure("reset()", 0, error) from error
+        has_mask = isinstance(info, Mapping) and "action_mask" in info
+        size = _num_choices(self.name, first.action_space) if has_mask else 0
+        return EnvFacts(first.observation_space, first.action_space, size)
+
+    def bind(self, arrays: RowArrays) -> None:
+        """Where results go: row k of `arrays` is the k-th env's."""
+        self._arrays = arrays
+        self._write = observation_writer(self.facts.observation_space, arrays.obs)
+        self._write_final = observation_writer(self.facts.observation_space, arrays.final_obs)
+
+    def reset(self, seed: int) -> None:
+        """Begin anew: the env of row r is seeded with seed + r."""
+        self._seed = seed
+        for i, row in enumerate(self.rows):
+            self._reset_one(i, seed + row)
+
+    def _reset_one(self, i: int, seed: int | None) -> None:
+        try:
+            obs, info = self._envs[i].reset(seed=seed) if seed is not None else self._envs[i].reset()
+            self._write(obs, i)
+            if self.facts.mask_size:
+                self._write_mask(info, i)
+        except Exception as error:
+            raise self._failure("reset()", i, error) from error
+
+    def step(self, start: int, stop: int) -> tuple[list[Ended], list[Renewed]]:
+        """Step the envs from the start-th to the stop-th; those made anew are told."""
+        arrays, steps, write = self._arrays, self._steps, self._write
+        has_mask = self.facts.mask_size > 0
+        arrays.terminated[start:stop] = False
+        arrays.truncated[start:stop] = False
+        rewards: list[float] = []
+        ended: list[Ended] = []
+        renewed: list[Renewed] = []
+        for i, action in enumerate(self._native(arrays.action[start:stop]), start):
+            try:
+                obs, reward, terminated, truncated, info = steps[i](action)
+                if type(reward) is not float:
+                    reward = self._number(reward, i)
+                if terminated or truncated:
+                    self._end_episode(i, obs, terminated, info, ended)
+                else:
+                    write(obs, i)
+                    if has_mask:
+                        self._write_mask(info, i)
+                rewards.append(reward)
+            except Exception as error:
+                if not self._renews:
+                    raise self._failure("step()", i, error) from error
+                renewed.append(self._renew(i, error))
+                rewards.append(0.0)
+        arrays.reward[start:stop] = rewards
+        return ended, renewed
+
+    def _end_episode(self, i: int, obs: Any, terminated: Any, info: Any, ended: list[Ended]) -> None:
+        """Keep the last observation and what the env says of the episode, and begin the next one."""
+        self._write_final(obs, i)
+        told = _told(self.rows[i], info)
+        self._reset_one(i, None)
+        flags = self._arrays.terminated if terminated else self._arrays.truncated
+        flags[i] = True
+        if told is not None:
+            ended.append(told)
+
+    def _renew(self, i: int, error: Exception) -> Renewed:
+        """A new env in place of one that failed; its episode ends as truncated with what was seen last."""
+        problem = str(error) if isinstance(error, EnvFailedError) else str(self._failure("step()", i, error))
+        for final, obs in zip(self._arrays.final_obs, self._arrays.obs, strict=True):
+            final[i] = obs[i]
+        self._renewals += 1
+        self._envs[i] = self._made(i)
+        self._steps[i] = self._envs[i].step
+        fresh = np.random.SeedSequence([self._seed, self.rows[i], self._renewals]).generate_state(1)
+        self._reset_one(i, int(fresh[0]))
+        self._arrays.truncated[i] = True
+        return Renewed(self.rows[i], problem)
+
+    def _number(self, reward: Any, i: int) -> float:
+        """Rewards come as numbers of all kinds; what is none is refused."""
+        if isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "biuf":
+            return float(reward.item())
+        if isinstance(reward, numbers.Real | np.number | np.bool_) and not isinstance(reward, np.complexfloating):
+            return float(reward)
+        raise WorldError(
+            f"{self.name} gave {reward!r} ({type(reward).__name__}) as the reward of env {self.rows[i]}; "
+            f"its step() must return a number"
+        )
+
+    def _write_mask(self, info: Any, i: int) -> None:
+        mask = info.get("action_mask")
+        if mask is None:
+            self._arrays.mask[i] = True
+            return
+        flat = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple | list) else np.ravel(mask)
+        if len(flat) != self.facts.mask_size:
+            raise WorldError(
+                f"{self.name}'s info['action_mask'] has {len(flat)} entries in env {self.rows[i]}; its actions have "
+                f"{self.facts.mask_size} choices, and each needs one"
+            )
+        self._arrays.mask[i] = flat
+
+    def _failure(self, where: str, i: int, error: Exception) -> Exception:
+        if isinstance(error, WorldError | EnvFailedError):
+            return error
+        text = "".join(traceback.format_exception(error)).rstrip()
+        summary = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": ")
+        where = where if where == "making" else f"in its {where}"
+        return EnvFailedError(f"{self.name}: env {self.rows[i]} raised {where}: {summary}\n\n{text}")
+
+    def why_inexact(self) -> str | None:
+        """Why these envs cannot be saved exactly; None where they can. Tried on envs made for it."""
+        return env_state.why_inexact(self._make_env)
+
+    def capture(self) -> list[bytes]:
+        """The state of each env."""
+        return [env_state.capture(env) for env in self._envs]
+
+    def restore(self, states: Sequence[bytes], seed: int) -> None:
+        """Put each env back into a state. What they show then is for the pool to write: it was seen before."""
+        self._seed = seed
+        for i, state in enumerate(states):
+            self._reset_one(i, seed + self.rows[i])  # so that all that a state fills is there
+            env_state.restore(self._envs[i], state)
+
+    def close(self) -> None:
+        """Close the envs; one that fails to does not keep the others open."""
+        for env in self._envs:
+            try:
+                env.close()
+            except Exception:
+                continue
+
+
+def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: int, first: tuple[Any, Any]) -> None:
+    """Refuse an env whose spaces are not those of the first."""
+    for kind, mine, expected in zip(("observation_space", "action_space"), given, first, strict=True):
+        if mine != expected:
+            raise WorldError(
+                f"{name}: env {row} has {kind} {mine}, and env {first_row} has {expected}; the envs of one pool must "
+                f"have the same spaces"
+            )
+
+
+def _num_choices(name: str, space: Any) -> int:
+    adapted = adapted_action_space(name, space)
+    if isinstance(adapted, spaces.Box):
+        raise WorldError(f"{name} gives info['action_mask'], but actions of a Box are not masked; drop it")
+    return int(adapted.n) if isinstance(adapted, spaces.Discrete) else int(adapted.nvec.sum())
+
+
+def _told(row: int, info: Any) -> Ended | None:
+    """What an env's last `info` says, where it says something."""
+    if not info:
+        return None
+    stats = numbers_in(info)
+    record = info.get("episode")  # of RecordEpisodeStatistics
+    if isinstance(record, Mapping) and "r" in record and "l" in record:
+        return Ended(row, stats, float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item()))
+    return Ended(row, stats, None, None) if stats else None

@@ -1,0 +1,167 @@
+"""Atari: what is seen, what is learned from and what is reported."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scramjet.engine.atari import AtariConfig, AtariGame, AtariPool, rom_name
+from scramjet.errors import ConfigError, WorldError
+
+pytest.importorskip("ale_py", reason="pip install 'scramjet[atari]'")
+
+
+def bare(game: str, num_envs: int, **options: Any) -> Any:
+    """ALE's own vector env, plain: whole games, own rewards."""
+    from ale_py.vector_env import AtariVectorEnv
+
+    return AtariVectorEnv(game, num_envs, autoreset_mode="SameStep", reward_clipping=False, **options)
+
+
+def test_a_training_pool_ends_lives_and_clips_rewards_and_reports_whole_games() -> None:
+    num_envs = 3
+    pool, plain = AtariPool("Breakout", num_envs, num_threads=1), bare("breakout", num_envs, num_threads=1)
+    out = pool.reset(5)
+    obs, info = plain.reset(seed=5)
+    assert out.obs.shape == (num_envs, 4, 84, 84)
+    assert out.obs.dtype == np.uint8
+    np.testing.assert_array_equal(out.obs, obs)
+    lives, scores, lengths = info["lives"], np.zeros(num_envs), np.zeros(num_envs, int)
+    games, lives_lost = [], 0
+    for actions in np.random.default_rng(1).integers(4, size=(400, num_envs)):
+        out = pool.step(actions)
+        obs, reward, over, cut, info = plain.step(actions)
+        scores, lengths = scores + reward, lengths + 1
+        lost = ~over & (info["lives"] < lives)
+        np.testing.assert_array_equal(out.obs, obs)
+        np.testing.assert_array_equal(out.reward, np.sign(reward))
+        np.testing.assert_array_equal(out.terminated, over | lost)
+        assert not out.truncated.any()
+        assert not cut.any()
+        np.testing.assert_array_equal(out.final_obs[lost], obs[lost])
+        if over.any():
+            np.testing.assert_array_equal(out.final_obs[over], info["final_obs"][over])
+        for i in np.flatnonzero(over):
+            games.append((i, scores[i], lengths[i]))
+            scores[i] = lengths[i] = 0
+        lives, lives_lost = info["lives"], lives_lost + int(lost.sum())
+    episodes = pool.episodes()
+    assert list(zip(episodes.env_ids, episodes.returns, episodes.lengths, strict=True)) == games
+    assert len(games) >= 3
+    assert lives_lost > 2 * len(games)
+    assert max(score for _, score, _ in games) > 0
+
+
+def test_without_training_lives_end_nothing_and_rewards_are_the_games_own() -> None:
+    # Bricks of the lower rows give 1; in Space Invaders every hit gives more.
+    pool, plain = AtariPool("SpaceInvaders", 2, training=False, num_threads=1), bare("space_invaders", 2, num_threads=1)
+    pool.reset(0)
+    plain.reset(seed=0)
+    most = 0.0
+    for actions in np.random.default_rng(0).integers(6, size=(250, 2)):
+        out = pool.step(actions)
+        _, reward, over, _, _ = plain.step(actions)
+        np.testing.assert_array_equal(out.reward, reward)
+        np.testing.assert_array_equal(out.terminated, over)
+        most = max(most, float(reward.max()))
+    assert most > 1
+
+
+def test_the_time_limit_truncates_and_shows_the_last_picture() -> None:
+    pool = AtariPool("Pong", 2, max_num_frames_per_episode=40, num_threads=1)
+    before = pool.reset(0).obs.copy()
+    for _ in range(10):
+        shown = before
+        out = pool.step(np.array([2, 3]))
+        before = out.obs.copy()
+    assert out.truncated.all()
+    assert not out.terminated.any()
+    np.testing.assert_array_equal(out.final_obs[:, :3], shown[:, 1:])
+    assert (out.obs[:, :3] == 0).all()
+    assert (out.obs[:, 3] != 0).any()
+    assert pool.episodes().lengths.tolist() == [10, 10]
+
+
+@pytest.mark.parametrize(("game", "ours"), [("breakout", "Breakout"), ("space_invaders", "SpaceInvaders")])
+def test_one_game_sees_what_the_library_shows(game: str, ours: str) -> None:
+    one, plain = AtariGame(ours, noop_max=0), bare(game, 1, noop_max=0)
+    seen, _ = one.reset(seed=2)
+    obs, _ = plain.reset(seed=2)
+    for action in np.random.default_rng(4).integers(4, size=60):
+        np.testing.assert_array_equal(obs[0], seen)
+        seen, reward, terminated, _, info = one.step(int(action))
+        obs, rewards, over, _, infos = plain.step(np.array([action]))
+        assert (reward, terminated, info["lives"]) == (rewards[0], over[0], infos["lives"][0])
+
+
+def test_one_game_passes_gymnasiums_own_check() -> None:
+    from gymnasium.utils.env_checker import check_env
+
+    check_env(AtariGame("Pong"), skip_render_check=True)
+
+
+def test_one_game_goes_on_after_a_lost_life_and_begins_anew_after_the_last() -> None:
+    game = AtariGame("Breakout", training=True)
+    _, info = game.reset(seed=0)
+    at_start, seen = [info["lives"]], None
+    rng = np.random.default_rng(0)
+    while len(at_start) < 7:
+        seen, _, terminated, _, _ = game.step(int(rng.integers(4)))
+        if terminated:
+            after, info = game.reset()
+            at_start.append(info["lives"])
+            assert (after == seen).all() == (info["lives"] < 5)
+    assert at_start == [5, 4, 3, 2, 1, 5, 4]
+
+
+def test_a_pickled_game_goes_on_exactly_sticky_actions_included() -> None:
+    game = AtariGame("Pong", repeat_action_probability=0.5)
+    game.reset(seed=0)
+    for _ in range(20):
+        game.step(2)
+    copy = pickle.loads(pickle.dumps(game))
+    for action in np.random.default_rng(0).integers(6, size=80):
+        one, other = game.step(int(action)), copy.step(int(action))
+        np.testing.assert_array_equal(one[0], other[0])
+        assert one[1:] == other[1:]
+    np.testing.assert_array_equal(game.reset()[0], copy.reset()[0])
+
+
+def test_a_restored_pool_keeps_its_count_and_says_that_its_episodes_are_fresh() -> None:
+    pool = AtariPool("Pong", 2, num_threads=1)
+    pool.reset(0)
+    for _ in range(5):
+        pool.step(np.zeros(2, np.int64))
+    saved = pool.snapshot()
+    other = AtariPool("Pong", 2, num_threads=1)
+    out = other.restore(saved)
+    assert other.steps_taken == 5
+    assert out.obs.any()
+    assert other.resume_note == "ale:Pong cannot save its state: resumed with fresh episodes"
+    assert pool.resume_note is None
+    assert not other.unfinished()[1].any()
+    other.step(np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("game", ["MsPacman", "ms_pacman", "mspacman", "ALE/MsPacman-v5"])
+def test_games_are_known_by_their_usual_names(game: str) -> None:
+    assert rom_name(game) == "ms_pacman"
+
+
+def test_an_unknown_game_or_parameter_suggests_the_nearest() -> None:
+    with pytest.raises(WorldError, match=r"no Atari game 'Brakeout'. Did you mean 'Breakout'"):
+        AtariPool("Brakeout", 1)
+    with pytest.raises(ConfigError, match=r"ale:Pong has no parameter 'frame_skip'. Did you mean 'frameskip'\?"):
+        AtariPool("Pong", 1, frame_skip=4)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("frameskip", 0), ("noop_max", -1), ("repeat_action_probability", 1.5), ("maxpool", 1), ("stack_num", 2.0)],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(parameter: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=parameter):
+        AtariConfig(**{parameter: value})  # type: ignore[arg-type]

@@ -1,0 +1,270 @@
+"""Envs that raise, hang or die: told with their own traceback, restarted by choice, and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+
+from scramjet.engine.workers import WorkerPool
+from scramjet.errors import ConfigError, WorldError
+
+pytestmark = pytest.mark.faults
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test
+
+
+class Fragile(gymnasium.Env):
+    """Shows its seed and counts steps; fails as told at a step, in the env that was seeded with 11."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, how: str = "", at: int = 3, in_seed: int | None = 11) -> None:
+        self.how, self.at, self.in_seed = how, at, in_seed
+        self.seed = self.count = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        if seed is not None:
+            self.seed = seed
+        self.count = 0
+        return np.array([self.seed % 1000, 0], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        self.count += 1
+        if self.count == self.at and self.in_seed in (None, self.seed):
+            self.fail()
+        return np.array([self.seed % 1000, self.count], np.float32), 1.0, False, False, {}
+
+    def fail(self) -> None:
+        if self.how == "raise":
+            raise KeyError("the door is missing")
+        if self.how == "hang":
+            time.sleep(1000)
+        if self.how == "spin":
+            while True:
+                pass
+        if self.how == "exit":
+            os._exit(7)
+        if self.how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fragile(how: str, at: int = 3, in_seed: int | None = 11) -> Any:
+    return lambda: Fragile(how, at, in_seed)
+
+
+def is_alive(pid: int) -> bool:
+    """Running, or a zombie of ours; one that its new parent has yet to bury is not ours to answer for."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z" or int(parent) == os.getpid()
+
+
+def gone_within(pids: list[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(is_alive(pid) for pid in pids)
+
+
+@pytest.fixture(autouse=True)
+def no_process_or_descriptor_is_left() -> Iterator[None]:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    gc.collect()
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert not children
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def step_until_it_fails(pool: WorkerPool, steps: int = 5) -> None:
+    pool.reset(10)
+    for _ in range(steps):
+        pool.step(np.zeros(pool.num_envs, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("raise", r"^Fragile: env 1 raised in its step\(\): KeyError: 'the door is missing'\n"),
+        ("hang", r"^Fragile: the worker process of envs 1, 3 did not answer within 0.5 seconds"),
+        ("exit", r"^Fragile: the worker process of envs 1, 3 ended by itself with exit code 7"),
+        ("kill", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
+    ],
+)
+def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how, message) -> None:
+    pool = WorkerPool("Fragile", fragile(how), 4, num_workers=2, timeout=0.5 if how == "hang" else 20)
+    pids = pool.worker_pids
+    with pytest.raises(WorldError, match=message) as caught:
+        step_until_it_fails(pool)
+    assert pool.steps_taken == 3
+    assert gone_within(pids, 0)
+    if how == "raise":
+        assert "Traceback" in str(caught.value)
+        assert "in fail" in str(caught.value)
+    with pytest.raises(ConfigError, match="was closed"):
+        pool.step(np.zeros(4, np.int64))
+    pool.close()
+
+
+def test_an_env_that_raises_is_made_anew_and_its_episode_truncated_while_others_go_on() -> None:
+    pool = WorkerPool("Fragile", fragile("raise"), 4, num_workers=2, on_error="restart")
+    pool.reset(10)
+    pids = pool.worker_pids
+    actions = np.zeros(4, np.int64)
+    pool.step(actions)
+    pool.step(actions)
+    with pytest.warns(RuntimeWarning, match=r"restarted: Fragile: env 1 raised in its step\(\): KeyError"):
+        out = pool.step(actions)
+    assert out.truncated.tolist() == [False, True, False, False]
+    assert not out.terminated.any()
+    assert out.reward.tolist() == [1, 0, 1, 1]
+    assert out.final_obs[1].tolist() == [11, 2]
+    assert out.obs[:, 1].tolist() == [3, 0, 3, 3]
+    assert pool.restarts == 1
+    assert pool.worker_pids == pids
+    episodes = pool.episodes()
+    assert (episodes.env_ids.tolist(), episodes.returns.tolist()) == ([1], [2.0])
+    assert pool.step(actions).obs[:, 1].tolist() == [4, 1, 4, 4]
+    pool.close()
+
+
+@pytest.mark.parametrize("how", ["hang", "exit", "kill"])
+def test_a_worker_that_hangs_or_dies_is_started_anew_and_its_episodes_truncated(how) -> None:
+    timeout = 1.5 if how == "hang" else 20
+    pool = WorkerPool("Fragile", fragile(how), 4, num_workers=2, timeout=timeout, on_error="restart")
+    pool.reset(10)
+    pids, actions = pool.worker_pids, np.zeros(4, np.int64)
+    pool.step(actions)
+    pool.step(actions)
+    with pytest.warns(RuntimeWarning, match="restarted: Fragile: the worker process of envs 1, 3"):
+        out = pool.step(actions)
+    assert out.truncated.tolist() == [False, True, False, True]
+    assert out.final_obs[[1, 3]].tolist() == [[11, 2], [13, 2]]
+    assert out.obs[:, 1].tolist() == [3, 0, 3, 0]
+    assert pool.worker_pids[0] == pids[0]
+    assert gone_within([pids[1]], 0)
+    assert pool.step(actions).obs[:, 1].tolist() == [4, 1, 4, 1]
+    assert pool.episodes().lengths.tolist() == [3, 3]
+    pool.close()
+
+
+def test_a_worker_that_dies_in_one_part_of_a_step_ends_the_episodes_of_the_other_part_too() -> None:
+    pool = WorkerPool("Fragile", fragile("exit"), 4, num_workers=2, on_error="restart")
+    pool.reset(10)
+    actions, out, halves = np.zeros(4, np.int64), pool.allocate(), (slice(0, 2), slice(2, 4))
+    truncated = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for _ in range(4):
+            for rows in halves:
+                pool.begin_part(actions, rows)
+            for rows in halves:
+                pool.finish_part(rows, out)
+            truncated.append(out.truncated.tolist())
+    assert truncated == [[False] * 4, [False] * 4, [False, True, False, True], [False] * 4]
+    pool.close()
+
+
+@pytest.mark.parametrize("how", ["raise", "exit"])
+def test_an_env_that_fails_at_once_again_and_again_is_given_up(how) -> None:
+    pool = WorkerPool("Fragile", fragile(how, at=1, in_seed=None), 1, on_error="restart")
+    pool.reset(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for _ in range(10):
+            assert pool.step(np.zeros(1, np.int64)).truncated.all()
+        with pytest.raises(WorldError, match="restarted 10 times in a row, and failed again"):
+            pool.step(np.zeros(1, np.int64))
+    assert pool.restarts == 11
+    pool.close()
+
+
+def test_a_factory_that_fails_in_the_worker_is_told_with_its_traceback() -> None:
+    def missing() -> gymnasium.Env:
+        import a_package_that_is_not_there  # noqa: F401
+
+    with pytest.raises(WorldError, match=r"env [01] raised making: ModuleNotFoundError.*not_there") as caught:
+        WorkerPool("Missing", missing, 2, num_workers=2)
+    assert "Traceback" in str(caught.value)
+
+
+PARENT = """
+import sys, time
+sys.path[:0] = {path!r}
+import numpy as np
+from test_worker_faults import WorkerPool, fragile
+pool = WorkerPool("Fragile", fragile({how!r}), 4, num_workers=2)
+pool.reset(10)
+print(*pool.worker_pids, flush=True)
+{then}
+"""
+
+
+def start_parent(how: str, then: str) -> tuple[subprocess.Popen[str], list[int]]:
+    script = PARENT.format(path=[str(Path(__file__).parent)], how=how, then=then)
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    assert all(is_alive(pid) for pid in pids)
+    return parent, pids
+
+
+STEPS = "for _ in range(1000): pool.step(np.zeros(4, np.int64))"
+
+
+@pytest.mark.parametrize(
+    ("how", "then"),
+    [("", "time.sleep(100)"), ("", "while True: pool.step(np.zeros(4, np.int64))"), ("hang", STEPS), ("spin", STEPS)],
+    ids=["idle", "stepping", "hung", "spinning"],
+)
+def test_the_workers_of_a_parent_killed_with_kill_9_are_gone_at_once(how, then) -> None:
+    parent, pids = start_parent(how, then)
+    time.sleep(0.3)
+    parent.kill()
+    parent.wait()
+    assert parent.stdout is not None
+    parent.stdout.close()
+    assert gone_within(pids, 4.0)  # half a second, and what a busy machine adds
+
+
+@pytest.mark.parametrize("then", ["", "raise SystemExit(3)", "del pool", "1 / 0", "pool.close(); pool.close()"])
+def test_the_workers_of_a_parent_that_ends_by_itself_are_gone_before_it(then) -> None:
+    parent, pids = start_parent("", then)
+    parent.communicate(timeout=20)
+    assert gone_within(pids, 0.1)
+
+
+def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
+    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2)
+    pids = pool.worker_pids
+    del pool
+    gc.collect()
+    assert gone_within(pids, 0.1)
+
+
+def test_a_signal_meant_for_the_parent_leaves_workers_at_work() -> None:
+    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2)
+    pool.reset(0)
+    for pid in pool.worker_pids:
+        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM)
+    time.sleep(0.05)
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
+    pool.close()

@@ -1,0 +1,43 @@
+"""Code of others trains on native worlds unchanged: Stable-Baselines3, and a loop in CleanRL's style."""
+
+from __future__ import annotations
+
+import runpy
+import warnings
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import scramjet  # noqa: F401, its worlds are then known to Gymnasium
+
+sb3 = pytest.importorskip("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Snake-v0", "Maze-v0"])
+def test_worlds_pass_stable_baselines3s_checker(name: str) -> None:
+    from stable_baselines3.common.env_checker import check_env
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="(?s).*(image|float32|normalize)")  # advice on what to observe
+        check_env(gymnasium.make(f"scramjet/{name}").unwrapped, skip_render_check=True)
+
+
+def test_stable_baselines3_learns_on_a_native_world_unchanged() -> None:
+    env = gymnasium.make("scramjet/CartPole-v1")
+    model = sb3.PPO("MlpPolicy", env, n_steps=256, batch_size=64, n_epochs=8, gae_lambda=0.8, seed=1, device="cpu")
+    model.learn(5 * 256)
+    early = np.mean([episode["r"] for episode in model.ep_info_buffer])
+    model.learn(4_000, reset_num_timesteps=False)
+    late = np.mean([episode["r"] for episode in list(model.ep_info_buffer)[-10:]])
+    assert model.num_timesteps >= 5_000
+    assert late > 1.5 * early
+
+
+def test_the_cleanrl_style_example_learns() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "cleanrl_style.py"))
+    returns = example["train"](steps=24_000, seed=1)
+    assert np.mean(returns[:50]) < 40
+    assert np.mean(returns[-50:]) > 80

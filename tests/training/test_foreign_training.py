@@ -1,0 +1,217 @@
+"""Envs of other libraries, trained as they are through the same loop and command."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import scramjet
+from scramjet import cli
+from scramjet.engine import foreign_worlds
+from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, is_foreign, load_world, register_factory
+from scramjet.errors import ConfigError, ScramjetError, WorldError
+from scramjet.policies import Policy, PolicyConfig, default_network
+from scramjet.training.config import EvaluationConfig, RunConfig
+from scramjet.training.config_files import preset_path, starting_config
+from scramjet.training.native import native_play
+from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.session import make_pool
+
+NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
+
+
+class Staircase(gymnasium.Env):
+    """Action 1 climbs a step and pays; a user's own env, with a number of its own."""
+
+    observation_space = gymnasium.spaces.Box(0, 8, (1,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2, start=3)
+
+    def __init__(self, height=8):
+        self.height, self.at = height, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.steps = 0, 0
+        return np.array([0.0]), {}
+
+    def step(self, action):
+        assert action in (3, 4)
+        self.at, self.steps = self.at + int(action == 4), self.steps + 1
+        info = {"climbed": self.at, "text": "no number"}
+        return np.array([float(self.at)]), float(action == 4), self.at >= self.height, self.steps >= 20, info
+
+
+def settings(env, **changes):
+    given = {"num_envs": 4, "num_steps": 32, "total_timesteps": 512, "eval": NO_EVALUATION, "device": "cpu"}
+    return RunConfig(env=env, **{**given, **changes})
+
+
+def train(config, tmp_path, **options):
+    return scramjet.train(config, runs_dir=tmp_path, display="quiet", **options)
+
+
+def lines_of(run_path):
+    return [json.loads(line) for line in (run_path / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_gymnasium_env_by_id_resumes_bit_for_bit(tmp_path, num_workers):
+    config = settings("gym:CartPole-v1", num_workers=num_workers)
+    whole = train(config, tmp_path, run_name="whole")
+    train(config, tmp_path, run_name="parts", total_timesteps=256)
+    resumed = scramjet.train(
+        resume=tmp_path / "parts", runs_dir=tmp_path, display="quiet", total_timesteps=config.total_timesteps
+    )
+    ends = [load_file(next(run.run_path.glob("checkpoints/step_*512/model.safetensors"))) for run in (whole, resumed)]
+    for name, weight in ends[0].items():
+        np.testing.assert_array_equal(weight, ends[1][name], err_msg=name)
+    for mine, other in zip(lines_of(whole.run_path), lines_of(resumed.run_path), strict=True):
+        changing = ("time", "learning_rate")
+        assert {k: v for k, v in mine.items() if k not in changing} == {
+            k: v for k, v in other.items() if k not in changing
+        }
+
+
+def test_workers_and_one_process_train_the_same(tmp_path):
+    results = [train(settings("gym:CartPole-v1", num_workers=n), tmp_path) for n in (0, 1, 3)]
+    for other in results[1:]:
+        for mine, theirs in zip(results[0].policy.parameters(), other.policy.parameters(), strict=True):
+            assert mine.equal(theirs)
+
+
+def test_a_factory_from_python_trains_with_its_own_numbers(tmp_path):
+    result = train(settings("cartpole"), tmp_path, env=lambda: Staircase(height=5))
+    assert lines_of(result.run_path)[-1]["stat/climbed"] > 0
+    assert "stat/text" not in lines_of(result.run_path)[-1]
+    foreign_worlds._FACTORIES.clear()
+    with pytest.raises(ScramjetError, match="must be given again from Python"):
+        scramjet.train(resume=result.run_path, display="quiet", total_timesteps=1024)
+
+
+def test_a_factory_in_a_file_is_found_by_name_and_takes_parameters(tmp_path, capsys):
+    (tmp_path / "stairs.py").write_text(
+        "from gymnasium.wrappers import TimeLimit\nimport gymnasium\n"
+        "def make_env(limit=100):\n    return TimeLimit(gymnasium.make('MountainCar-v0').unwrapped, limit)\n"
+    )
+    flags = ["--total-timesteps", "256", "--num-envs", "2", "--num-steps", "64", "--eval.final-episodes", "0"]
+    name = f"factory:{tmp_path}/stairs.py:make_env"
+    words = ["train", name, "--env.limit", "50", *flags, "--runs-dir", str(tmp_path / "runs"), "--display", "quiet"]
+    assert cli.run(words) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("make_env")
+    assert lines_of(run)[-1]["length_mean"] == 50
+
+
+def test_frame_stacks_go_over_envs_of_others(tmp_path):
+    result = train(settings("gym:CartPole-v1", num_workers=0, frame_stack=3), tmp_path)
+    assert result.policy.network.actor[0].in_features == 12
+
+
+def test_memory_goes_over_envs_of_others(tmp_path):
+    policy = PolicyConfig(memory="gru", memory_size=8)
+    result = train(settings("gym:CartPole-v1", num_workers=2, policy=policy), tmp_path)
+    assert result.step == 512
+
+
+@pytest.mark.parametrize(
+    ("package", "env", "changes"),
+    [
+        ("ale_py", "ale:Pong", {"num_envs": 2, "num_steps": 8, "total_timesteps": 16}),
+        ("mujoco", "mujoco:InvertedPendulum-v5", {}),
+        ("envpool", "envpool:CartPole-v1", {}),
+        ("pettingzoo", "pettingzoo:rps_v2", {"num_envs": 2}),
+    ],
+)
+def test_each_library_trains_and_evaluates(tmp_path, package, env, changes):
+    pytest.importorskip(package, reason=f"{package} is an extra")
+    if package == "pettingzoo":
+        pytest.importorskip("pygame", reason="games of PettingZoo draw with pygame")
+    result = train(settings(env, **changes), tmp_path)
+    assert result.step >= changes.get("total_timesteps", 512)
+    if package != "ale_py":  # a game of Pong takes a while
+        assert scramjet.evaluate(result.run_path, episodes=2).episodes >= 2
+
+
+REFUSED = {
+    "gym:CartPol-v1": "Did you mean 'CartPole-v1'",
+    "gym:": "names no world",
+    "gym:no_such_module:Thing-v0": "cannot import 'no_such_module'",
+    "factory:thing": "must be factory:MODULE:FUNCTION",
+    "factory:json:no_such": "has no function 'no_such'",
+    "factory:nowhere.py:make": "no such file",
+}
+
+
+@pytest.mark.parametrize("env", REFUSED)
+def test_a_name_that_means_nothing_is_one_message_and_exit_code_2(env, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["scramjet", "train", env, "--runs-dir", str(tmp_path / "runs")])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert REFUSED[env] in errors
+    assert "Traceback" not in errors
+
+
+def test_parameters_that_an_env_does_not_take_are_named(tmp_path):
+    with pytest.raises(WorldError, match=r"cannot be made with \{'gravity_': 3\}"):
+        load_world("gym:CartPole-v1", {"gravity_": 3}).observation_space  # noqa: B018
+
+
+def test_envs_of_others_stay_on_the_cpu():
+    assert RunConfig(env="gym:CartPole-v1").env_device_beside("cuda") == "cpu"
+    with pytest.raises(ConfigError, match="env_device='cuda' is for native worlds"):
+        RunConfig(env="gym:CartPole-v1", device="cuda", env_device="cuda")
+
+
+def test_names():
+    assert is_foreign("gym:CartPole-v1")
+    assert not is_foreign("cartpole")
+    assert not is_foreign("my_package.worlds:Corridor")
+    assert canonical_name("gym:CartPole-v1") == "gym:CartPole-v1"
+    assert register_factory(Staircase).endswith(":Staircase")
+    with pytest.raises(ConfigError, match="must be a name or a function"):
+        register_factory(3)
+
+
+def test_presets_are_found_by_library_and_id():
+    assert preset_path("mujoco:HalfCheetah-v5").name == "mujoco_halfcheetah.toml"
+    assert starting_config("mujoco:Hopper-v5").ppo.normalize_observations
+    assert preset_path("gym:CartPole-v1") is None
+
+
+def test_fingerprints_tell_worlds_apart():
+    worlds = [ForeignWorld("gym:CartPole-v1"), ForeignWorld("gym:CartPole-v1", {"x": 1}), ForeignWorld("gym:Other-v0")]
+    assert len({world.fingerprint() for world in worlds}) == 3
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("fused", [True, False])
+def test_deciding_by_halves_gives_what_deciding_at_once_gives(memory, fused):
+    """Up to the rounding of products of fewer rows."""
+    rollouts = []
+    for in_halves in (True, False):
+        config = settings("gym:CartPole-v1", num_workers=0, num_envs=5)
+        pool = make_pool(config, num_envs=5, learns=True)
+        policy_config = PolicyConfig(memory=memory, memory_size=8)
+        spaces = pool.observation_space, pool.action_space
+        torch.manual_seed(3)
+        policy = Policy(default_network(*spaces, policy_config), *spaces, policy_config)
+        rollout = allocate_rollout(pool, policy, 64)
+        assert [len(half.action[0]) for half in rollout.halves] == [2, 3]
+        if not in_halves:
+            rollout.halves = []
+        for part in (rollout, *rollout.halves) if fused else ():
+            part.native = native_play(policy, part)
+        pool.reset(0, out=rollout.rows[-1])
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(2):
+            collect(pool, policy, rollout, generator)
+        rollouts.append(rollout)
+    for name in ("obs", "action", "reward", "log_prob", "value", "terminated", "truncated", "final_value", "states"):
+        mine, other = (getattr(rollout, name) for rollout in rollouts)
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
+    torch.testing.assert_close(rollouts[0].memories.states, rollouts[1].memories.states, rtol=1e-4, atol=1e-5)
