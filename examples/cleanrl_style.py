@@ -3,9 +3,11 @@
 Scramjet's worlds are ordinary Gymnasium vector envs: whatever code you train with now can train on them. This is such
 code: it reads top to bottom, and of scramjet it uses nothing but the world.
 
-    python examples/cleanrl_style.py                 100,000 steps in about 8 s on 2 cores: the last 100 returns are all 500
-
+    python examples/cleanrl_style.py                 100,000 steps
     python examples/cleanrl_style.py --steps 20000   a short look
+
+On 2 CPU cores 100,000 steps take 8 to 9 s; the mean return of the last 100 episodes was 500.0, 499.0 and 500.0 (seeds
+1, 2, 3) of at most 500.
 """
 
 from __future__ import annotations

@@ -170,6 +170,8 @@ def _saved_by_its_own_means(value: Any, arrays: list[np.ndarray]) -> Any:
 
 
 def _ale_bytes(ale: Any) -> bytes:
+    if ale.getFloat("repeat_action_probability") > 0:
+        raise UnsavableError("ALE with sticky actions does not tell the last action, which it may repeat")
     state: bytes = ale.cloneState(include_rng=True).serialize()
     return state
 

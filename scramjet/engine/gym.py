@@ -44,6 +44,11 @@ def row_of(obs: Any, i: int) -> Any:
     return map_leaves(lambda leaf: leaf[i], obs)
 
 
+def render_modes(rules: Env, modes: list[str]) -> list[str]:
+    """Those of the modes that a world has: not every one draws pictures of itself."""
+    return [mode for mode in modes if mode != "rgb_array" or type(rules).render is not Env.render]
+
+
 def _first_of(seeds: Any, num_envs: int) -> int:
     """The seed of env 0, where those of the others follow on from it: no others can be had."""
     first = int(seeds[0]) if len(seeds) and seeds[0] is not None else None
@@ -59,6 +64,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, world: str, render_mode: str | None = None, **parameters: Any) -> None:
         self.rules = load_single(world, parameters)
+        self.metadata = {**self.metadata, "render_modes": render_modes(self.rules, self.metadata["render_modes"])}
         self.observation_space = self.rules.observation_space
         self.action_space = self.rules.action_space
         self.render_mode = render_mode
@@ -104,6 +110,7 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
         **parameters: Any,
     ) -> None:  # fmt: skip
         self.rules = load_single(world, parameters)
+        self.metadata = {**self.metadata, "render_modes": render_modes(self.rules, self.metadata["render_modes"])}
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.single_observation_space = self.rules.observation_space

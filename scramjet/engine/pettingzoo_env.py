@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import seeding
 
-from scramjet.engine.gym import for_gymnasium, row_of
+from scramjet.engine.gym import for_gymnasium, render_modes, row_of
 from scramjet.engine.layout import PlayedBy, Transition, action_layout, played_by
 from scramjet.engine.native import NativePool
 from scramjet.engine.pettingzoo_pool import import_pettingzoo
@@ -76,7 +76,7 @@ class Table:
         is_parallelizable = self.pool.played_by is PlayedBy.AGENTS
         return {
             "name": self.name,
-            "render_modes": RENDER_MODES,
+            "render_modes": render_modes(self.rules, RENDER_MODES),
             "render_fps": 30,
             "is_parallelizable": is_parallelizable,
         }

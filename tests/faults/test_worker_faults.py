@@ -212,17 +212,25 @@ from test_worker_faults import WorkerPool, fragile
 pool = WorkerPool("Fragile", fragile({how!r}), 4, num_workers=2)
 pool.reset(10)
 print(*pool.worker_pids, flush=True)
+input()
 {then}
 """
 
 
 def start_parent(how: str, then: str) -> tuple[subprocess.Popen[str], list[int]]:
     script = PARENT.format(path=[str(Path(__file__).parent)], how=how, then=then)
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    )
+    assert parent.stdin is not None
     assert parent.stdout is not None
     pids = [int(word) for word in parent.stdout.readline().split()]
     assert len(pids) == 2
     assert all(is_alive(pid) for pid in pids)
+    parent.stdin.write("\n")
+    parent.stdin.close()
+    parent.stdin = None
     return parent, pids
 
 
