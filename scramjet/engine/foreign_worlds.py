@@ -1,5 +1,6 @@
-"""Worlds of other libraries, by name: `gym:CartPole-v1`, `ale:Pong`, `mujoco:HalfCheetah-v5`, `envpool:Pong-v5`,
-`pettingzoo:pursuit_v4`, and a user's own: `factory:my_package.envs:make_env` or `factory:my_envs.py:make_env`.
+"""Worlds of other libraries, by name: `gym:CartPole-v1`, `vec:CartPole-v1` (as Gymnasium's vector env), `ale:Pong`,
+`mujoco:HalfCheetah-v5`, `envpool:Pong-v5`, `pettingzoo:pursuit_v5`, and a user's own function:
+`factory:my_package.envs:make_env` or `factory:my_envs.py:make_env`. One that takes `num_envs` makes a vector env.
 
 A `ForeignWorld` stands where a native world's `Env` does: it says what its spaces and parameters are, and makes pools.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = {
     "gym": "gymnasium",
+    "vec": "gymnasium",
     "ale": "ale-py",
     "mujoco": "mujoco",
     "envpool": "envpool",
@@ -107,6 +110,10 @@ class ForeignWorld:
             from scramjet.engine.pettingzoo_pool import make_pettingzoo_pool
 
             return make_pettingzoo_pool(self.name, self.id, num_envs, **self.parameters)
+        if self.library == "vec" or (self.library == "factory" and _takes_num_envs(_factory(self.name))):
+            from scramjet.engine.vector import VectorPool
+
+            return VectorPool(self.name, self._make_vector_env(), num_envs)
         if workers.num_workers == 0:
             from scramjet.engine.serial import SerialPool
 
@@ -121,6 +128,14 @@ class ForeignWorld:
             timeout=workers.timeout,
             on_error=workers.on_error,
         )
+
+    def _make_vector_env(self) -> Callable[[int], gymnasium.vector.VectorEnv]:
+        """What makes a vector env of so many."""
+        if self.library == "factory":
+            factory: Any = _factory(self.name)
+            return lambda num_envs: factory(num_envs=num_envs, **self.parameters)
+        _check_gymnasium_id(self.name, self.id)
+        return lambda num_envs: _vector_made_by_gymnasium(self.name, self.id, num_envs, self.parameters)
 
     def _make_env(self) -> Callable[[], gymnasium.Env]:
         """What makes one Gymnasium env."""
@@ -256,6 +271,25 @@ def _made_by_gymnasium(name: str, env_id: str, parameters: dict[str, Any]) -> gy
         return gymnasium.make(env_id, disable_env_checker=True, **parameters)
     except (gymnasium.error.Error, TypeError) as error:
         raise WorldError(f"{name} cannot be made{f' with {parameters}' if parameters else ''}: {error}") from error
+
+
+def _vector_made_by_gymnasium(
+    name: str, env_id: str, num_envs: int, parameters: dict[str, Any]
+) -> gymnasium.vector.VectorEnv:
+    import gymnasium
+
+    try:
+        return gymnasium.make_vec(env_id, num_envs=num_envs, **parameters)
+    except (gymnasium.error.Error, TypeError) as error:
+        raise WorldError(f"{name} cannot be made{f' with {parameters}' if parameters else ''}: {error}") from error
+
+
+def _takes_num_envs(factory: Callable[..., Any]) -> bool:
+    """Whether a factory makes many envs at once."""
+    try:
+        return "num_envs" in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # written in C
+        return False
 
 
 def _require(module: str, extra: str) -> None:

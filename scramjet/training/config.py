@@ -81,7 +81,7 @@ class RunConfig:
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "cartpole"
     """The world: a name from `scramjet list`, a file such as my_world.py or my_world.py:MyWorld, or another library's:
-    gym:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
+    gym:ID, vec:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
     env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
     seed: int = 1

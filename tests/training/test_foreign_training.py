@@ -105,6 +105,18 @@ def test_a_factory_in_a_file_is_found_by_name_and_takes_parameters(tmp_path, cap
     assert lines_of(run)[-1]["length_mean"] == 50
 
 
+def make_staircases(num_envs, height=8):
+    return gymnasium.vector.SyncVectorEnv([lambda: Staircase(height)] * num_envs)
+
+
+def test_vector_envs_by_id_and_by_factory_train_as_single_ones_do(tmp_path):
+    assert train(settings("vec:CartPole-v1"), tmp_path).step == 512
+    by_factory = [train(settings("cartpole"), tmp_path, env=factory) for factory in (make_staircases, Staircase)]
+    assert lines_of(by_factory[0].run_path)[-1]["stat/climbed"] > 0
+    for mine, other in zip(*(run.policy.parameters() for run in by_factory), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
 def test_frame_stacks_go_over_envs_of_others(tmp_path):
     result = train(settings("gym:CartPole-v1", num_workers=0, frame_stack=3), tmp_path)
     assert result.policy.network.actor[0].in_features == 12
@@ -181,6 +193,8 @@ def test_presets_are_found_by_library_and_id():
     assert preset_path("mujoco:HalfCheetah-v5").name == "mujoco_halfcheetah.toml"
     assert starting_config("mujoco:Hopper-v5").ppo.normalize_observations
     assert preset_path("gym:CartPole-v1") is None
+    assert preset_path("ale:Pong").name == "atari.toml"
+    assert starting_config("ale:Breakout").policy.encoder == "nature_cnn"
 
 
 def test_fingerprints_tell_worlds_apart():
