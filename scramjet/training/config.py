@@ -38,6 +38,8 @@ AUTO_FOREIGN_ENVS_PER_CORE = 8
 """Of other libraries, whose envs take a thousand times as long."""
 MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
+MIN_THREADED_WORK_FUSED = 256 * 128
+"""The same for compiled functions, which wake threads twice a minibatch and not with every operator."""
 MIN_MEMORY_ON_GPU = 40 * 128
 """Envs times units of memory below which the CPU is faster: the GPU learns memory one step after the other, which takes
 it about as long for few envs as for many."""
@@ -176,7 +178,9 @@ class RunConfig:
         num_minibatches = decided.ppo.num_minibatches_for(decided.batch_size, decided.sequence_length)
         shape = decided.policy
         num_units = sum(shape.hidden) + (4 * shape.memory_size * shape.memory_layers if shape.memory else 0)
-        pays = decided.batch_size // num_minibatches * num_units >= MIN_THREADED_WORK
+        is_fused = decided.fused and shape.encoder in ("auto", "mlp")
+        least = MIN_THREADED_WORK_FUSED if is_fused else MIN_THREADED_WORK
+        pays = decided.batch_size // num_minibatches * num_units >= least
         # With networks elsewhere all threads are the envs', and a pool takes no more of them than pay.
         are_for_envs = (device, decided.env_device) == ("cuda", "cpu")
         return replace(decided, num_threads=cores if pays or are_for_envs else 1)

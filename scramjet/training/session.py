@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
 
+from scramjet.engine.compiler import rules_fingerprint
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.foreign import ForeignPool
@@ -33,7 +35,7 @@ from scramjet.training.rollout import Rollout, allocate_rollout
 RESET_SEED_OFFSET = 10_000
 
 
-@dataclass(slots=True)
+@dataclass
 class Session:
     """One run under way."""
 
@@ -55,10 +57,20 @@ class Session:
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
 
+    @cached_property
+    def rules(self) -> str:
+        """What the world's rules are recognized by."""
+        return world_fingerprint(self.pool.env)
+
     def close(self) -> None:
         """End what runs beside this process."""
         self.pool.close()
         self.evaluator.pool.close()
+
+
+def world_fingerprint(world: Env | ForeignWorld) -> str:
+    """A hash of what a world's rules depend on, whoever wrote it."""
+    return world.fingerprint() if isinstance(world, ForeignWorld) else rules_fingerprint(world)
 
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:

@@ -25,7 +25,6 @@ from scramjet.training.state import (
     checkpoint_of,
     restore_everything,
     restore_learning,
-    world_fingerprint,
 )
 
 
@@ -130,7 +129,7 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     _check_config_unchanged(checkpoint, config)
     check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint)
-    if checkpoint.metadata["rules"] != world_fingerprint(session.pool.env):
+    if checkpoint.metadata["rules"] != session.rules:
         session.note = _join(session.note, "the world's rules have changed since the checkpoint")
     session.note = _join(session.note, session.pool.resume_note or "")
     session.metrics_log.truncate_after(checkpoint.step)

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scramjet.engine.compiler import rules_fingerprint
-from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
@@ -52,17 +50,12 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "elapsed_seconds": elapsed_seconds,
         "best_return": session.best_return,
         "lineage": session.lineage,
-        "rules": world_fingerprint(env),
+        "rules": session.rules,
         "network": network_name(network),
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
         "config": config_files.to_dict(session.config),
     }
-
-
-def world_fingerprint(world: Any) -> str:
-    """A hash of what a world's rules depend on, whoever wrote it."""
-    return world.fingerprint() if isinstance(world, ForeignWorld) else rules_fingerprint(world)
 
 
 def network_name(network: nn.Module) -> str:
