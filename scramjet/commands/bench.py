@@ -16,6 +16,7 @@ import tyro
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
+from scramjet.engine.foreign_worlds import require_native
 from scramjet.engine.native import ENVS_PER_THREAD, NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.envs.api import Env
@@ -129,6 +130,7 @@ def bench_command(words: list[str]) -> int:
     )
     if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
         raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
+    require_native(arguments.env, "scramjet bench")
     keep_freed_memory()
     on_gpu = arguments.device == "cuda"
     if on_gpu:

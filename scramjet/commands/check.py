@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from scramjet.engine.check import check_world
+from scramjet.engine.foreign_worlds import require_native
 
 DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
 
@@ -29,6 +30,7 @@ class Arguments:
 def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
     arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
+    require_native(arguments.world, "scramjet check")
     any_wrong = False
     for finding in check_world(arguments.world, steps=arguments.steps):
         print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {finding.text}", flush=True)

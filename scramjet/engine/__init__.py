@@ -66,22 +66,33 @@ def make(
     backend: Backend | Literal["cuda"] = "cpu",
     frame_stack: int = 1,
     **parameters: Any,
-) -> NativePool | FrameStackPool | CudaPool:
+) -> Any:
     """A pool of `num_envs` copies of a world: `scramjet.make("cartpole", num_envs=1024)`.
 
-    A policy trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the
-    envs are on the GPU.
+    Worlds of other libraries have their prefix, `gym:CartPole-v1`; close such a pool when you are done. A policy
+    trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the envs are on
+    the GPU.
     """
+    from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, require_native
     from scramjet.envs.registry import load_env
 
+    if is_foreign(name):
+        if backend != "cpu":
+            require_native(name, f"backend={backend!r}")
+        return _stacked(ForeignWorld(name, parameters).pool(num_envs), frame_stack)
     if backend == "cuda":
         if frame_stack > 1:
             raise ConfigError(f"frame_stack={frame_stack} is the CPU's; use backend='cpu'")
         from scramjet.engine.cuda_pool import CudaPool
 
         return CudaPool(load_env(name, **parameters), num_envs)
-    from scramjet.engine.frame_stack import FrameStackPool
     from scramjet.engine.native import NativePool
 
     pool = NativePool(load_env(name, **parameters), num_envs, num_threads=num_threads, backend=backend)
-    return pool if frame_stack == 1 else FrameStackPool(pool, frame_stack)
+    return _stacked(pool, frame_stack)
+
+
+def _stacked(pool: Pool, num_frames: int) -> Pool:
+    from scramjet.engine.frame_stack import FrameStackPool
+
+    return pool if num_frames == 1 else FrameStackPool(pool, num_frames)

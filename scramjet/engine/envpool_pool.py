@@ -32,9 +32,6 @@ _MAX_SEED = 2**31 - 1  # EnvPool holds seeds in 32 bits
 class EnvPoolPool(ForeignPool):
     """The envs of one EnvPool. Their state cannot be saved: a resumed run starts fresh episodes."""
 
-    resume_note: str | None = None
-    """After `restore`: what could not be brought back."""
-
     def __init__(
         self,
         task_id: str,
@@ -73,7 +70,6 @@ class EnvPoolPool(ForeignPool):
         self._waiting = self.allocate()  # async: what ended and is being reset, until that is done
         self._is_resetting = np.zeros(num_envs, np.bool_)
         self._handed_over = 0  # rows, since the last reset
-        self._seed = 0
 
     @property
     def is_async(self) -> bool:
@@ -99,7 +95,6 @@ class EnvPoolPool(ForeignPool):
 
     def _reset(self, seed: int, out: Transition) -> None:
         self.envs = self._made(seed)  # EnvPool takes seeds only when it is made
-        self._seed = seed
         self._is_resetting[:] = False
         self._handed_over = self._tick * self.num_envs
         self.envs._reset(self._ids)
@@ -215,19 +210,6 @@ class EnvPoolPool(ForeignPool):
         columns = {name: state[where][places].tolist() for name, where in self._numbers.items()}
         for k, row in enumerate(rows.tolist()):
             self._log_episode(row, {name: float(column[k]) for name, column in columns.items()})
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        return {**self._counts(), "seed": np.array([self._seed])}
-
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        out = self._fitting(out)
-        self._restore_counts(snapshot)
-        self._returns[:], self._lengths[:] = 0.0, 0
-        seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
-        self._reset(seed + self._tick, out)  # other episodes than those played first
-        self._seed, self._was_reset = seed, True
-        self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
-        return out
 
     def close(self) -> None:
         """EnvPool ends its threads when it is let go of."""

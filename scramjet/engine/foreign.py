@@ -58,6 +58,7 @@ class ForeignPool(Pool):
         self._log: list[tuple[int, int, int, float, int, Mapping[str, float]]] = []
         self._num_ended = 0
         self._tick = 0
+        self._seed = 0  # of the last reset
         self._was_reset = False
         self._own = self.allocate()
         self._layout = self._own.layout
@@ -86,7 +87,7 @@ class ForeignPool(Pool):
         out = self._fitting(out)
         self._forget_counts()
         self._reset(int(seed), out)
-        self._was_reset = True
+        self._seed, self._was_reset = int(seed), True
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
@@ -191,6 +192,25 @@ class ForeignPool(Pool):
         self._forget_counts()
         self._tick = int(snapshot["tick"][0])
         self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Of envs that cannot save their state: what `restore` needs to begin others."""
+        return {**self._counts(), "seed": np.array([self._seed])}
+
+    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+        """Of envs that cannot save their state: fresh episodes, other ones than those that the run began with."""
+        out = self._fitting(out)
+        self._restore_counts(snapshot)
+        self._seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
+        self._reset(self._seed_of_fresh_episodes(), out)
+        self._was_reset = True
+        return out
+
+    def _seed_of_fresh_episodes(self) -> int:
+        """A seed for episodes that were not played before, where those under way are lost; it is told."""
+        self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
+        self._returns[:], self._lengths[:] = 0.0, 0
+        return int(np.random.SeedSequence([self._seed, self._tick]).generate_state(1)[0]) >> 1  # below 2**31
 
     def _fitting(self, out: Transition | None) -> Transition:
         if out is None:

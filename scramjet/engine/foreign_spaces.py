@@ -19,9 +19,6 @@ from scramjet.errors import WorldError
 SUPPORTED_OBSERVATIONS = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict or Tuple of these"
 SUPPORTED_ACTIONS = "Discrete, MultiDiscrete, MultiBinary and Box of floats"
 
-Write = Callable[[Any], None]
-"""(an observation of theirs): puts it where it belongs."""
-
 
 def adapted_observation_space(name: str, space: Any) -> Any:
     """Our space for what `name` observes; refuses what has none."""

@@ -12,7 +12,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scramjet.envs.registry import canonical_name as canonical_native_name
 from scramjet.envs.registry import env_class, import_file, load_env
-from scramjet.errors import ConfigError, WorldError, did_you_mean
+from scramjet.errors import ConfigError, ScramjetError, WorldError, did_you_mean
 
 if TYPE_CHECKING:
     import gymnasium
@@ -132,22 +132,22 @@ class ForeignWorld:
     def _make_vector_env(self) -> Callable[[int], gymnasium.vector.VectorEnv]:
         """What makes a vector env of so many."""
         if self.library == "factory":
-            factory: Any = _factory(self.name)
-            return lambda num_envs: factory(num_envs=num_envs, **self.parameters)
-        _check_gymnasium_id(self.name, self.id)
-        return lambda num_envs: _vector_made_by_gymnasium(self.name, self.id, num_envs, self.parameters)
+            build: Callable[..., Any] = _factory(self.name)
+        else:
+            _check_gymnasium_id(self.name, self.id)
+            build = partial(_vector_by_gymnasium, self.id)
+        return lambda num_envs: _made(self.name, partial(build, num_envs=num_envs), self.parameters)
 
     def _make_env(self) -> Callable[[], gymnasium.Env]:
         """What makes one Gymnasium env."""
         if self.library == "factory":
             found = _factory(self.name)
-            if self.name in _FACTORIES:
-                return partial(found, **self.parameters)
-            return partial(_made_by_factory, self.name, self.parameters)  # found again wherever it is called
+            # A function of a module is found again wherever it is called.
+            return partial(_made, self.name, found if self.name in _FACTORIES else None, self.parameters)
         _check_gymnasium_id(self.name, self.id)
         if self.library == "mujoco":
             _require("mujoco", "mujoco")
-        return partial(_made_by_gymnasium, self.name, self.id, self.parameters)
+        return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
 
     def fingerprint(self) -> str:
         """A hash of what is known of its rules: name, parameters and the library's version."""
@@ -158,14 +158,16 @@ class ForeignWorld:
             release = "absent"
         return hashlib.sha256(repr((self.name, sorted(self.parameters.items()), release)).encode()).hexdigest()
 
-    def ascii(self, record: Any) -> str:
-        """A picture as text, which envs of others do not have."""
-        raise ConfigError(f"{self.name} cannot be drawn as text; only native worlds can")
-
 
 def is_foreign(name: str) -> bool:
     """Whether a name is that of another library's world."""
     return name.partition(":")[0] in LIBRARIES and ":" in name
+
+
+def require_native(name: str, purpose: str) -> None:
+    """Refuse another library's world where only native ones will do."""
+    if is_foreign(name):
+        raise ConfigError(f"{purpose} is for native worlds, and {name} is none; see `scramjet list` for the names")
 
 
 def load_world(name: str, parameters: Mapping[str, Any]) -> Env | ForeignWorld:
@@ -183,8 +185,6 @@ def parameter_defaults(name: str) -> dict[str, Any] | None:
     if not is_foreign(name):
         return env_class(name).parameter_defaults()
     if name.startswith("ale:"):
-        from dataclasses import asdict
-
         from scramjet.engine.atari import AtariConfig
 
         return asdict(AtariConfig())
@@ -240,10 +240,6 @@ def _factory(name: str) -> Callable[..., gymnasium.Env]:
     return found
 
 
-def _made_by_factory(name: str, parameters: dict[str, Any]) -> gymnasium.Env:
-    return _factory(name)(**parameters)
-
-
 def _check_gymnasium_id(name: str, env_id: str) -> None:
     """Refuse an id that Gymnasium does not know, with the nearest one it does."""
     import gymnasium
@@ -264,24 +260,28 @@ def _check_gymnasium_id(name: str, env_id: str) -> None:
     )
 
 
-def _made_by_gymnasium(name: str, env_id: str, parameters: dict[str, Any]) -> gymnasium.Env:
+def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any]) -> Any:
+    """An env, or one message about why there is none; without `build` by the factory that the name means."""
+    build = build or _factory(name)
+    try:
+        return build(**parameters)
+    except ScramjetError:
+        raise
+    except Exception as error:  # whatever a library or a user's function raises, it is the env that cannot be made
+        given = f" with {parameters}" if parameters else ""
+        raise WorldError(f"{name} cannot be made{given}: {type(error).__name__}: {error}") from error
+
+
+def _by_gymnasium(env_id: str, **parameters: Any) -> gymnasium.Env:
     import gymnasium
 
-    try:
-        return gymnasium.make(env_id, disable_env_checker=True, **parameters)
-    except (gymnasium.error.Error, TypeError) as error:
-        raise WorldError(f"{name} cannot be made{f' with {parameters}' if parameters else ''}: {error}") from error
+    return gymnasium.make(env_id, disable_env_checker=True, **parameters)
 
 
-def _vector_made_by_gymnasium(
-    name: str, env_id: str, num_envs: int, parameters: dict[str, Any]
-) -> gymnasium.vector.VectorEnv:
+def _vector_by_gymnasium(env_id: str, num_envs: int, **parameters: Any) -> gymnasium.vector.VectorEnv:
     import gymnasium
 
-    try:
-        return gymnasium.make_vec(env_id, num_envs=num_envs, **parameters)
-    except (gymnasium.error.Error, TypeError) as error:
-        raise WorldError(f"{name} cannot be made{f' with {parameters}' if parameters else ''}: {error}") from error
+    return gymnasium.make_vec(env_id, num_envs=num_envs, **parameters)
 
 
 def _takes_num_envs(factory: Callable[..., Any]) -> bool:

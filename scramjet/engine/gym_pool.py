@@ -41,12 +41,9 @@ class GymPool(ForeignPool):
 
     steps_parts = True
     steps_beside = True
-    resume_note: str | None = None
-    """What a restored run must be told: that its envs could not be saved, and began new episodes."""
 
     def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
         super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
-        self._seed = 0
         self._parts_begun: list[slice] = []
         self._why_inexact: str | None = None
         self._was_tried = False
@@ -54,7 +51,6 @@ class GymPool(ForeignPool):
         self._rows: RowArrays
 
     def _reset(self, seed: int, out: Transition) -> None:
-        self._seed = seed
         self._parts_begun.clear()
         self._reset_envs(seed)
         self._show(slice(None), out)
@@ -147,7 +143,7 @@ class GymPool(ForeignPool):
         self._refuse_if_busy("snapshot()")
         if not self._was_reset:
             raise RuntimeError("reset the pool before a snapshot: pool.reset(seed)")
-        kept = {**self._counts(), "seed": np.array([self._seed])}
+        kept = super().snapshot()
         if not self.can_snapshot:
             return kept
         states = self._capture()
@@ -179,14 +175,12 @@ class GymPool(ForeignPool):
         self._refuse_if_busy("restore()")
         out = self._fitting(out)
         self._restore_counts(snapshot)
-        seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
-        problem = self._put_back_saved(snapshot, seed) if "states" in snapshot else "its episodes are fresh"
+        self._seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
+        problem = self._put_back_saved(snapshot, self._seed) if "states" in snapshot else "its episodes are fresh"
         self.resume_note = None
         if problem is not None:
-            self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
-            self._returns[:], self._lengths[:] = 0.0, 0
-            self._reset_envs(int(np.random.SeedSequence([seed, self._tick]).generate_state(1)[0]))
-        self._seed, self._was_reset = seed, True
+            self._reset_envs(self._seed_of_fresh_episodes())
+        self._was_reset = True
         self._show(slice(None), out)
         return out
 

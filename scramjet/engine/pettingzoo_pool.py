@@ -106,9 +106,6 @@ def _dependencies_told(game: str, install: str) -> Iterator[None]:
 class PettingZooPool(ForeignPool):
     """What pools of both kinds of PettingZoo's envs share: one space for all agents, and what each of them sees."""
 
-    resume_note: str | None = None
-    """What a user should know after a resume; None where there is nothing to tell."""
-
     def __init__(self, name: str, make_env: MakeEnv, num_envs: int, played_by: PlayedBy, kind: str) -> None:
         check_count("num_envs", num_envs)
         self.envs = [make_env() for _ in range(num_envs)]
@@ -127,7 +124,6 @@ class PettingZooPool(ForeignPool):
         self._to_action = native_action(action_space)
         self._views = allocate_obs(self.observation_space, num_envs * self.num_players)  # what each player saw last
         self._write = observation_writer(rest, leaves(self._views))
-        self._seed = 0
 
     @abstractmethod
     def _infos_at_start(self) -> Mapping[Any, Any]:
@@ -140,21 +136,6 @@ class PettingZooPool(ForeignPool):
 
     def views(self) -> Any:
         return map_leaves(np.copy, self._views)
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Counts alone: PettingZoo's envs cannot save their state."""
-        return {**self._counts(), "seed": np.array([self._seed])}
-
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        """Fresh episodes, other ones than those that the run began with."""
-        out = self._fitting(out)
-        self._restore_counts(snapshot)
-        self._returns[:], self._lengths[:] = 0.0, 0
-        seed = int(snapshot["seed"][0])
-        self._reset((seed + self._tick * self.num_envs) % 2**31, out)
-        self._seed, self._was_reset = seed, True
-        self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
-        return out
 
     def close(self) -> None:
         """Close the envs."""
@@ -224,7 +205,6 @@ class ParallelPool(PettingZooPool):
         return infos
 
     def _reset(self, seed: int, out: Transition) -> None:
-        self._seed = seed
         for i in range(self.num_envs):
             self._begin(i, out, seed + i)
         self._show(out)
@@ -320,7 +300,6 @@ class AECPool(PettingZooPool):
         return self.envs[0].infos
 
     def _reset(self, seed: int, out: Transition) -> None:
-        self._seed = seed
         self._numbers = [[{}] * self.num_players for _ in self.envs]
         for i in range(self.num_envs):
             self._begin(i, out, seed + i)

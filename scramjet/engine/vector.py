@@ -37,9 +37,6 @@ FINAL_INFO = ("final_info",)
 class VectorPool(ForeignPool):
     """The envs of one vector env. Its own state cannot be saved: a resumed run starts fresh episodes."""
 
-    resume_note: str | None = None
-    """After `restore`: what could not be brought back."""
-
     def __init__(self, name: str, make_vector_env: Callable[[int], VectorEnv], num_envs: int) -> None:
         check_count("num_envs", num_envs)
         env = _without_dead_steps(_checked(name, make_vector_env(num_envs), num_envs))
@@ -61,10 +58,8 @@ class VectorPool(ForeignPool):
         self._to_theirs = _batch_of_actions(env.single_action_space)
         self._dead = np.zeros(num_envs, np.bool_)  # NEXT_STEP: the coming step only resets
         self._shown = self._own  # where the observations of the last step are
-        self._seed = 0
 
     def _reset(self, seed: int, out: Transition) -> None:
-        self._seed = seed
         obs, _ = self.vector_env.reset(seed=_seeds(seed, self.num_envs))
         self._dead[:] = False
         out.turn[:] = True
@@ -82,24 +77,25 @@ class VectorPool(ForeignPool):
         self._show(obs, out)
 
     def _step_disabled(self, actions: np.ndarray, out: Transition) -> None:
-        obs, reward, terminated, truncated, infos = self.vector_env.step(self._to_theirs(actions))
-        rows = self._take(reward, terminated, truncated, out)
-        self._show(obs, out)
+        rows = self._step_without_reset(actions, out)
         if len(rows):
-            self._copy_rows(out.obs, out.final_obs, rows)
-            self._log_ended(rows, infos)
             obs, _ = self.vector_env.reset(options={"reset_mask": out.terminated | out.truncated})
             self._write(obs, out.obs, rows)
 
     def _step_next(self, actions: np.ndarray, out: Transition) -> None:
+        self._step_without_reset(actions, out)
+        np.logical_or(out.terminated, out.truncated, out=self._dead)
+        np.logical_not(self._dead, out=out.turn)
+
+    def _step_without_reset(self, actions: np.ndarray, out: Transition) -> np.ndarray:
+        """A step whose observations are the last ones of episodes that ended; returns their rows."""
         obs, reward, terminated, truncated, infos = self.vector_env.step(self._to_theirs(actions))
         rows = self._take(reward, terminated, truncated, out)
         self._show(obs, out)
         if len(rows):
             self._copy_rows(out.obs, out.final_obs, rows)
             self._log_ended(rows, infos)
-        np.logical_or(out.terminated, out.truncated, out=self._dead)
-        np.logical_not(self._dead, out=out.turn)
+        return rows
 
     def _take(self, reward: Any, terminated: Any, truncated: Any, out: Transition) -> np.ndarray:
         """Write rewards and flags, count the step; the rows that ended."""
@@ -169,19 +165,6 @@ class VectorPool(ForeignPool):
                 None if score is None else float(score),
                 None if length is None else int(length),
             )
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        return {**self._counts(), "seed": np.array([self._seed])}
-
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        out = self._fitting(out)
-        self._restore_counts(snapshot)
-        self._returns[:], self._lengths[:] = 0.0, 0
-        seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
-        self._reset((seed + self._tick) % 2**31, out)  # other episodes than those played first
-        self._seed, self._was_reset = seed, True
-        self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
-        return out
 
     def close(self) -> None:
         """End what the vector env runs."""

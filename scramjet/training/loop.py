@@ -69,7 +69,7 @@ def train(
     """
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
-            start.with_env(config, env),
+            start.with_env(config, env, is_resumed=resume is not None),
             resume=resume,
             fork=fork,
             runs_dir=Path(runs_dir),

@@ -29,12 +29,14 @@ from scramjet.training.state import (
 
 
 def with_env(
-    config: RunConfig | str | Path | None, env: str | Callable[[], gymnasium.Env] | None
+    config: RunConfig | str | Path | None, env: str | Callable[[], gymnasium.Env] | None, *, is_resumed: bool
 ) -> RunConfig | str | Path | None:
-    """`config` for another world: a name, or a function that makes Gymnasium envs."""
+    """`config` for another world: a name, or a function that makes Gymnasium envs. A resumed run knows its name."""
     if env is None:
         return config
     name = env if isinstance(env, str) else register_factory(env)
+    if is_resumed:
+        return config
     if config is None:
         return name
     if not isinstance(config, RunConfig):
@@ -55,7 +57,7 @@ def begin(
 ) -> Session:
     """The session that `scramjet.train` asks for; its run is locked."""
     if resume is not None:
-        if (config is not None and not is_foreign(str(config))) or fork is not None:
+        if config is not None or fork is not None:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
         return resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
     if isinstance(config, str | Path):

@@ -43,12 +43,16 @@ def test_on_one_core_nothing_is_started(cache, started, monkeypatch):
 
 
 def test_no_process_to_be_had_is_no_error(cache, monkeypatch):
+    asked = []
+
     def refuse(*arguments, **options):
+        asked.append(arguments)
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(ahead.subprocess, "Popen", refuse)
     ahead.compile_ahead()
+    assert len(asked) == 1
 
 
 def test_the_process_fills_the_cache_and_says_so(cache):
@@ -82,7 +86,7 @@ def test_where_nothing_can_be_written_each_compiles_for_itself(tmp_path, monkeyp
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "file"))
     with KernelCache("0" * 64, "kernel").held():
-        pass
+        assert (tmp_path / "file").read_text() == "in the way"
 
 
 def test_what_it_compiles_needs_no_torch():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +13,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from gymnasium.vector.utils import batch_space
 
 from scramjet.engine.foreign import ForeignPool
+from scramjet.engine.serial import SerialPool
 from scramjet.engine.vector import VectorPool
+from scramjet.engine.workers import WorkerPool
 
 NUM_ENVS, NUM_STEPS, SEED = 5, 40, 11
 
@@ -71,13 +72,6 @@ class Kept(SyncVectorEnv):
     """Not Gymnasium's own class any more: the pool leaves its style alone."""
 
 
-def foreign(module: str, name: str, **options: Any) -> ForeignPool:
-    where = f"scramjet.engine.{module}"
-    if importlib.util.find_spec(where) is None:
-        pytest.skip(f"{where} is not there")
-    return getattr(importlib.import_module(where), name)("Counting", Counting, NUM_ENVS, **options)
-
-
 ADAPTERS: dict[str, Callable[[], ForeignPool]] = {
     "sync, next step": lambda: gymnasium_pool(SyncVectorEnv, AutoresetMode.NEXT_STEP),
     "sync, disabled": lambda: gymnasium_pool(SyncVectorEnv, AutoresetMode.DISABLED),
@@ -85,8 +79,8 @@ ADAPTERS: dict[str, Callable[[], ForeignPool]] = {
     "async, next step": lambda: gymnasium_pool(AsyncVectorEnv, AutoresetMode.NEXT_STEP),
     "async, disabled": lambda: gymnasium_pool(AsyncVectorEnv, AutoresetMode.DISABLED, shared_memory=False),
     "another library's, next step": lambda: vector_pool(NextStepOnly),
-    "serial": lambda: foreign("serial", "SerialPool"),
-    "workers": lambda: foreign("workers", "WorkerPool", num_workers=2),
+    "serial": lambda: SerialPool("Counting", Counting, NUM_ENVS),
+    "workers": lambda: WorkerPool("Counting", Counting, NUM_ENVS, num_workers=2),
 }
 
 

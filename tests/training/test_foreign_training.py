@@ -91,6 +91,19 @@ def test_a_factory_from_python_trains_with_its_own_numbers(tmp_path):
         scramjet.train(resume=result.run_path, display="quiet", total_timesteps=1024)
 
 
+def make_low_stairs():
+    return Staircase(height=3)
+
+
+def test_a_run_of_a_factory_resumes_when_it_is_given_again(tmp_path):
+    result = train(settings("cartpole"), tmp_path, env=make_low_stairs)
+    foreign_worlds._FACTORIES.clear()
+    resumed = scramjet.train(
+        resume=result.run_path, env=make_low_stairs, display="quiet", runs_dir=tmp_path, total_timesteps=1024
+    )
+    assert resumed.step == 1024
+
+
 def test_a_factory_in_a_file_is_found_by_name_and_takes_parameters(tmp_path, capsys):
     (tmp_path / "stairs.py").write_text(
         "from gymnasium.wrappers import TimeLimit\nimport gymnasium\n"
@@ -171,6 +184,28 @@ def test_a_name_that_means_nothing_is_one_message_and_exit_code_2(env, capsys, t
 def test_parameters_that_an_env_does_not_take_are_named(tmp_path):
     with pytest.raises(WorldError, match=r"cannot be made with \{'gravity_': 3\}"):
         load_world("gym:CartPole-v1", {"gravity_": 3}).observation_space  # noqa: B018
+
+
+def test_whatever_a_factory_raises_is_one_message():
+    def broken():
+        raise ImportError("no such simulator")
+
+    with pytest.raises(WorldError, match="cannot be made: ImportError: no such simulator"):
+        load_world(register_factory(broken), {}).observation_space  # noqa: B018
+
+
+def test_pools_of_others_are_made_by_name():
+    pool = scramjet.make("gym:CartPole-v1", num_envs=3, frame_stack=2)
+    assert pool.reset(0).obs.shape == (3, 8)
+    pool.close()
+    with pytest.raises(ConfigError, match="backend='cuda' is for native worlds"):
+        scramjet.make("gym:CartPole-v1", num_envs=3, backend="cuda")
+
+
+@pytest.mark.parametrize("command", ["bench", "check"])
+def test_commands_for_native_worlds_say_so(command):
+    with pytest.raises(ConfigError, match=f"scramjet {command} is for native worlds, and gym:CartPole-v1 is none"):
+        cli.run([command, "gym:CartPole-v1"])
 
 
 def test_envs_of_others_stay_on_the_cpu():
