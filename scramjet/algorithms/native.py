@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scramjet.algorithms import loss_kernels
 from scramjet.algorithms import native_kernels as kernels
 from scramjet.engine.machine import Task
 from scramjet.policies import memory_kernels
@@ -212,7 +213,7 @@ class NativeNetwork:
             begins=_array(begins), steps=steps, num_units=len(action) // steps, layer_back=kernels.layer_back.address,
             head_back=kernels.head_back.address,
             turn_weights=memory_kernels.turn_weights.address if self.has_memory else 0,
-            loss=(kernels.loss_of_points if self._offsets is None else kernels.loss_of_choices).address,
+            loss=(loss_kernels.loss_of_points if self._offsets is None else loss_kernels.loss_of_choices).address,
         )  # fmt: skip
 
     def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numba import prange
 
-from scramjet.engine.activations import add, copy, fill, inlined, tanh
+from scramjet.engine.activations import add, copy, fill, inlined, inlined_sum, sum_of_squares, tanh
 from scramjet.engine.blas import multiply, multiply_by_transposed, multiply_transposed, set_blas_threads
 from scramjet.engine.jit import PARALLEL_REGION, callable_from_compiled, compiled, launch_threads
 from scramjet.engine.machine import (
@@ -54,7 +54,6 @@ NUM_PARAMETER_COLUMNS = 6
 
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
 NUM_TERMS = len(TERMS)
-POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(6)
 
 WORK = np.dtype(
     [
@@ -78,7 +77,7 @@ WORK = np.dtype(
 )  # fmt: skip
 """What the functions below work on. Addresses: of the network's numbers, of samples [N, ...] or rows, of functions."""
 
-_work = record_at(WORK)
+work_at = record_at(WORK)
 _FLOAT = 4  # bytes
 
 
@@ -270,166 +269,9 @@ def _outputs(work, tower, features, outputs, rows):  # type: ignore[no-untyped-d
 
 
 @callable_from_compiled
-def _all(work, address):  # type: ignore[no-untyped-def]
+def samples_of(work, address):  # type: ignore[no-untyped-def]
     """One number for each sample."""
     return floats(address, work.num_units * work.steps)
-
-
-@callable_from_compiled
-def _advantage(work, sample):  # type: ignore[no-untyped-def]
-    advantage = _all(work, work.advantage)[sample]
-    return np.float32((advantage - work.advantage_mean) * work.advantage_scale)
-
-
-@callable_from_compiled
-def _policy_loss(work, log_ratio, advantage, terms):  # type: ignore[no-untyped-def]
-    """Adds a sample's terms; the slope of the loss by the log-probability.
-
-    The surrogate min(r A, clip(r) A) (Schulman et al. 2017, eq. 7) has slope r A by log r, or 0 where clipped.
-    """
-    one, clip = np.float32(1), np.float32(work.clip)
-    ratio = np.float32(math.exp(log_ratio))
-    unclipped = ratio * advantage
-    clipped = min(max(ratio, one - clip), one + clip) * advantage
-    is_inside = ratio >= one - clip and ratio <= one + clip
-    terms[POLICY_LOSS] -= min(unclipped, clipped)
-    terms[KL] += ratio - one - log_ratio  # Schulman 2020, as in ppo.py
-    terms[KL_K1] -= log_ratio
-    terms[CLIPPED] += 1.0 if abs(ratio - one) > clip else 0.0
-    return -unclipped if is_inside or not unclipped >= clipped else np.float32(0)
-
-
-@callable_from_compiled
-def _value_loss(work, value, old_value, returns, terms):  # type: ignore[no-untyped-def]
-    """Adds a sample's term; the slope of half the squared error.
-
-    Of the two errors of clipped values the larger counts; where they are equal, half of each slope, as torch has it.
-    """
-    slope = value - returns
-    error = slope * slope
-    bound = np.float32(work.value_clip)
-    if bound < np.inf:
-        moved = value - old_value
-        clipped_slope = old_value + min(max(moved, -bound), bound) - returns
-        clipped_error = clipped_slope * clipped_slope
-        if abs(moved) > bound:
-            clipped_slope = np.float32(0)
-        if error < clipped_error:
-            slope = clipped_slope
-        elif error == clipped_error:
-            slope = np.float32(0.5) * (slope + clipped_slope)
-        error = max(error, clipped_error)
-    terms[VALUE_LOSS] += np.float32(0.5) * error
-    return slope
-
-
-@callable_from_compiled
-def _values_back(work, samples, outputs, to_outputs, scale, terms):  # type: ignore[no-untyped-def]
-    """The gradient of the value loss: the last column of the outputs."""
-    column = work.num_outputs - 1
-    old_value, returns = _all(work, work.value), _all(work, work.returns)
-    weight = np.float32(scale * work.value_coef)
-    for row in range(len(samples)):
-        sample = samples[row]
-        slope = _value_loss(work, outputs[row, column], old_value[sample], returns[sample], terms)
-        to_outputs[row, column] = slope * weight
-
-
-@callable_from_compiled
-def _log_probabilities(logits, offsets, mask, to_logits):  # type: ignore[no-untyped-def]
-    """A row's logits become log-probabilities, `to_logits` probabilities; the entropy of all components."""
-    entropy = np.float32(0)
-    for component in range(len(offsets) - 1):
-        first, end = offsets[component], offsets[component + 1]
-        highest = np.float32(-np.inf)
-        for a in range(first, end):
-            if len(mask) > 0 and not mask[a]:
-                logits[a] = MASKED_LOGIT
-            highest = max(highest, logits[a])
-        total = np.float32(0)
-        for a in range(first, end):
-            logits[a] -= highest
-            to_logits[a] = math.exp(logits[a])
-            total += to_logits[a]
-        log_total, share = np.float32(math.log(total)), np.float32(1) / total
-        for a in range(first, end):
-            logits[a] -= log_total
-            to_logits[a] *= share
-            entropy -= to_logits[a] * logits[a]
-    return entropy
-
-
-@callable_from_compiled
-def _choices_back(logits, offsets, mask, action, to_log_prob, to_entropy, to_logits):  # type: ignore[no-untyped-def]
-    """From log-probabilities and probabilities to the gradients of logits."""
-    for component in range(len(offsets) - 1):
-        first, end = offsets[component], offsets[component + 1]
-        entropy = np.float32(0)
-        for a in range(first, end):
-            entropy -= to_logits[a] * logits[a]
-        for a in range(first, end):
-            if len(mask) > 0 and not mask[a]:
-                to_logits[a] = 0
-            else:
-                chosen = np.float32(1) if a - first == action[component] else np.float32(0)
-                probability = to_logits[a]
-                to_logits[a] = to_log_prob * (chosen - probability) - to_entropy * probability * (logits[a] + entropy)
-
-
-@NativeFunction
-def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
-    """The gradient of PPO's loss by the outputs of `samples` [rows], actions being choices; adds to the terms."""
-    work, scale = _work(address), floats(scale_at, 1)[0]
-    samples, terms = words(samples_at, rows), doubles(terms_at, NUM_TERMS)
-    size, width = work.num_outputs - 1, work.num_components
-    outputs, to_outputs = float_rows(outputs_at, rows, size + 1), float_rows(to_outputs_at, rows, size + 1)
-    offsets = words(work.offsets, width + 1)
-    to_entropy = np.float32(-scale * work.entropy_coef)
-    for row in range(rows):
-        sample = samples[row]
-        logits, to_logits = outputs[row, :size], to_outputs[row, :size]
-        mask = flags(work.mask + sample * size, size if work.mask != 0 else 0)
-        action = words(work.action + 8 * sample * width, width)
-        entropy = _log_probabilities(logits, offsets, mask, to_logits)
-        log_ratio = -_all(work, work.log_prob)[sample]
-        for component in range(width):
-            log_ratio += logits[offsets[component] + action[component]]
-        slope = _policy_loss(work, log_ratio, _advantage(work, sample), terms)
-        terms[ENTROPY] += entropy
-        _choices_back(logits, offsets, mask, action, slope * scale, to_entropy, to_logits)
-    _values_back(work, samples, outputs, to_outputs, scale, terms)
-
-
-@NativeFunction
-def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
-    """The same, actions being numbers under independent normal distributions: means, then logarithms of deviations."""
-    work, scale = _work(address), floats(scale_at, 1)[0]
-    samples, terms = words(samples_at, rows), doubles(terms_at, NUM_TERMS)
-    size, width = work.num_outputs - 1, work.num_components
-    outputs, to_outputs = float_rows(outputs_at, rows, size + 1), float_rows(to_outputs_at, rows, size + 1)
-    low, high = np.float32(MIN_LOG_STD), np.float32(MAX_LOG_STD)
-    half_log_two_pi, to_entropy = np.float32(0.9189385332046727), np.float32(-scale * work.entropy_coef)
-    for row in range(rows):
-        sample = samples[row]
-        logits, to_logits = outputs[row], to_outputs[row]
-        action = floats(work.action + _FLOAT * sample * width, width)
-        log_ratio, entropy = -_all(work, work.log_prob)[sample], np.float32(0)
-        for d in range(width):
-            log_std = min(max(logits[width + d], low), high)
-            distance = (action[d] - logits[d]) * np.float32(math.exp(-log_std))
-            log_ratio -= np.float32(0.5) * distance * distance + log_std + half_log_two_pi
-            entropy += log_std + half_log_two_pi + np.float32(0.5)
-        slope = _policy_loss(work, log_ratio, _advantage(work, sample), terms) * scale
-        terms[ENTROPY] += entropy
-        for d in range(width):
-            given = logits[width + d]
-            inverse = np.float32(math.exp(-min(max(given, low), high)))
-            distance = (action[d] - logits[d]) * inverse
-            to_logits[d] = slope * distance * inverse
-            pull = slope * (distance * distance - np.float32(1)) + to_entropy
-            leaves = (given > high and pull < 0) or (given < low and pull > 0)  # see distributions._KeepWithin
-            to_logits[width + d] = np.float32(0) if leaves else pull
-    _values_back(work, samples, outputs, to_outputs, scale, terms)
 
 
 @callable_from_compiled
@@ -454,7 +296,7 @@ def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[n
 @NativeFunction
 def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
     """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]."""
-    work, threads = _work(address), set_blas_threads(1)
+    work, threads = work_at(address), set_blas_threads(1)
     steps, width, num_towers = work.steps, work.num_outputs, work.num_towers
     partial, terms = work.partials + _FLOAT * part * work.num_weights, work.terms + 8 * NUM_TERMS * part
     fill(floats(partial, work.num_weights), np.float32(0))
@@ -506,7 +348,7 @@ def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
 @NativeFunction
 def begin_step(address, k):  # type: ignore[no-untyped-def]
     """Minibatch k of `order`, in `num_minibatches` parts of one size or one more; weights turned round for memory."""
-    work = _work(address)
+    work = work_at(address)
     size, rest = work.num_ordered // work.num_minibatches, work.num_ordered % work.num_minibatches
     work.units = work.order + 8 * (size * k + min(k, rest))
     work.num_taken = size + 1 if k < rest else size
@@ -521,32 +363,45 @@ def begin_step(address, k):  # type: ignore[no-untyped-def]
 @callable_from_compiled
 def _normalize_advantages(work):  # type: ignore[no-untyped-def]
     """Mean and 1 / (deviation + 1e-8) of the advantages taken, as `ppo.normalize` has it."""
-    advantage, units = _all(work, work.advantage), words(work.units, work.num_taken)
-    count, total, squares = work.num_taken * work.steps, 0.0, 0.0
+    units, count, total, squares = words(work.units, work.num_taken), work.num_taken * work.steps, 0.0, 0.0
     for t in range(work.steps):
-        for i in range(len(units)):
-            total += advantage[t * work.num_units + units[i]]
+        advantage = floats(work.advantage + _FLOAT * t * work.num_units, work.num_units)
+        total += _sum_of_chosen(advantage, units)
     mean = total / count
     for t in range(work.steps):
-        for i in range(len(units)):
-            distance = advantage[t * work.num_units + units[i]] - mean
-            squares += distance * distance
+        advantage = floats(work.advantage + _FLOAT * t * work.num_units, work.num_units)
+        squares += _squared_distances_of_chosen(advantage, units, mean)
     work.advantage_mean = mean
     work.advantage_scale = 1.0 / (math.sqrt(squares / max(count - 1, 1)) + 1e-8)
+
+
+@inlined_sum
+def _sum_of_chosen(row, chosen):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(chosen)):
+        total += row[chosen[i]]
+    return total
+
+
+@inlined_sum
+def _squared_distances_of_chosen(row, chosen, centre):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(chosen)):
+        distance = row[chosen[i]] - centre
+        total += distance * distance
+    return total
 
 
 @NativeFunction
 def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
     """The gradients of all parts to those of the first, brought to a norm of at most `max_norm`; diagnostics to row k,
     the terms and the norm it had. With a learning rate, a step of Adam."""
-    work = _work(address)
-    size, squares = work.num_weights, 0.0
+    work = work_at(address)
+    size = work.num_weights
     total = floats(work.partials, size)
     for part in range(1, num_parts):
         add(total, floats(work.partials + _FLOAT * part * size, size))
-    for i in range(size):
-        squares += np.float64(total[i]) * np.float64(total[i])
-    norm = math.sqrt(squares)
+    norm = math.sqrt(sum_of_squares(total))
     factor = np.float32(work.max_norm / (norm + 1e-6))
     if not factor >= 1:  # nor where it is not a number: that must be seen
         for i in range(size):
@@ -619,7 +474,7 @@ _sample_components, _sample_normal = sample_components.body, sample_normal.body
 @NativeFunction
 def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
     """Actions and log-probabilities of rows `start` on."""
-    work = _work(address)
+    work = work_at(address)
     width, size = work.num_components, work.num_outputs - 1
     outputs, offsets = float_rows(outputs_at, rows, size + 1), words(work.offsets, width + 1)
     if work.mask != 0:
@@ -639,7 +494,7 @@ def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-d
 @NativeFunction
 def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
     """The same for a normal distribution."""
-    work = _work(address)
+    work = work_at(address)
     width = work.num_components
     outputs, noise = (
         float_rows(outputs_at, rows, 2 * width + 1),
@@ -653,7 +508,7 @@ def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-de
 @NativeFunction
 def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
     """Draw the actions of a part's rows. Where there is a value all towers run, and `state` is brought up to date."""
-    work, threads = _work(address), set_blas_threads(1)
+    work, threads = work_at(address), set_blas_threads(1)
     num_towers = work.num_towers if work.value != 0 else 1
     stop = work.num_taken * (part + 1) // num_parts
     outputs = work.scratch + _FLOAT * part * work.scratch_size
@@ -680,7 +535,7 @@ def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
 @NativeFunction
 def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
     """Values of a part's rows; states stay as they are."""
-    work, threads = _work(address), set_blas_threads(1)
+    work, threads = work_at(address), set_blas_threads(1)
     stop, tower = work.num_taken * (part + 1) // num_parts, work.num_towers - 1
     outputs = work.scratch + _FLOAT * part * work.scratch_size
     for start in range(work.num_taken * part // num_parts, stop, work.block):

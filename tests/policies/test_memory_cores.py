@@ -1,14 +1,11 @@
 """Memory cores: compiled steps against the plain recurrence, torch's own layers, and what a memory must not do."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 from torch import nn
 
-from scramjet.engine.activations import sigmoid, tanh
 from scramjet.policies import memory, memory_fused
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.memory import GRU, LSTM, MinGRU, make_core
@@ -318,30 +315,6 @@ def test_the_plain_recurrence_in_float64_passes_gradcheck(kind):
 
     assert core(*inputs, begins)[0].dtype == torch.float64
     assert torch.autograd.gradcheck(run, (*inputs, *core.parameters()))
-
-
-@njit
-def activations(numbers, tanhs, sigmoids):
-    for i in range(len(numbers)):
-        tanhs[i] = tanh(numbers[i])
-        sigmoids[i] = sigmoid(numbers[i])
-
-
-def test_tanh_and_sigmoid_are_accurate_everywhere_and_pass_on_what_is_not_a_number():
-    ordinary = np.concatenate([np.linspace(-20, 20, 400_001), np.geomspace(1e-38, 1e38, 10_001)])
-    numbers = np.concatenate([ordinary, -ordinary, [np.inf, -np.inf, 0.0]]).astype(np.float32)
-    tanhs, sigmoids = np.empty_like(numbers), np.empty_like(numbers)
-    activations(numbers, tanhs, sigmoids)
-    exact = torch.from_numpy(numbers).double()
-    assert np.abs(tanhs - exact.tanh().numpy()).max() < 3e-7
-    assert np.abs(sigmoids - exact.sigmoid().numpy()).max() < 3e-7
-    assert np.abs(tanhs).max() <= 1
-    assert sigmoids.min() >= 0
-    assert sigmoids.max() <= 1
-    for length in (1, 64):  # alone, and in the lanes of a vector
-        activations(np.full(length, np.nan, np.float32), tanhs, sigmoids)
-        assert np.isnan(tanhs[:length]).all()
-        assert np.isnan(sigmoids[:length]).all()
 
 
 @every_core
