@@ -24,8 +24,11 @@ class PPOConfig:
     """Discount of the future, per step."""
     gae_lambda: float = 0.95
     """Bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
-    advantage: Literal["gae", "vtrace"] = "gae"
-    """How advantages are estimated: once for each rollout, or again before each pass for the policy as it is then."""
+    loss: Literal["ppo", "impala"] = "ppo"
+    """What the policy learns by: the clipped surrogate, or IMPALA's policy gradient."""
+    advantage: Literal["auto", "gae", "vtrace"] = "auto"
+    """How advantages are estimated: once for each rollout, or again before each pass for the policy as it is then;
+    auto: gae, of trajectories that may be behind and with impala vtrace."""
     vtrace_rho_clip: float = 1.0
     """vtrace: bound on the probability ratio that weighs a step's error."""
     vtrace_c_clip: float = 1.0
@@ -72,6 +75,8 @@ class PPOConfig:
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
+        if self.loss == "impala" and self.advantage == "gae":
+            raise ConfigError("loss='impala' is by V-trace, and advantage is 'gae'; use --advantage vtrace")
 
     def num_minibatches_for(self, batch_size: int, sequence_length: int = 1) -> int:
         """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences."""

@@ -248,6 +248,11 @@ class WorkerPool(GymPool):
         self._write(rows, slice(0, len(rows)), out, told)
         return Batch(slice(0, self.num_rows) if self.batch_size == self.num_envs else rows, out)
 
+    @property
+    def answering(self) -> list[tuple[int, float]]:
+        """Of each worker that is at work: what becomes readable when it answers, and the seconds it has left."""
+        return [(worker.answers, worker.seconds_left) for worker in self._workers if worker.asked]
+
     def _workers_needed(self, ready: list[int]) -> int:
         if self.batch_size == self.num_envs:
             return self.num_workers

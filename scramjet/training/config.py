@@ -45,6 +45,10 @@ MIN_MEMORY_ON_GPU = 40 * 128
 it about as long for few envs as for many."""
 
 
+ASYNC_LIBRARIES = ("gym", "mujoco", "factory")
+"""Other libraries whose envs step in processes of their own."""
+
+
 @dataclass(frozen=True)
 class EvaluationConfig:
     """Deterministic evaluation during training, on envs of its own."""
@@ -106,6 +110,17 @@ class RunConfig:
     """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on."""
     env_timeout: float = 60.0
     """Seconds after which an env that does not answer hangs."""
+    mode: Literal["sync", "async"] = "sync"
+    """Learn from each rollout when it is played, or beside actors that go on playing."""
+    num_actors: int | Literal["auto"] = "auto"
+    """async: actors that the envs are divided among, threads or of Gymnasium envs processes; auto: one for every two
+    cores, of Gymnasium envs one for each."""
+    max_policy_lag: int = 8
+    """async: updates that a trajectory may be behind; older ones are not learned from."""
+    record_schedule: bool = False
+    """async: write down who did what when (schedule.jsonl), to be replayed."""
+    replay_schedule: str | None = None
+    """async: do what such a file says, on one thread: the same run again, for debugging."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where envs and networks run; auto: an NVIDIA GPU where there is one that can and where it pays, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -156,8 +171,39 @@ class RunConfig:
             raise ConfigError(
                 f"bptt_horizon={horizon} does not divide num_steps={self.num_steps}; try --bptt-horizon {fit}"
             )
+        self._check_mode()
         if self.num_envs != "auto":
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
+
+    def _check_mode(self) -> None:
+        """Refuse what cannot be played asynchronously."""
+        require(self, ("num_actors",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
+        if self.mode == "sync":
+            for name in ("record_schedule", "replay_schedule"):
+                if getattr(self, name):
+                    raise ConfigError(f"{name} is for actors beside the learner; add --mode async")
+            return
+        if self.max_policy_lag < 1:
+            raise ConfigError(
+                f"max_policy_lag={self.max_policy_lag} leaves actors nothing to do while the learner learns; "
+                f"use --max-policy-lag 1 or more, or --mode sync"
+            )
+        if self.num_envs != "auto" and self.num_actors != "auto" and self.num_envs % self.num_actors:
+            most = max(n for n in range(1, self.num_actors + 1) if self.num_envs % n == 0)
+            problem = "are more than" if self.num_actors > self.num_envs else "do not evenly divide"
+            raise ConfigError(f"{self.num_actors} actors {problem} num_envs={self.num_envs}; try --num-actors {most}")
+        library = self.env.partition(":")[0]
+        if is_foreign(self.env) and library not in ASYNC_LIBRARIES:
+            raise ConfigError(
+                f"mode='async' cannot step {self.env}: its library steps all envs at once; use --mode sync, or envs of "
+                f"{', '.join(ASYNC_LIBRARIES)}"
+            )
+        if self.env_device == "cuda":
+            raise ConfigError("mode='async' steps envs on the CPU, and env_device is 'cuda'; use --env-device cpu")
+        if self.frame_stack > 1 and is_foreign(self.env):
+            raise ConfigError(
+                f"mode='async' has no frame stacks of {library} envs; use --frame-stack 1, or wrap the env"
+            )
 
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
@@ -173,6 +219,7 @@ class RunConfig:
             env_parameters=self.make_env().parameters,
             num_envs=num_auto if self.num_envs == "auto" else self.num_envs,
         )
+        decided = decided._with_mode(cores)
         if self.num_threads != "auto":
             return decided
         num_minibatches = decided.ppo.num_minibatches_for(decided.batch_size, decided.sequence_length)
@@ -184,6 +231,20 @@ class RunConfig:
         # With networks elsewhere all threads are the envs', and a pool takes no more of them than pay.
         are_for_envs = (device, decided.env_device) == ("cuda", "cpu")
         return replace(decided, num_threads=cores if pays or are_for_envs else 1)
+
+    def _with_mode(self, cores: int) -> RunConfig:
+        """With what follows from the mode."""
+        assert isinstance(self.num_envs, int)
+        advantage = self.ppo.advantage
+        if advantage == "auto":
+            advantage = "vtrace" if self.mode == "async" or self.ppo.loss == "impala" else "gae"
+        decided = replace(self, ppo=replace(self.ppo, advantage=advantage))
+        if self.mode == "sync":
+            return replace(decided, num_actors=1 if self.num_actors == "auto" else self.num_actors)
+        if self.num_actors != "auto":
+            return decided
+        most = cores if is_foreign(self.env) else max(1, cores // 2)
+        return replace(decided, num_actors=max(n for n in range(1, most + 1) if self.num_envs % n == 0))
 
     def _decided_device(self) -> Literal["cpu", "cuda"]:
         if self.device != "auto":
@@ -201,6 +262,8 @@ class RunConfig:
         """Where envs run with networks on this device."""
         if self.env_device != "auto":
             return self.env_device
+        if self.mode == "async":
+            return "cpu"
         return device if self.frame_stack == 1 and not is_foreign(self.env) else "cpu"
 
     def with_open_device(self) -> RunConfig:

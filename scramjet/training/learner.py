@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from scramjet.algorithms.advantages import RewardScaler
+from scramjet.algorithms.advantages import MAX_LOG_RATIO, RewardScaler
 from scramjet.algorithms.fused_mlp import FlatSamples, FusedMLP
+from scramjet.algorithms.impala import impala_loss
 from scramjet.algorithms.native import LossSettings, NativeNetwork
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
@@ -46,10 +48,12 @@ class Learner:
         sequence_length: int = 1,
         fused: FusedMLP | None = None,
         native: NativeNetwork | None = None,
+        is_behind: bool = False,
     ) -> None:
         """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout, in
         sequences of `sequence_length` steps where the policy has memory; `fused` on
-        the GPU and `native` on the CPU compute gradients, where they can."""
+        the GPU and `native` on the CPU compute gradients, where they can; `is_behind`: rollouts are played by weights
+        that may be older."""
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
@@ -59,8 +63,10 @@ class Learner:
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
-        self.fused = fused
-        self.native = native
+        self.fused = fused if config.loss == "ppo" else None
+        self.native = native if config.loss == "ppo" else None
+        self.is_behind = is_behind
+        self._ratios: dict[str, float] = {}  # of the policy's probabilities now to those that acted
         self.device = policy.device
         self.is_on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -84,7 +90,14 @@ class Learner:
 
     @classmethod
     def for_rollout(
-        cls, rollout: Rollout, policy: Policy, config: PPOConfig, *, total_steps: int, seed: int
+        cls,
+        rollout: Rollout,
+        policy: Policy,
+        config: PPOConfig,
+        *,
+        total_steps: int,
+        seed: int,
+        is_behind: bool = False,
     ) -> Learner:
         """A learner from rollouts such as this one."""
         return cls(
@@ -97,6 +110,7 @@ class Learner:
             sequence_length=rollout.horizon if policy.state_size else 1,
             fused=rollout.fused,
             native=None if rollout.native is None else rollout.native.network,
+            is_behind=is_behind,
         )
 
     def warm_up(self, rollout: Rollout) -> None:
@@ -156,17 +170,19 @@ class Learner:
         settings = self._follow_schedules(step)
         if self.native is not None and batch.counts is None:
             self._begin_native(self.native, batch)
+        self._is_moved = False  # away from the weights that this update began with
         rows: list[Tensor] = []  # of diagnostics, [gradient steps, 7] for each epoch, read once at the end
         for epoch in range(config.num_epochs):
-            if epoch and batch.targets is not None:
+            if (epoch or self.is_behind) and batch.targets is not None:
                 self._estimate_again(batch, batch.targets)
             rows.append(self._epoch(batch))
+            self._is_moved = True
             if config.target_kl is not None and float(rows[-1][:, _KL].mean()) > config.target_kl:
                 break
         metrics = self._summarize(rows, batch.explained_variance)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(lambda leaf: batch.counted(leaf)[0], batch.obs))
-        return metrics | settings | {"epochs": len(rows)}
+        return metrics | settings | {"epochs": len(rows)} | self._ratios
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set what the schedules give at `step`."""
@@ -286,6 +302,8 @@ class Learner:
             place, new_value, change = part.counted(part.place, output.value, log_prob - part.log_prob)
             value.view(-1)[place] = new_value
             log_ratio.view(-1)[place] = change
+        if self.is_behind and not self._is_moved:
+            self._ratios = _summary_of_ratios(log_ratio, self.config.vtrace_rho_clip)
         batch.set_targets(*targets.off_policy(value, log_ratio))
         self._normalize_batch(batch)
 
@@ -310,7 +328,8 @@ class Learner:
         log_prob, entropy, value, old_log_prob, old_value, advantage, returns = minibatch.counted(
             log_prob, entropy, output.value, minibatch.log_prob, minibatch.value, minibatch.advantage, minibatch.returns
         )
-        return ppo_loss(
+        loss = ppo_loss if config.loss == "ppo" else partial(impala_loss, rho_clip=config.vtrace_rho_clip)
+        return loss(
             log_prob,
             entropy,
             value,
@@ -338,6 +357,12 @@ class Learner:
                     f"--learning-rate (--fork), or bound rewards with --normalize-rewards"
                 )
         return metrics
+
+
+def _summary_of_ratios(log_ratio: Tensor, clip: float) -> dict[str, float]:
+    ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()
+    numbers = torch.stack([ratio.mean(), ratio.max(), (ratio > clip).float().mean()]).tolist()
+    return dict(zip(("async/ratio_mean", "async/ratio_max", "async/ratio_clipped"), numbers, strict=True))
 
 
 def _has_fixed_shapes(rollout: Rollout) -> bool:

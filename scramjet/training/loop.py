@@ -24,7 +24,6 @@ from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
-from scramjet.training.rollout import collect
 from scramjet.training.session import Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
 
@@ -84,7 +83,7 @@ def train(
 
 def train_session(session: Session, display: Display) -> TrainResult:
     """The loop: collect a rollout, learn from it, tell, save; until the end, a signal or the time limit."""
-    config, pool, policy, learner = session.config, session.pool, session.policy, session.learner
+    config, policy, learner, collector = session.config, session.policy, session.learner, session.collector
     clock, started = PhaseClock(session.elapsed_seconds), time.perf_counter()
     num_updates = start.num_updates(session)
     stopped_by: StoppedBy | None = None
@@ -95,14 +94,16 @@ def train_session(session: Session, display: Display) -> TrainResult:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
-                rollout = collect(pool, policy, session.rollout, session.generator)
+                rollout = collector.collect()
             with clock.phase("prepare"):
                 batch = learner.prepare(rollout)
             with clock.phase("learn"):
                 metrics = learner.update(batch, step - config.batch_size)
+                collector.learned()
             with clock.phase("evaluate"):
                 evaluation = _evaluate_if_due(session, update, num_updates)
-            record = {"update": update, "step": step, **session.progress.add(pool.episodes()), **metrics}
+            record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
+            record.update(collector.metrics())
             record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
             session.metrics_log.append(record)
             display.record(record)

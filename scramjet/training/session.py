@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.foreign_worlds import ForeignWorld, WorkerSettings, is_foreign
 from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.engine.joined import JoinedPool
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.envs.api import Env
@@ -24,6 +26,8 @@ from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
+from scramjet.training.actors import Actors, ActorThreads, CentralActors
+from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
 from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.fused import fused_mlp
@@ -50,6 +54,7 @@ class Session:
     generator: torch.Generator  # draws actions
     progress: Progress
     evaluator: Evaluator
+    collector: Collector
     first_update: int = 0
     first_step: int = 0  # env steps trained before `first_update` (a fork's parent's included)
     elapsed_seconds: float = 0.0  # of earlier processes
@@ -64,6 +69,7 @@ class Session:
 
     def close(self) -> None:
         """End what runs beside this process."""
+        self.collector.close()
         self.pool.close()
         self.evaluator.pool.close()
 
@@ -101,11 +107,53 @@ def make_pool(
 
 def _training_pool(config: RunConfig) -> Pool:
     assert isinstance(config.num_envs, int)
+    if config.mode == "async":
+        return JoinedPool(_pools_of_actors(config))
     if config.env_device == "cuda":
         world = config.make_env()
         assert isinstance(world, Env)
         return CudaPool(world, config.num_envs)
     return make_pool(config, num_envs=config.num_envs, learns=True)
+
+
+def _pools_of_actors(config: RunConfig) -> list[Pool]:
+    assert isinstance(config.num_envs, int)
+    assert isinstance(config.num_actors, int)
+    num_envs = config.num_envs // config.num_actors
+    pools: list[Pool] = []
+    try:
+        for _ in range(config.num_actors):
+            apart = replace(config, num_workers=1) if is_foreign(config.env) else config
+            pools.append(make_pool(apart, num_envs=num_envs, num_threads=1, learns=True))
+    except BaseException:
+        for pool in pools:
+            pool.close()
+        raise
+    return pools
+
+
+def _collector(
+    config: RunConfig, run: Run, pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Generator
+) -> Collector:
+    if not isinstance(pool, JoinedPool):
+        return Synchronous(pool, policy, rollout, generator)
+    shape: dict[str, Any] = {
+        "max_lag": config.max_policy_lag,
+        "num_steps": config.num_steps,
+        "horizon": config.ppo.bptt_horizon,
+    }
+    actors: Actors
+    if is_foreign(config.env):
+        actors = CentralActors(pool, policy, **shape, seed=config.seed, fused=config.fused)
+    else:
+        restarts = config.on_env_error == "restart"
+        actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
+    actors.reset(config.seed + RESET_SEED_OFFSET)
+    if config.replay_schedule is not None:
+        return Replayed(actors, pool, policy, rollout, Path(config.replay_schedule))
+    if config.record_schedule:
+        actors.exchange.record = ScheduleLog(run.path / "schedule.jsonl")
+    return Asynchronous(actors, pool, policy, rollout)
 
 
 def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
@@ -129,15 +177,20 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     policy.uses_bfloat16 = config.precision == "bfloat16"
     pool = _training_pool(config)
     pool.prepare()
-    rollout = allocate_rollout(pool, policy, config.num_steps, config.ppo.bptt_horizon)
+    is_async = isinstance(pool, JoinedPool)
+    rollout = allocate_rollout(
+        pool, policy, config.num_steps, config.ppo.bptt_horizon, apart=False if is_async else None
+    )
     if config.fused:
         rollout.fused = fused_mlp(policy, pool, config.precision)
         for part in (rollout, *rollout.halves):
             part.native = native_play(policy, part)
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
-    learner = Learner.for_rollout(rollout, policy, config.ppo, **totals)
+    learner = Learner.for_rollout(rollout, policy, config.ppo, **totals, is_behind=is_async)
     learner.warm_up(rollout)
-    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
+    generator = torch.Generator(policy.device).manual_seed(config.seed)
+    if not is_async:
+        pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
     return Session(
         config=config,
         run=run,
@@ -147,7 +200,8 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         policy=policy,
         learner=learner,
         rollout=rollout,
-        generator=torch.Generator(policy.device).manual_seed(config.seed),
+        generator=generator,
         progress=Progress(pool.num_players),
         evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
+        collector=_collector(config, run, pool, policy, rollout, generator),
     )

@@ -1,0 +1,186 @@
+"""Where the loop's rollouts come from: played when they are asked for, or by actors beside the learner."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scramjet.engine.joined import JoinedPool, join_episodes
+from scramjet.engine.pool import Episodes, Pool
+from scramjet.engine.trees import leaves
+from scramjet.errors import ConfigError
+from scramjet.policies.policy import Policy
+from scramjet.training.actors import Actors
+from scramjet.training.rollout import Rollout, collect
+from scramjet.training.trajectories import Trajectory
+
+
+class Collector(ABC):
+    """Gives the learner its rollouts."""
+
+    @abstractmethod
+    def collect(self) -> Rollout:
+        """The next rollout to learn from."""
+
+    @abstractmethod
+    def learned(self) -> None:
+        """The policy has new weights."""
+
+    @abstractmethod
+    def episodes(self) -> Episodes:
+        """That ended in what was collected since the last call."""
+
+    def metrics(self) -> dict[str, float]:
+        """How collecting went since the last call."""
+        return {}
+
+    def close(self) -> None:  # noqa: B027 - nothing runs beside
+        """End what runs beside this thread."""
+
+
+class Synchronous(Collector):
+    """Plays a rollout with the weights as they are, while the learner waits."""
+
+    def __init__(self, pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Generator) -> None:
+        self._pool, self._policy, self._rollout, self._generator = pool, policy, rollout, generator
+
+    def collect(self) -> Rollout:
+        return collect(self._pool, self._policy, self._rollout, self._generator)
+
+    def learned(self) -> None:
+        pass
+
+    def episodes(self) -> Episodes:
+        return self._pool.episodes()
+
+
+class Asynchronous(Collector):
+    """Takes what actors have played beside the learner; they begin with the first rollout that is asked for."""
+
+    def __init__(self, actors: Actors, pool: JoinedPool, policy: Policy, rollout: Rollout) -> None:
+        self._actors, self._pool, self._policy, self._rollout = actors, pool, policy, rollout
+        self._exchange = actors.exchange
+        self._taken: list[Trajectory] = []
+        self._lags: tuple[float, int] = (0.0, 0)
+
+    def collect(self) -> Rollout:
+        if not self._actors.is_running:
+            self._actors.weights.take(self._policy)
+            self._actors.start()
+        return self._load(self._exchange.take())
+
+    def _load(self, taken: list[Trajectory]) -> Rollout:
+        """Copy trajectories side by side into the learner's rollout; their slots are free again."""
+        version = self._exchange.version
+        for i, trajectory in enumerate(taken):
+            _copy(trajectory.rollout, self._rollout, self._pool.rows_of(i))
+        if self._policy.device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+        mean = sum(version - trajectory.versions for trajectory in taken) / len(taken)
+        self._lags = mean, max(version - trajectory.version for trajectory in taken)
+        self._taken = taken
+        self._exchange.give_back(taken)
+        return self._rollout
+
+    def learned(self) -> None:
+        self._exchange.publish(lambda: self._actors.weights.take(self._policy))
+
+    def episodes(self) -> Episodes:
+        parts = [(t.episodes, t.actor) for t in self._taken if t.episodes is not None]
+        parts += [(lost, 0) for lost in self._exchange.unlearned if lost is not None]
+        self._exchange.unlearned.clear()
+        return join_episodes([part for part, _ in parts], self._pool.pools[0].num_envs, [i for _, i in parts])
+
+    def metrics(self) -> dict[str, float]:
+        waits = self._exchange.read_waits()
+        passed = max(time.perf_counter() - waits.since, 1e-9)
+        frames = self._rollout.action.shape[0] * self._pool.pools[0].num_envs
+        return {
+            "async/policy_lag_mean": self._lags[0],
+            "async/policy_lag_max": self._lags[1],
+            "async/queue_depth": self._exchange.depth,
+            "async/frames_in_flight": self._exchange.num_in_flight * frames,
+            "async/stale_trajectories": waits.num_stale,
+            "async/learner_idle": min(1.0, waits.learner / passed),
+            "async/actors_idle": min(1.0, waits.actors / passed / self._exchange.num_actors),
+        }
+
+    def close(self) -> None:
+        self._actors.close()
+
+
+class Replayed(Asynchronous):
+    """The same actors on this thread, doing what a schedule says, event by event."""
+
+    def __init__(self, actors: Actors, pool: JoinedPool, policy: Policy, rollout: Rollout, schedule: Path) -> None:
+        super().__init__(actors, pool, policy, rollout)
+        self._exchange.drops_stale = False
+        self._events = _read(schedule)
+        self._next: dict[str, Any] | None = next(self._events, None)
+        self._path = schedule
+        actors.weights.take(policy)
+
+    def collect(self) -> Rollout:
+        taken: list[Trajectory] | None = None
+        while self._next is not None:
+            event = self._next
+            if "learn" in event:
+                if taken is not None:
+                    break
+                taken = self._exchange.take(event["learn"])
+            elif "drop" in event:
+                self._exchange.drop(event["drop"])
+            elif taken is not None and event["version"] > self._exchange.version:
+                break  # that was played with the weights that come of this
+            else:
+                self._actors.do(event)
+            self._next = next(self._events, None)
+        if taken is None:
+            raise ConfigError(f"the schedule '{self._path}' ends here: give a longer one, or fewer --total-timesteps")
+        return self._load(taken)
+
+
+class ScheduleLog:
+    """Writes events to a file, one a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a")
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self._file.write(json.dumps(event) + "\n")
+        if "learn" in event:
+            self._file.flush()
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open() as lines:
+            for number, line in enumerate(lines, 1):
+                event = json.loads(line)
+                kinds = ("play", "round", "learn", "drop")
+                if not isinstance(event, dict) or not any(kind in event for kind in kinds):
+                    raise ConfigError(f"'{path}' is no schedule: line {number} says none of {', '.join(kinds)}")
+                yield event
+    except (OSError, json.JSONDecodeError) as error:
+        raise ConfigError(f"the schedule '{path}' cannot be read: {error}") from None
+
+
+@torch.inference_mode()
+def _copy(source: Rollout, target: Rollout, rows: slice) -> None:
+    """A trajectory into some rows of the learner's rollout."""
+    names = (
+        "obs", "mask", "alive", "action", "log_prob", "value", "reward", "terminated", "truncated", "final_value",
+    )  # fmt: skip
+    for name in names:
+        here, there = getattr(source, name), getattr(target, name)
+        if here is not None:
+            for mine, its in zip(leaves(here), leaves(there), strict=True):
+                its[:, rows].copy_(mine, non_blocking=True)
+    if source.memories.is_used:
+        target.states[:, target.memories.slots(rows)].copy_(source.states, non_blocking=True)
