@@ -209,19 +209,31 @@ class RewardScaler:
 
         Steps of agents that are not `alive` [T (+ 1), R] do not count.
         """
-        ended = terminated | truncated  # [T, R]
+        returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
+        self._take_in(returns, counts)
+        count, _, squares = self.moments.unbind()
+        deviation = (squares / count + 1e-8).sqrt().float()
+        return (reward / deviation).clamp(-self.clip, self.clip)
+
+    def earned_after(self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor) -> Tensor:
+        """The discounted returns under way after these steps, of those before them."""
+        running = running.clone()
+        self._discounted(reward, ended, alive, running)
+        return running
+
+    def _discounted(
+        self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns [T, R or N * S] and which of them count; `running` is brought up to date."""
         if reward.dim() == 3:
             ended = ended.unsqueeze(-1).expand(reward.shape)
         counts = torch.ones_like(ended) if alive is None else alive[: len(reward)]
         counts = counts.flatten(1)
         returns = torch.empty(counts.shape, dtype=torch.float64, device=reward.device)
         _discounted_returns.on(
-            counts.shape[1], reward.flatten(1), ended.flatten(1), counts, self.running_return, returns, self.gamma
+            counts.shape[1], reward.flatten(1), ended.flatten(1), counts, running, returns, self.gamma
         )
-        self._take_in(returns, counts)
-        count, _, squares = self.moments.unbind()
-        deviation = (squares / count + 1e-8).sqrt().float()
-        return (reward / deviation).clamp(-self.clip, self.clip)
+        return returns, counts
 
     def _take_in(self, returns: Tensor, counts: Tensor) -> None:
         """Join the moments of returns [T, R], those that count, with the moments so far (Chan et al. 1979)."""

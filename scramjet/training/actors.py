@@ -111,7 +111,7 @@ def _carry_over(before: Rollout | None, slot: Rollout) -> None:
     """Have a slot begin with what the last one ended with."""
     if before is None or before is slot:
         return
-    for name in ("obs", "mask", "alive"):
+    for name in ("obs", "mask", "alive", "seat"):
         old, new = getattr(before, name), getattr(slot, name)
         for mine, other in zip(leaves(new), leaves(old), strict=True) if new is not None else ():
             mine[-1].copy_(other[-1])
@@ -209,7 +209,7 @@ class Crew:
         self.finals: FinalsOnCPU | None = None
         self.t = 0
         self.versions = 0  # the sum over its steps
-        self.waits_since: float | None = None  # for leave to begin
+        self.idle_since = time.perf_counter()  # where it waits for leave to begin
 
     @property
     def slot(self) -> Rollout:
@@ -307,7 +307,7 @@ class CentralActors(Actors):
         assert trajectory is not None
         trajectory.versions = crew.versions / slot.num_steps
         trajectory.episodes = crew.pool.episodes()
-        crew.before, crew.trajectory = slot, None
+        crew.before, crew.trajectory, crew.idle_since = slot, None, time.perf_counter()
         self.exchange.finish(trajectory)
 
     def _value(self, slot: Rollout) -> None:
@@ -330,11 +330,8 @@ class CentralActors(Actors):
     def _begin(self, crew: Crew) -> bool:
         trajectory = self.exchange.begin(crew.number, wait=False)
         if trajectory is None:
-            crew.waits_since = crew.waits_since or time.perf_counter()
             return False
-        if crew.waits_since is not None:
-            self.exchange.waits.actors += time.perf_counter() - crew.waits_since
-            crew.waits_since = None
+        self.exchange.waits.actors += time.perf_counter() - crew.idle_since
         slot = trajectory.rollout
         _carry_over(crew.before, slot)
         for part in (slot.obs, slot.mask, slot.alive):

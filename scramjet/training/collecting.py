@@ -17,6 +17,7 @@ from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.training.actors import Actors
+from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
 from scramjet.training.trajectories import Trajectory
 
@@ -63,8 +64,10 @@ class Synchronous(Collector):
 class Asynchronous(Collector):
     """Takes what actors have played beside the learner; they begin with the first rollout that is asked for."""
 
-    def __init__(self, actors: Actors, pool: JoinedPool, policy: Policy, rollout: Rollout) -> None:
-        self._actors, self._pool, self._policy, self._rollout = actors, pool, policy, rollout
+    def __init__(self, actors: Actors, pool: JoinedPool, learner: Learner, rollout: Rollout) -> None:
+        self._actors, self._pool, self._learner, self._rollout = actors, pool, learner, rollout
+        self._policy = learner.policy
+        self._earned = [torch.zeros(0)] * len(pool.pools)  # each actor's discounted returns under way
         self._exchange = actors.exchange
         self._taken: list[Trajectory] = []
         self._lags: tuple[float, int] = (0.0, 0)
@@ -80,6 +83,7 @@ class Asynchronous(Collector):
         version = self._exchange.version
         for i, trajectory in enumerate(taken):
             _copy(trajectory.rollout, self._rollout, self._pool.rows_of(i))
+            self._carry_returns(trajectory, i)
         if self._policy.device.type == "cuda":
             torch.cuda.current_stream().synchronize()
         mean = sum(version - trajectory.versions for trajectory in taken) / len(taken)
@@ -87,6 +91,19 @@ class Asynchronous(Collector):
         self._taken = taken
         self._exchange.give_back(taken)
         return self._rollout
+
+    def _carry_returns(self, trajectory: Trajectory, place: int) -> None:
+        """Rewards are scaled by discounted returns, which go on from an actor's last trajectory, wherever it stood."""
+        scaler, slot = self._learner.reward_scaler, trajectory.rollout
+        if scaler is None:
+            return
+        own = scaler.running_return.view(len(self._pool.pools), -1)[place]
+        before = self._earned[trajectory.actor]
+        own.copy_(before if before.numel() else torch.zeros_like(own))
+        reward = self._learner.clipped(slot.reward.to(own.device))
+        ended = (slot.terminated | slot.truncated).to(own.device)
+        alive = None if slot.alive is None else slot.alive.to(own.device)
+        self._earned[trajectory.actor] = scaler.earned_after(reward, ended, alive, own)
 
     def learned(self) -> None:
         self._exchange.publish(lambda: self._actors.weights.take(self._policy))
@@ -118,13 +135,13 @@ class Asynchronous(Collector):
 class Replayed(Asynchronous):
     """The same actors on this thread, doing what a schedule says, event by event."""
 
-    def __init__(self, actors: Actors, pool: JoinedPool, policy: Policy, rollout: Rollout, schedule: Path) -> None:
-        super().__init__(actors, pool, policy, rollout)
-        self._exchange.drops_stale = False
+    def __init__(self, actors: Actors, pool: JoinedPool, learner: Learner, rollout: Rollout, schedule: Path) -> None:
+        super().__init__(actors, pool, learner, rollout)
+        self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
         self._events = _read(schedule)
         self._next: dict[str, Any] | None = next(self._events, None)
         self._path = schedule
-        actors.weights.take(policy)
+        actors.weights.take(learner.policy)
 
     def collect(self) -> Rollout:
         taken: list[Trajectory] | None = None
@@ -175,12 +192,15 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 def _copy(source: Rollout, target: Rollout, rows: slice) -> None:
     """A trajectory into some rows of the learner's rollout."""
     names = (
-        "obs", "mask", "alive", "action", "log_prob", "value", "reward", "terminated", "truncated", "final_value",
+        "obs", "mask", "alive", "seat", "action", "log_prob", "value", "reward", "terminated", "truncated",
+        "final_value",
     )  # fmt: skip
     for name in names:
         here, there = getattr(source, name), getattr(target, name)
         if here is not None:
             for mine, its in zip(leaves(here), leaves(there), strict=True):
                 its[:, rows].copy_(mine, non_blocking=True)
+    if source.last_value is not None and target.last_value is not None:
+        target.last_value[rows].copy_(source.last_value, non_blocking=True)
     if source.memories.is_used:
         target.states[:, target.memories.slots(rows)].copy_(source.states, non_blocking=True)

@@ -106,8 +106,9 @@ class RunConfig:
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     num_workers: int | Literal["auto"] = "auto"
     """Processes for Gymnasium envs; auto: one for each core; 0: none, all envs step in this process."""
-    on_env_error: Literal["fail", "restart"] = "fail"
-    """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on."""
+    on_env_error: Literal["auto", "fail", "restart"] = "auto"
+    """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on; auto: fail, with
+    --mode async restart."""
     env_timeout: float = 60.0
     """Seconds after which an env that does not answer hangs."""
     mode: Literal["sync", "async"] = "sync"
@@ -222,6 +223,9 @@ class RunConfig:
         decided = decided._with_mode(cores)
         if self.num_threads != "auto":
             return decided
+        if self.mode == "async":
+            assert isinstance(decided.num_actors, int)
+            return replace(decided, num_threads=max(1, cores - decided.num_actors))
         num_minibatches = decided.ppo.num_minibatches_for(decided.batch_size, decided.sequence_length)
         shape = decided.policy
         num_units = sum(shape.hidden) + (4 * shape.memory_size * shape.memory_layers if shape.memory else 0)
@@ -238,7 +242,10 @@ class RunConfig:
         advantage = self.ppo.advantage
         if advantage == "auto":
             advantage = "vtrace" if self.mode == "async" or self.ppo.loss == "impala" else "gae"
-        decided = replace(self, ppo=replace(self.ppo, advantage=advantage))
+        on_error = self.on_env_error
+        if on_error == "auto":
+            on_error = "restart" if self.mode == "async" else "fail"
+        decided = replace(self, ppo=replace(self.ppo, advantage=advantage), on_env_error=on_error)
         if self.mode == "sync":
             return replace(decided, num_actors=1 if self.num_actors == "auto" else self.num_actors)
         if self.num_actors != "auto":

@@ -153,12 +153,15 @@ class Learner:
 
     def _learned_reward(self, rollout: Rollout) -> Tensor:
         """Rewards clipped and scaled as the config says; moves the scaler's statistics."""
-        reward = rollout.reward
-        if self.config.reward_clip is not None:
-            reward = reward.clamp(-self.config.reward_clip, self.config.reward_clip)
+        reward = self.clipped(rollout.reward)
         if self.reward_scaler is not None:
             reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated, rollout.alive)
         return reward
+
+    def clipped(self, reward: Tensor) -> Tensor:
+        """Rewards within the bound that the config sets."""
+        bound = self.config.reward_clip
+        return reward if bound is None else reward.clamp(-bound, bound)
 
     def update(self, batch: Samples, step: int) -> dict[str, float | None]:
         """All epochs and minibatches of one update, made after `step` env steps. Returns the metrics."""

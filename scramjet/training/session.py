@@ -98,7 +98,9 @@ def make_pool(
     pool: NativePool | ForeignPool
     if isinstance(world, ForeignWorld):
         num_workers = None if config.num_workers == "auto" else config.num_workers
-        workers = WorkerSettings(num_workers if learns else 0, config.env_timeout, config.on_env_error)
+        workers = WorkerSettings(
+            num_workers if learns else 0, config.env_timeout, "restart" if config.on_env_error == "restart" else "fail"
+        )
         pool = world.pool(num_envs, learns=learns, workers=workers)
     else:
         pool = NativePool(world, num_envs, num_threads=num_threads)
@@ -133,8 +135,9 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
 
 
 def _collector(
-    config: RunConfig, run: Run, pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Generator
+    config: RunConfig, run: Run, pool: Pool, learner: Learner, rollout: Rollout, generator: torch.Generator
 ) -> Collector:
+    policy = learner.policy
     if not isinstance(pool, JoinedPool):
         return Synchronous(pool, policy, rollout, generator)
     shape: dict[str, Any] = {
@@ -150,10 +153,10 @@ def _collector(
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
     actors.reset(config.seed + RESET_SEED_OFFSET)
     if config.replay_schedule is not None:
-        return Replayed(actors, pool, policy, rollout, Path(config.replay_schedule))
+        return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule))
     if config.record_schedule:
         actors.exchange.record = ScheduleLog(run.path / "schedule.jsonl")
-    return Asynchronous(actors, pool, policy, rollout)
+    return Asynchronous(actors, pool, learner, rollout)
 
 
 def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
@@ -203,5 +206,5 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         generator=generator,
         progress=Progress(pool.num_players),
         evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
-        collector=_collector(config, run, pool, policy, rollout, generator),
+        collector=_collector(config, run, pool, learner, rollout, generator),
     )

@@ -54,7 +54,7 @@ class Exchange:
         """`allocate(actor)` makes one more slot."""
         self.num_actors, self.max_lag = num_actors, max_lag
         self.version = 0
-        self._most_ahead = min(max_lag, MOST_AHEAD)
+        self.most_ahead = min(max_lag, MOST_AHEAD)
         self._allocate = allocate
         self._free: list[list[Rollout]] = [[] for _ in range(num_actors)]
         self._done: deque[Trajectory] = deque()
@@ -74,7 +74,7 @@ class Exchange:
 
     def may_begin(self) -> bool:
         """Whether one more trajectory would be learned from within the bound."""
-        return self._num_begun < (self.version + self._most_ahead + 1) * self.num_actors
+        return self._num_begun < (self.version + self.most_ahead + 1) * self.num_actors
 
     def begin(self, actor: int, *, wait: bool = True) -> Trajectory | None:
         """A slot to play in, as soon as the actor may; None when the end has come, or it may not and does not wait."""

@@ -1,0 +1,291 @@
+"""Asynchronous training: actors apart from the learner, for every kind of policy and world; replayed bit for bit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+import scramjet
+from scramjet import cli
+from scramjet.algorithms.impala import policy_gradient
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.errors import ConfigError, ScramjetError
+from scramjet.policies.config import PolicyConfig
+from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+
+NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
+
+
+class Corridor(gymnasium.Env):
+    """Says at the start which way to turn at its end; a user's own env."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"sign": gymnasium.spaces.Box(-1, 1, (1,), np.float32), "at": gymnasium.spaces.Discrete(4)}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+    fails_at = None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.way, self.at = int(self.np_random.integers(2)), 0
+        return self.seen(2 * self.way - 1), {}
+
+    def seen(self, sign=0):
+        return {"sign": np.array([sign], np.float32), "at": self.at}
+
+    def step(self, action):
+        self.at += 1
+        is_over = self.at == 3
+        return self.seen(), float(is_over and action == self.way), is_over, False, {}
+
+
+class Failing(Corridor):
+    """Raises now and then."""
+
+    def step(self, action):
+        if self.np_random.random() < 0.02:
+            raise KeyError("the door is missing")
+        return super().step(action)
+
+
+def settings(env="cartpole", **changes):
+    given = {
+        "num_envs": 8, "num_steps": 16, "total_timesteps": 8 * 16 * 6, "eval": NO_EVALUATION, "device": "cpu",
+        "mode": "async", "num_actors": 2,
+    }  # fmt: skip
+    return RunConfig(env=env, **{**given, **changes})
+
+
+def train(config, tmp_path, **options):
+    return scramjet.train(config, runs_dir=tmp_path, display="quiet", **options)
+
+
+def lines_of(run_path):
+    return [json.loads(line) for line in (run_path / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights_of(run_path):
+    [newest] = sorted((run_path / "checkpoints").glob("step_*"))[-1:]
+    return {path.name: load_file(path) for path in newest.glob("*.safetensors")}
+
+
+RECURRENT = {"policy": PolicyConfig(memory="lstm", memory_size=8, hidden=(16,)), "ppo": PPOConfig(bptt_horizon=8)}
+CASES = {
+    "a choice": ("cartpole", {}),
+    "numbers": ("pendulum", {"ppo": PPOConfig(normalize_observations=True, normalize_rewards=True)}),
+    "masks": ("maze", {"policy": PolicyConfig(hidden=(16,))}),
+    "agents": ("snake", {"policy": PolicyConfig(hidden=(16,))}),
+    "seats": ("connect_four", {"policy": PolicyConfig(hidden=(16,))}),
+    "memory": ("tmaze", RECURRENT),
+    "memory and masks": ("maze", RECURRENT),
+    "memory and agents": ("snake", RECURRENT),
+    "one trunk": ("cartpole", {"policy": PolicyConfig(shared_trunk=True)}),
+    "torch's operators": ("cartpole", {"fused": False}),
+    "frames": ("masked_cartpole", {"frame_stack": 3}),
+    "impala": ("cartpole", {"ppo": PPOConfig(loss="impala", num_epochs=1, num_minibatches=1)}),
+    "processes": (Corridor, {}),
+    "processes, memory": (Corridor, RECURRENT),
+    "processes, one trunk": (Corridor, {"policy": PolicyConfig(shared_trunk=True)}),
+    "processes, normalized": (Corridor, {"ppo": PPOConfig(normalize_observations=True, normalize_rewards=True)}),
+}
+
+
+def of_case(case, **changes):
+    """A config, and the factory that goes with it."""
+    env, given = CASES[case]
+    if isinstance(env, str):
+        return settings(env, **{**given, **changes}), {}
+    return settings(**{**given, **changes}), {"env": env}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_replayed_bit_for_bit(case, tmp_path):
+    config, options = of_case(case, record_schedule=True)
+    first = train(config, tmp_path, run_name="first", **options)
+    told = lines_of(first.run_path)
+    # Before the first update the learner's weights are the actors': every ratio must be 1, whatever the policy is.
+    assert told[0]["async/policy_lag_max"] == 0
+    assert told[0]["async/ratio_max"] == pytest.approx(1.0, abs=2e-4)
+    assert told[0]["async/ratio_mean"] == pytest.approx(1.0, abs=2e-5)
+    assert all(0 <= line["async/policy_lag_mean"] <= line["async/policy_lag_max"] <= 8 for line in told)
+    assert first.step == config.total_timesteps
+    again = replace(config, record_schedule=False, replay_schedule=str(first.run_path / "schedule.jsonl"))
+    second = train(again, tmp_path, run_name="second", **options)
+    kept = ("policy_loss", "value_loss", "grad_norm", "return_100", "async/ratio_mean", "async/policy_lag_mean")
+    for mine, its in zip(lines_of(second.run_path), told, strict=True):
+        assert [mine[name] for name in kept] == [its[name] for name in kept]
+    mine, its = weights_of(second.run_path)["model.safetensors"], weights_of(first.run_path)["model.safetensors"]
+    assert all(np.array_equal(mine[name], its[name]) for name in its)
+
+
+def lagging_schedule(path, num_updates, num_actors, lag):
+    """Everybody plays with weights that are `lag` updates old when they are learned from."""
+    plays = [{"play": actor, "version": 0} for actor in range(num_actors)]
+    with path.open("w") as file:
+        for update in range(num_updates + lag):
+            for play in plays:
+                print(json.dumps({**play, "version": max(0, update - lag)}), file=file)
+            if update >= lag:
+                print(json.dumps({"learn": list(range(num_actors))}), file=file)
+    return str(path)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5])
+def test_a_schedule_sets_the_lag(lag, tmp_path):
+    schedule = lagging_schedule(tmp_path / "lag.jsonl", 10, 2, lag)
+    config = settings(total_timesteps=8 * 16 * 10, replay_schedule=schedule)
+    told = lines_of(train(config, tmp_path).run_path)
+    assert [line["async/policy_lag_max"] for line in told] == [min(i, lag) for i in range(10)]
+    assert (told[-1]["async/ratio_max"] > 1.001) == (lag > 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"max_policy_lag": 0}, "--mode sync"),
+        ({"num_actors": 16}, "16 actors are more than num_envs=8; try --num-actors 8"),
+        ({"num_actors": 3}, "do not evenly divide num_envs=8; try --num-actors 2"),
+        ({"env": "envpool:CartPole-v1"}, "steps all envs at once; use --mode sync"),
+        ({"env": "vec:CartPole-v1"}, "use --mode sync"),
+        ({"env_device": "cuda", "device": "cuda"}, "--env-device cpu"),
+        ({"mode": "sync", "record_schedule": True}, "add --mode async"),
+        ({"env": "gym:CartPole-v1", "frame_stack": 2}, "--frame-stack 1"),
+    ],
+)
+def test_what_cannot_be_is_named_with_the_fix(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        settings(**changes)
+
+
+def test_impala_wants_v_trace():
+    with pytest.raises(ConfigError, match="--advantage vtrace"):
+        PPOConfig(loss="impala", advantage="gae")
+
+
+def test_a_schedule_that_is_none_is_refused(tmp_path):
+    for text, words in (
+        ("", "ends here"),
+        ("{}\n", "line 1"),
+        ("what\n", "cannot be read"),
+        ('{"learn": [0]}\n', "actor 0"),
+    ):
+        (tmp_path / "bad.jsonl").write_text(text)
+        with pytest.raises(ScramjetError, match=words):
+            train(settings(replay_schedule=str(tmp_path / "bad.jsonl")), tmp_path)
+
+
+def test_the_gradient_of_impala_weighs_by_the_clipped_ratio_alone():
+    log_prob = torch.tensor([-0.5, -1.0, -2.0], requires_grad=True)
+    log_ratio, advantage = torch.tensor([0.5, -0.5, 0.0]), torch.tensor([2.0, 3.0, -1.0])
+    policy_gradient(log_prob, log_ratio + 0 * log_prob, advantage, rho_clip=1.0).backward()
+    expected = -torch.tensor([1.0, float(np.exp(-0.5)), 1.0]) * advantage / 3
+    torch.testing.assert_close(log_prob.grad, expected, rtol=1e-6, atol=0)
+
+
+def test_the_mode_decides_what_is_left_open():
+    resolved = settings(num_actors="auto").resolved()
+    assert resolved.ppo.advantage == "vtrace"
+    assert resolved.on_env_error == "restart"
+    assert 8 % resolved.num_actors == 0
+    resolved = settings(mode="sync", num_actors="auto").resolved()
+    assert resolved.ppo.advantage == "gae"
+    assert resolved.on_env_error == "fail"
+
+
+@pytest.mark.parametrize("case", ["a choice", "processes, memory"])
+def test_a_resumed_run_goes_on_with_weights_counters_and_schedules(case, tmp_path):
+    config, options = of_case(case, checkpoint=CheckpointConfig(every=1))
+    config = replace(config, ppo=replace(config.ppo, learning_rate="0.001@0,0@end"))
+    half = train(config, tmp_path, run_name="run", total_timesteps=8 * 16 * 3, **options)
+    before = weights_of(half.run_path)
+    whole = scramjet.train(
+        resume=half.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=8 * 16 * 6, **options
+    )
+    told = lines_of(whole.run_path)
+    assert [line["step"] for line in told] == [8 * 16 * (i + 1) for i in range(6)]
+    assert told[3]["learning_rate"] == pytest.approx(0.0005)
+    assert before["trainer.safetensors"].keys() == weights_of(whole.run_path)["trainer.safetensors"].keys()
+
+
+def test_an_asynchronous_run_is_forked_into_a_synchronous_one_and_back(tmp_path):
+    first = train(settings(), tmp_path, run_name="first")
+    config = settings(mode="sync", total_timesteps=2 * first.step)
+    second = train(config, tmp_path, fork=first.run_path, run_name="second")
+    third = train(settings(total_timesteps=3 * first.step), tmp_path, fork=second.run_path, run_name="third")
+    assert third.step == 3 * first.step
+
+
+@pytest.mark.faults
+def test_envs_that_fail_are_made_anew_and_the_run_goes_on(tmp_path):
+    with pytest.warns(RuntimeWarning, match="restarted"):
+        result = train(settings(total_timesteps=8 * 16 * 8), tmp_path, env=Failing)
+    assert result.step == 8 * 16 * 8
+    with pytest.raises(ScramjetError, match="the door is missing"):
+        train(settings(total_timesteps=8 * 16 * 40, on_env_error="fail"), tmp_path, env=Failing)
+
+
+def children_of(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in found.stdout.split()]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("victim", ["worker", "learner"])
+def test_kill_9_of_anyone_leaves_nobody_behind(victim, tmp_path):
+    command = [
+        sys.executable, "-m", "scramjet", "train", "gym:CartPole-v1", "--mode", "async", "--num-envs", "4",
+        "--num-actors", "2", "--num-steps", "16", "--eval.every", "0", "--display", "plain",
+        "--runs-dir", str(tmp_path), "--run-name", "r",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    metrics = tmp_path / "r" / "metrics.jsonl"
+    _wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
+    workers = children_of(process.pid)
+    assert len(workers) >= 2
+    if victim == "worker":
+        lines = metrics.read_text().count("\n")
+        os.kill(workers[0], signal.SIGKILL)
+        _wait_until(lambda: metrics.read_text().count("\n") > lines + 20)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        assert "restarted" in output
+    else:
+        process.kill()
+        process.wait()
+    _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+
+
+def _wait_until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_command_line_trains_and_tells(tmp_path, capsys):
+    words = [
+        "train",
+        "cartpole",
+        "--mode",
+        "async",
+        "--num-envs",
+        "16",
+        "--num-steps",
+        "16",
+        "--total-timesteps",
+        "1024",
+    ]
+    assert cli.run([*words, "--num-actors", "2", "--runs-dir", str(tmp_path), "--eval.final-episodes", "4"]) == 0
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*words, "--num-actors", "32", "--runs-dir", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "32 actors are more than num_envs=16" in capsys.readouterr().err
