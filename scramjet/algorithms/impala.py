@@ -7,11 +7,12 @@ from torch import Tensor
 from scramjet.algorithms.ppo import LossTerms, ppo_loss
 
 
-def policy_gradient(log_prob: Tensor, log_ratio: Tensor, advantage: Tensor, *, rho_clip: float) -> Tensor:
+def policy_gradient(log_prob: Tensor, log_ratio: Tensor, advantage: Tensor, *, rho_clip: float | None) -> Tensor:
     """-rho log pi(a|x) A, to be minimized, with rho = min(rho_clip, pi / mu) held fixed (section 4.2). All [B]; returns
-    a scalar."""
-    rho = log_ratio.detach().exp().clamp(max=rho_clip)
-    return -(rho * advantage * log_prob).mean()
+    a scalar. Without a clip rho is 1, as for a policy that learns from its own steps."""
+    if rho_clip is not None:
+        advantage = log_ratio.detach().exp().clamp(max=rho_clip) * advantage
+    return -(advantage * log_prob).mean()
 
 
 def impala_loss(
@@ -27,7 +28,7 @@ def impala_loss(
     value_clip: float | None,
     entropy_coef: float | Tensor,
     value_coef: float,
-    rho_clip: float,
+    rho_clip: float | None,
 ) -> LossTerms:
     """The loss of a minibatch; what is not the policy's, and the diagnostics, are `ppo_loss`'s."""
     terms = ppo_loss(

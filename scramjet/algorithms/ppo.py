@@ -75,8 +75,6 @@ class PPOConfig:
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
-        if self.loss == "impala" and self.advantage == "gae":
-            raise ConfigError("loss='impala' is by V-trace, and advantage is 'gae'; use --advantage vtrace")
 
     def num_minibatches_for(self, batch_size: int, sequence_length: int = 1) -> int:
         """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences."""

@@ -66,6 +66,7 @@ class Learner:
         self.fused = fused if config.loss == "ppo" else None
         self.native = native if config.loss == "ppo" else None
         self.is_behind = is_behind
+        self._rho_clip = config.vtrace_rho_clip if config.advantage == "vtrace" else None
         self._ratios: dict[str, float] = {}  # of the policy's probabilities now to those that acted
         self.device = policy.device
         self.is_on_gpu = self.device.type == "cuda"
@@ -331,7 +332,7 @@ class Learner:
         log_prob, entropy, value, old_log_prob, old_value, advantage, returns = minibatch.counted(
             log_prob, entropy, output.value, minibatch.log_prob, minibatch.value, minibatch.advantage, minibatch.returns
         )
-        loss = ppo_loss if config.loss == "ppo" else partial(impala_loss, rho_clip=config.vtrace_rho_clip)
+        loss = ppo_loss if config.loss == "ppo" else partial(impala_loss, rho_clip=self._rho_clip)
         return loss(
             log_prob,
             entropy,

@@ -166,11 +166,6 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
         settings(**changes)
 
 
-def test_impala_wants_v_trace():
-    with pytest.raises(ConfigError, match="--advantage vtrace"):
-        PPOConfig(loss="impala", advantage="gae")
-
-
 def test_a_schedule_that_is_none_is_refused(tmp_path):
     for text, words in (
         ("", "ends here"),
