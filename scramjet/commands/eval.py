@@ -15,7 +15,7 @@ from scramjet.errors import ConfigError
 from scramjet.training.playing import load_trained, play
 from scramjet.training.session import make_evaluator
 
-DESCRIPTION = """Play a trained agent's most likely actions.
+DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones where its run has eval.samples.
 
   scramjet eval runs/cartpole-1 --episodes 100
   scramjet eval runs/cartpole-1/checkpoints/best --json

@@ -21,9 +21,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
+from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.layout import Transition
-from scramjet.engine.pool import is_whole
-from scramjet.engine.vector import VectorPool
+from scramjet.engine.pool import check_count, halves, is_whole
 from scramjet.errors import ConfigError, WorldError, did_you_mean
 
 
@@ -79,51 +79,124 @@ class AtariConfig:
         return cls(**parameters)
 
 
-class AtariPool(VectorPool):
-    """Copies of one game on ALE's own threads."""
+@dataclass(slots=True)
+class Half:
+    """Neighbouring games of a pool, with threads of their own."""
+
+    rows: slice
+    vector_env: Any
+    is_stepping: bool = False
+
+
+class AtariPool(ForeignPool):
+    """Copies of one game on ALE's own threads, in two halves that step beside each other and beside the policy.
+
+    A game that begins anew plays a hundred frames before it shows itself, and all that step with it wait: meanwhile the
+    threads step the other half.
+    """
+
+    steps_parts = True
+    steps_beside = True
 
     def __init__(
         self, game: str, num_envs: int, *, training: bool = True, num_threads: int = 0, **parameters: Any
     ) -> None:
-        """`num_threads`=0: all cores. Without `training`, lives and rewards are the game's own."""
+        """`num_threads` of each half, 0: one a core. Without `training`, lives and rewards are the game's own."""
+        check_count("num_envs", num_envs)
         rom = rom_name(game)
         self.config = AtariConfig.of(game, parameters)
         self._ends_lives = training and self.config.episodic_life
         self._clips = training and self.config.reward_clipping
         options = {**asdict(self.config), "episodic_life": False, "reward_clipping": False, "num_threads": num_threads}
-        vector_env = _ale_py("vector_env").AtariVectorEnv
-        super().__init__(
-            f"ale:{game}", lambda count: vector_env(rom, count, autoreset_mode="SameStep", **options), num_envs
-        )
+        make = _ale_py("vector_env").AtariVectorEnv
+        self._halves = [
+            Half(rows, make(rom, rows.stop - rows.start, autoreset_mode="SameStep", **options))
+            for rows in halves(num_envs)
+        ]
+        one = self._halves[0].vector_env
+        super().__init__(f"ale:{game}", one.single_observation_space, one.single_action_space, num_envs)
         self._lives = np.zeros(num_envs, np.int32)
 
     def _reset(self, seed: int, out: Transition) -> None:
-        super()._reset(seed, out)
+        first = seed % (2**31 - self.num_envs)  # ALE holds seeds in 32 bits and counts up from the first
+        for half in self._halves:
+            if half.is_stepping:
+                half.vector_env.recv()
+                half.is_stepping = False
+            out.obs[half.rows], _ = half.vector_env.reset(seed=first + half.rows.start)
         self._lives[:] = 0  # of the first step all are new
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
-        obs, reward, terminated, truncated, infos = self.vector_env.step(actions)
-        rows = self._take(reward, terminated, truncated, out)
+        for half in self._halves:
+            self._send(half, actions)
+        for half in self._halves:
+            self._receive(half, out.part(half.rows))
+
+    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
+        self.begin_part(actions, rows)
+        self.finish_part(rows, out)
+
+    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
+        self._check_actions(actions, self._action_shape)
+        self._send(self._half(rows), actions)
+
+    def finish_part(self, rows: slice, out: Transition) -> None:
+        half, out = self._half(rows), self._fitting(out)
+        if not half.is_stepping:
+            raise ConfigError(f"rows {rows.start} to {rows.stop} do not step: call begin_part() first")
+        if rows.start == 0:
+            self._tick += 1
+        self._receive(half, out.part(rows))
+
+    def _half(self, rows: slice) -> Half:
+        for half in self._halves:
+            if half.rows == rows:
+                return half
+        known = " or ".join(f"{half.rows.start} to {half.rows.stop}" for half in self._halves)
+        raise ConfigError(f"rows={rows} are no half of this pool; its games step in rows {known}")
+
+    def _send(self, half: Half, actions: np.ndarray) -> None:
+        if half.is_stepping:
+            raise ConfigError(f"rows {half.rows.start} to {half.rows.stop} step already: call finish_part() first")
+        half.vector_env.send(actions[half.rows])
+        half.is_stepping = True
+
+    def _receive(self, half: Half, out: Transition) -> None:
+        """Wait for one half and write its rows."""
+        obs, reward, terminated, truncated, infos = half.vector_env.recv()
+        half.is_stepping = False
+        out.reward[:], out.terminated[:] = reward, terminated
+        np.greater(truncated, terminated, out=out.truncated)  # and not terminated
+        self._count(out.reward, half.rows)
         if self._clips:
             np.sign(out.reward, out=out.reward)
-        if len(rows):
-            self._take_finals(infos, rows, out)
-            for row in rows:
-                self._log_episode(int(row), {})
+        ended = np.flatnonzero(out.terminated | out.truncated)
+        if len(ended):
+            out.final_obs[ended] = infos["final_obs"][ended]
+            for row in ended:
+                self._log_episode(half.rows.start + int(row), {})
         if self._ends_lives:
-            self._end_lives(infos["lives"], obs, rows, out)
-        self._show(obs, out)
+            self._end_lives(infos["lives"], self._lives[half.rows], obs, ended, out)
+        out.obs[:] = obs
 
-    def _end_lives(self, lives: np.ndarray, obs: np.ndarray, rows: np.ndarray, out: Transition) -> None:
+    @staticmethod
+    def _end_lives(
+        lives: np.ndarray, lives_before: np.ndarray, obs: np.ndarray, ended: np.ndarray, out: Transition
+    ) -> None:
         """Where a life was lost and the game goes on, the episode ends; what is seen is both its last and the next."""
-        lost = lives < self._lives
-        self._lives[:] = lives
+        lost = lives < lives_before
+        lives_before[:] = lives
         if True not in lost.tobytes():
             return
-        lost[rows] = False
+        lost[ended] = False
         lost &= lives > 0  # some games show no life for a while before they are over
         out.terminated[lost] = True
         out.final_obs[lost] = obs[lost]
+
+    def close(self) -> None:
+        """End ALE's threads."""
+        for half in self._halves:
+            half.vector_env.close()
 
 
 class AtariGame(gymnasium.Env[np.ndarray, Any]):

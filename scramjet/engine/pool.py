@@ -73,7 +73,10 @@ class Pool(ABC):
     steps_parts = False
     """Whether `step_part` steps some envs while others wait."""
     steps_beside = False
-    """Whether `begin_part` has envs step in processes of their own: a policy can decide for others meanwhile."""
+    """Whether `begin_part` has envs step in threads or processes of their own, while a policy decides for others.
+
+    Such a pool steps either half of its rows (`halves`), and the two of them at the same time.
+    """
 
     @property
     @abstractmethod
@@ -230,6 +233,12 @@ class WorldPool(Pool):
             players=log["_player"],
             stats={name: log[name] for name in self.env.stat_names},
         )
+
+
+def halves(num_envs: int, rows_per_env: int = 1) -> list[slice]:
+    """Two halves of a pool's rows, whole envs; of one env all."""
+    middle, end = num_envs // 2 * rows_per_env, num_envs * rows_per_env
+    return [slice(0, middle), slice(middle, end)] if middle else [slice(0, end)]
 
 
 def check_count(name: str, count: Any) -> None:

@@ -93,8 +93,12 @@ class Policy(nn.Module):
         return torch.zeros(num_rows, self.state_size, device=self.device)
 
     @torch.inference_mode()
-    def act(self, obs: Any, state: Tensor | None = None, *, mask: Any = None) -> Tensor:
+    def act(
+        self, obs: Any, state: Tensor | None = None, *, mask: Any = None, generator: torch.Generator | None = None
+    ) -> Tensor:
         """The most likely legal action for each observation, as the env receives it: how a trained policy plays.
+
+        With a `generator`, on the policy's device, an action drawn at random instead, as in training.
 
         Takes what a pool gives, arrays or tensors. A policy with memory needs its `state`, and brings it up to date in
         place; set rows to zero whose episode has ended:
@@ -113,7 +117,17 @@ class Policy(nn.Module):
             assert state is not None
             assert output.state is not None
             state.copy_(output.state)
-        return self.distribution.env_action(self.distribution.mode(output.logits, mask))
+        if generator is None:
+            return self.distribution.env_action(self.distribution.mode(output.logits, mask))
+        return self.distribution.env_action(self._drawn(output.logits, mask, generator))
+
+    def _drawn(self, logits: Tensor, mask: Tensor | None, generator: torch.Generator) -> Tensor:
+        """An action for each row of logits, [B, *action_shape]."""
+        distribution, num_rows = self.distribution, len(logits)
+        shape, dtype = (num_rows, *distribution.action_shape), distribution.action_dtype
+        action, log_prob = torch.empty(shape, dtype=dtype, device=self.device), logits.new_empty(num_rows)
+        distribution.sample(logits, mask, distribution.noise(1, num_rows, generator)[0], action, log_prob)
+        return action
 
     def _check_state(self, state: Tensor | None, num_rows: int) -> None:
         """Refuse to play without the memory that the policy was trained to use, or with something else."""

@@ -51,7 +51,7 @@ ASYNC_LIBRARIES = ("gym", "mujoco", "factory")
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """Deterministic evaluation during training, on envs of its own."""
+    """Evaluation during training, on envs of its own."""
 
     every: int = 20
     """Updates between evaluations; 0: only at the end."""
@@ -59,6 +59,8 @@ class EvaluationConfig:
     """Episodes played in each evaluation."""
     final_episodes: int = 100
     """Episodes played after the last update; 0: none."""
+    samples: bool = False
+    """Draw actions as in training, instead of taking the most likely; for games that would run in circles."""
 
     def __post_init__(self) -> None:
         settle(self, "eval.")

@@ -1,4 +1,5 @@
-"""Evaluation: the policy plays its most likely actions on a pool of its own, a fixed quota of episodes per env."""
+"""Evaluation: the policy plays on a pool of its own, its most likely actions or drawn ones, a fixed quota of episodes
+per env."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from scramjet.engine.pool import Pool
 from scramjet.errors import ConfigError
@@ -42,11 +44,13 @@ class Evaluator:
     Where several play, agents or seats, each one's episode counts, and the quota is each one's.
     """
 
-    def __init__(self, pool: Pool, *, episodes: int, seed: int) -> None:
+    def __init__(self, pool: Pool, *, episodes: int, seed: int, samples: bool = False) -> None:
+        """`samples`: actions are drawn as in training, from the seed."""
         if episodes < 1:
             raise ConfigError(f"episodes={episodes} must be at least 1")
         self.pool = pool
         self.seed = seed + SEED_OFFSET
+        self.samples = samples
         # Each env plays its own share, so that short episodes are not over-counted.
         share, extra = divmod(episodes, pool.num_envs)
         quota = np.full(pool.num_envs, share) + (np.arange(pool.num_envs) < extra)
@@ -62,7 +66,7 @@ class Evaluator:
         returns: list[float] = []
         lengths: list[int] = []
         stats: dict[str, list[float]] = {}
-        player = Player(pool, policy)
+        player = Player(pool, policy, torch.Generator().manual_seed(self.seed) if self.samples else None)
         for _ in range(STEP_LIMIT):
             out = pool.step(player.act(out))
             player.see(out)

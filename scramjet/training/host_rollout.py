@@ -1,7 +1,8 @@
 """Rollouts of envs on the CPU whose policy is on the GPU.
 
 Envs write to memory that the GPU copies by itself. They are in two halves: while the GPU decides for one, the CPU steps
-the other, and each waits only for the other's results. With a policy on the CPU the same steps run one after the other.
+the other, and each waits only for the other's results. Envs with threads or processes of their own step in both halves
+at once but for that moment. With a policy on the CPU the same steps run one after the other.
 
 A decision on the GPU is recorded as a CUDA graph: what it reads and writes lies in the same place at every step, and
 the GPU itself counts the steps and moves it to and from the rollout.
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.engine.layout import Transition
-from scramjet.engine.pool import Pool
+from scramjet.engine.pool import Pool, halves
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.runtime.graphs import Recorder
@@ -133,7 +134,7 @@ class Host:
         self.shown = _pairs(steps.shown, policy_steps.shown)
         self.results = _pairs(steps.results, policy_steps.results)
         self.ended = self.results[1:]
-        self.parts = [Part(rollout, self, rows) for rows in halves(pool)]
+        self.parts = [Part(rollout, self, rows) for rows in parts(pool)]
 
 
 def _pairs(here: Iterable[Tensor], there: Iterable[Tensor]) -> list[Copied]:
@@ -166,12 +167,9 @@ def _nothing(text: str) -> None:
     pass
 
 
-def halves(pool: Pool) -> list[slice]:
-    """Two halves of a pool's rows, whole envs; all of them where they cannot be stepped apart."""
-    if not pool.steps_parts or pool.num_envs == 1:
-        return [slice(0, pool.num_rows)]
-    middle = pool.num_envs // 2 * (pool.num_rows // pool.num_envs)
-    return [slice(0, middle), slice(middle, pool.num_rows)]
+def parts(pool: Pool) -> list[slice]:
+    """Two halves of a pool's rows; all of them where they cannot be stepped apart."""
+    return halves(pool.num_envs, pool.num_rows // pool.num_envs) if pool.steps_parts else [slice(0, pool.num_rows)]
 
 
 def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
@@ -185,15 +183,20 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
         part.begin(rollout.fused)
         part.show(0)
         part.decide(policy, 0)
+        if pool.steps_beside:
+            _begin_step(pool, part, host.action)
     for t in range(rollout.num_steps):
         for part, cut_short in zip(host.parts, finals, strict=True):
-            part.await_actions()
-            _step(pool, part.rows, host.action, rollout.rows[t])
+            if not pool.steps_beside:
+                _begin_step(pool, part, host.action)
+            _finish_step(pool, part, host.action, rollout.rows[t])
             part.show(t + 1)
             cut_short.keep(t)
             part.forget_ended(t)
             if t + 1 < rollout.num_steps:
                 part.decide(policy, t + 1)
+                if pool.steps_beside:  # the others step meanwhile, so that there is time to wait
+                    _begin_step(pool, part, host.action)
     for pair in host.results:
         pair.send(slice(None))
     for cut_short in finals:
@@ -203,8 +206,14 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
         torch.cuda.current_stream().synchronize()  # then envs may write over what was copied
 
 
-def _step(pool: Pool, rows: slice, action: Tensor, out: Transition) -> None:
+def _begin_step(pool: Pool, part: Part, action: Tensor) -> None:
+    part.await_actions()
     if pool.steps_parts:
-        pool.step_part(action.numpy(), rows, out)
+        pool.begin_part(action.numpy(), part.rows)
+
+
+def _finish_step(pool: Pool, part: Part, action: Tensor, out: Transition) -> None:
+    if pool.steps_parts:
+        pool.finish_part(part.rows, out)
     else:
         pool.step(action.numpy(), out=out)

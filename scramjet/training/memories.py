@@ -100,10 +100,10 @@ def _forget_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, state
 
 
 class Player:
-    """A policy at play on a pool: it takes its most likely actions, and remembers."""
+    """A policy at play on a pool: it takes its most likely actions, or with a generator draws them, and remembers."""
 
-    def __init__(self, pool: Pool, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, pool: Pool, policy: Policy, generator: torch.Generator | None = None) -> None:
+        self._policy, self._generator = policy, generator
         self._memories = Memories.of(policy, pool)
         self._turn = torch.zeros(0)
 
@@ -111,7 +111,7 @@ class Player:
         """Actions for what the pool shows."""
         self._turn = torch.from_numpy(out.turn.copy())
         state = self._memories.of_movers(self._turn)
-        action = self._policy.act(out.obs, state, mask=out.mask)
+        action = self._policy.act(out.obs, state, mask=out.mask, generator=self._generator)
         self._memories.keep(self._turn, state)
         return action.numpy()
 

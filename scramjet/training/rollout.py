@@ -157,7 +157,7 @@ def allocate_rollout(
     if written is not steps:
         rollout.host = Host(pool, policy, rollout, written, steps)
     elif pool.steps_beside and pool.num_envs > 1:
-        rollout.halves = [rollout.part(rows) for rows in host_rollout.halves(pool)]
+        rollout.halves = [rollout.part(rows) for rows in host_rollout.parts(pool)]
     return rollout
 
 

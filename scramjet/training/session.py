@@ -163,7 +163,7 @@ def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
     """An evaluator with a pool of its own, of no more envs than episodes."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1)
-    return Evaluator(pool, episodes=episodes, seed=seed)
+    return Evaluator(pool, episodes=episodes, seed=seed, samples=config.eval.samples)
 
 
 def build_session(config: RunConfig, run: Run, network: nn.Module | None = None) -> Session:

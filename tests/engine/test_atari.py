@@ -55,6 +55,48 @@ def test_a_training_pool_ends_lives_and_clips_rewards_and_reports_whole_games() 
     assert max(score for _, score, _ in games) > 0
 
 
+def test_halves_that_step_beside_each_other_give_what_all_give_together() -> None:
+    num_envs, middle = 5, 2
+    whole, apart = (AtariPool("Breakout", num_envs, num_threads=1) for _ in range(2))
+    rows = [slice(0, middle), slice(middle, num_envs)]
+    expected, out = whole.reset(3), apart.allocate()
+    apart.reset(3, out=out)
+    actions = np.random.default_rng(1).integers(4, size=(300, num_envs))
+    for part in rows:
+        apart.begin_part(actions[0], part)
+    for t in range(len(actions)):
+        expected = whole.step(actions[t])
+        for part in rows:
+            apart.finish_part(part, out)
+            if t + 1 < len(actions):
+                apart.begin_part(actions[t + 1], part)
+        for name in ("obs", "reward", "terminated", "truncated"):
+            np.testing.assert_array_equal(getattr(out, name), getattr(expected, name))
+        ended = out.terminated | out.truncated
+        np.testing.assert_array_equal(out.final_obs[ended], expected.final_obs[ended])
+    assert apart.steps_taken == len(actions)
+    ours, theirs = apart.episodes(), whole.episodes()
+    assert len(ours) >= 3
+    for name in ("returns", "lengths", "env_ids"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+
+
+def test_halves_are_refused_out_of_turn_and_a_reset_waits_for_them() -> None:
+    pool, actions = AtariPool("Pong", 4, num_threads=1), np.zeros(4, np.int64)
+    out, first = pool.allocate(), slice(0, 2)
+    begun = pool.reset(0).obs.copy()
+    with pytest.raises(ConfigError, match=r"rows 0 to 2 do not step: call begin_part\(\) first"):
+        pool.finish_part(first, out)
+    with pytest.raises(ConfigError, match=r"no half of this pool; its games step in rows 0 to 2 or 2 to 4"):
+        pool.begin_part(actions, slice(0, 3))
+    pool.begin_part(actions, first)
+    with pytest.raises(ConfigError, match=r"rows 0 to 2 step already: call finish_part\(\) first"):
+        pool.begin_part(actions, first)
+    np.testing.assert_array_equal(pool.reset(0).obs, begun)
+    pool.step_part(actions, first, out)
+    assert pool.steps_taken == 1
+
+
 def test_without_training_lives_end_nothing_and_rewards_are_the_games_own() -> None:
     # Bricks of the lower rows give 1; in Space Invaders every hit gives more.
     pool, plain = AtariPool("SpaceInvaders", 2, training=False, num_threads=1), bare("space_invaders", 2, num_threads=1)

@@ -1,4 +1,4 @@
-"""Evaluation: a fixed quota for each env, deterministic, apart from training."""
+"""Evaluation: a fixed quota for each env, repeatable, apart from training."""
 
 import numpy as np
 import pytest
@@ -75,6 +75,30 @@ def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_
     assert result.std_return == 20.0
     assert result.mean_length == 20.5
     assert result.stats == {"odd": 0.5}
+
+
+class Guess(ShortOrLong):
+    """One step; the second action pays 1."""
+
+    def step(self, s, action):
+        return float(action), True
+
+
+def test_drawn_actions_come_as_often_as_the_policy_says_and_from_the_seed():
+    env = Guess()
+    policy = make_policy(env)
+    with torch.no_grad():
+        policy.network.actor_head.weight.zero_()
+        policy.network.actor_head.bias.copy_(torch.tensor([0.75, 0.25]).log())
+    pool = NativePool(env, 32, num_threads=1, backend="interpreted")
+    likely, drawn, again, other = (
+        Evaluator(pool, episodes=3200, seed=seed, samples=samples)(policy).mean_return
+        for samples, seed in ((False, 1), (True, 1), (True, 1), (True, 2))
+    )
+    assert likely == 0.0
+    assert abs(drawn - 0.25) < 0.03  # four standard deviations
+    assert drawn == again
+    assert drawn != other
 
 
 def one_env_alone(env, policy, seed, episodes, backend):
