@@ -134,6 +134,9 @@ class GymPool(ForeignPool):
             for final, last in zip(leaves(out.final_obs), shared.final_obs, strict=True):
                 final[first + ended] = last[numbers]
             said = {one.row: one for one in told}
+            if not said:
+                self._log_episodes(numbers, {})
+                return
             for row in numbers.tolist():
                 one = said.get(row)
                 self._log_episode(row, *((one.stats, one.score, one.length) if one is not None else ({},)))
