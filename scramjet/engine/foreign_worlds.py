@@ -11,7 +11,8 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -110,24 +111,34 @@ class ForeignWorld:
             from scramjet.engine.pettingzoo_pool import make_pettingzoo_pool
 
             return make_pettingzoo_pool(self.name, self.id, num_envs, **self.parameters)
-        if self.library == "vec" or (self.library == "factory" and _takes_num_envs(_factory(self.name))):
+        if self.makes_vector_envs:
             from scramjet.engine.vector import VectorPool
 
             return VectorPool(self.name, self._make_vector_env(), num_envs)
         if workers.num_workers == 0:
             from scramjet.engine.serial import SerialPool
 
-            return SerialPool(self.name, self._make_env(), num_envs)
+            return SerialPool(self.name, self.env_factory(), num_envs)
         from scramjet.engine.workers import WorkerPool
 
         return WorkerPool(
             self.name,
-            self._make_env(),
+            self.env_factory(),
             num_envs,
             num_workers=None if workers.num_workers is None else min(workers.num_workers, num_envs),
             timeout=workers.timeout,
             on_error=workers.on_error,
         )
+
+    @property
+    def makes_vector_envs(self) -> bool:
+        """Whether many envs are made at once."""
+        return self.library == "vec" or (self.library == "factory" and _takes(_factory(self.name), "num_envs"))
+
+    @property
+    def takes_render_mode(self) -> bool:
+        """Whether its envs can be told how to draw themselves."""
+        return self.library != "factory" or _takes(_factory(self.name), "render_mode")
 
     def _make_vector_env(self) -> Callable[[int], gymnasium.vector.VectorEnv]:
         """What makes a vector env of so many."""
@@ -138,8 +149,8 @@ class ForeignWorld:
             build = partial(_vector_by_gymnasium, self.id)
         return lambda num_envs: _made(self.name, partial(build, num_envs=num_envs), self.parameters)
 
-    def _make_env(self) -> Callable[[], gymnasium.Env]:
-        """What makes one Gymnasium env."""
+    def env_factory(self) -> Callable[[], gymnasium.Env]:
+        """What makes one Gymnasium env, of those that are made one by one."""
         if self.library == "factory":
             found = _factory(self.name)
             # A function of a module is found again wherever it is called.
@@ -275,7 +286,36 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
 def _by_gymnasium(env_id: str, **parameters: Any) -> gymnasium.Env:
     import gymnasium
 
-    return gymnasium.make(env_id, disable_env_checker=True, **parameters)
+    with _without_deprecations_of_mujoco() if _is_mujoco(env_id) else nullcontext():
+        return gymnasium.make(env_id, disable_env_checker=True, **parameters)
+
+
+def _is_mujoco(env_id: str) -> bool:
+    import gymnasium
+
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    return spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco")
+
+
+@contextmanager
+def _without_deprecations_of_mujoco() -> Iterator[None]:
+    """Gymnasium's model files use attributes that MuJoCo gives up, and it says so for every env; not so here."""
+    try:
+        import mujoco  # type: ignore[import-untyped]
+    except ImportError:  # Gymnasium says what is missing
+        yield
+        return
+
+    def tell(text: str) -> None:
+        if "deprecated" not in text:
+            print(f"WARNING: {text}", file=sys.stderr, flush=True)  # as MuJoCo would
+
+    former = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(tell)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(former)
 
 
 def _vector_by_gymnasium(env_id: str, num_envs: int, **parameters: Any) -> gymnasium.vector.VectorEnv:
@@ -284,10 +324,10 @@ def _vector_by_gymnasium(env_id: str, num_envs: int, **parameters: Any) -> gymna
     return gymnasium.make_vec(env_id, num_envs=num_envs, **parameters)
 
 
-def _takes_num_envs(factory: Callable[..., Any]) -> bool:
-    """Whether a factory makes many envs at once."""
+def _takes(factory: Callable[..., Any], name: str) -> bool:
+    """Whether a function has an argument of this name."""
     try:
-        return "num_envs" in inspect.signature(factory).parameters
+        return name in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # written in C
         return False
 

@@ -264,3 +264,17 @@ def test_deciding_by_halves_gives_what_deciding_at_once_gives(memory, fused):
         mine, other = (getattr(rollout, name) for rollout in rollouts)
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
     torch.testing.assert_close(rollouts[0].memories.states, rollouts[1].memories.states, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("env", "frame_stack", "sign"), [("gym:FrozenLake-v1", 1, "HFFG"), ("gym:CartPole-v1", 2, "▀")]
+)
+def test_eval_with_render_draws_a_gymnasium_env_as_text(tmp_path, capsys, env, frame_stack, sign):
+    pytest.importorskip("pygame", reason="Gymnasium draws with it")
+    result = train(settings(env, frame_stack=frame_stack), tmp_path)
+    with pytest.raises(SystemExit) as ending:
+        cli.main(["eval", str(result.run_path), "--render"])
+    shown = capsys.readouterr().out
+    assert ending.value.code == 0
+    assert sign in shown
+    assert "(end)" in shown
