@@ -144,18 +144,19 @@ class ForeignPool(Pool):
         )
 
     def _count(
-        self, reward: np.ndarray, rows: slice | np.ndarray | None = None, alive: np.ndarray | None = None
+        self, reward: np.ndarray, rows: slice | np.ndarray = slice(None), alive: np.ndarray | None = None
     ) -> None:
         """Add a step's rewards to the episodes under way; `rows`: these are of some; `alive`: only these count."""
-        if rows is None and alive is None:
-            returns = self._returns if reward.ndim == 2 else self._returns[:, 0]
-            returns += reward
-            self._lengths += 1
-            return
-        rows = slice(None) if rows is None else rows
-        gained = reward.reshape(len(reward), -1)
-        self._returns[rows] += gained if alive is None else gained * alive[:, None]
-        self._lengths[rows] += 1 if alive is None else alive
+        gained, steps = reward if reward.ndim == 2 else reward[:, None], 1 if alive is None else alive
+        if alive is not None:
+            gained = gained * alive[:, None]
+        if isinstance(rows, slice):  # in place: `self._returns[rows] += ...` would copy the view back onto itself
+            returns, lengths = self._returns[rows], self._lengths[rows]
+            returns += gained
+            lengths += steps
+        else:
+            self._returns[rows] += gained
+            self._lengths[rows] += steps
 
     def _log_episode(
         self,
