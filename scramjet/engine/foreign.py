@@ -8,7 +8,9 @@ ended with whatever numbers their `info` had.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,16 @@ from scramjet.errors import ConfigError
 
 EPISODES_KEPT = 100_000
 """Ended episodes that are kept until someone asks for them; of more, the newest."""
+
+
+@dataclass(slots=True)  # not frozen: that takes three times as long to make
+class EndedTogether:
+    """Episodes that ended in one step, E of them; where seats play, one entry for each seat in turn."""
+
+    returns: np.ndarray  # [E] float
+    lengths: np.ndarray  # [E] int
+    rows: np.ndarray  # [E] int
+    stats: Mapping[str, np.ndarray]  # name -> [E], of any type
 
 
 class ForeignPool(Pool):
@@ -55,8 +67,8 @@ class ForeignPool(Pool):
         self._players = num_players if played_by is PlayedBy.SEATS else 1  # episodes of one row
         self._returns = np.zeros((self.num_rows, self._players))
         self._lengths = np.zeros(self.num_rows, np.int64)
-        self._log: list[tuple[int, int, int, float, int, Mapping[str, float]]] = []
-        self._num_ended = 0
+        self._log: deque[EndedTogether] = deque()
+        self._num_ended = self._num_logged = 0
         self._tick = 0
         self._seed = 0  # of the last reset
         self._was_reset = False
@@ -118,29 +130,33 @@ class ForeignPool(Pool):
         raise ConfigError(f"{self.name} shows each state to one player only")
 
     def episodes(self) -> Episodes:
-        log, num_ended = self._log, self._num_ended
-        self._log, self._num_ended = [], 0
-        names = dict.fromkeys(name for entry in log for name in entry[5])
+        log, num_ended = list(self._log), self._num_ended
+        self._forget_log()
+        names = dict.fromkeys(name for block in log for name in block.stats)
+        rows = _joined([block.rows for block in log], np.int64)
         return Episodes(
             num_ended=num_ended,
-            returns=np.array([entry[3] for entry in log], np.float64),
-            lengths=np.array([entry[4] for entry in log], np.int64),
-            env_ids=np.array([entry[1] // self.rows_per_env for entry in log], np.int64),
-            players=np.array([entry[2] for entry in log], np.int64),
-            stats={name: np.array([entry[5].get(name, np.nan) for entry in log], np.float64) for name in names},
+            returns=_joined([block.returns for block in log], np.float64),
+            lengths=_joined([block.lengths for block in log], np.int64),
+            env_ids=rows // self.rows_per_env,
+            players=np.arange(len(rows)) % self._players if self._players > 1 else rows % self.rows_per_env,
+            stats={name: _joined([_stat_of(block, name) for block in log], np.float64) for name in names},
         )
 
     def _count(
         self, reward: np.ndarray, rows: slice | np.ndarray = slice(None), alive: np.ndarray | None = None
     ) -> None:
-        """Add a step's rewards to the episodes under way; `alive`: of these rows only."""
-        gained = reward.reshape(len(reward), -1)
-        if alive is None:
-            self._returns[rows] += gained
-            self._lengths[rows] += 1
+        """Add a step's rewards to the episodes under way; `rows`: these are of some; `alive`: only these count."""
+        gained, steps = reward if reward.ndim == 2 else reward[:, None], 1 if alive is None else alive
+        if alive is not None:
+            gained = gained * alive[:, None]
+        if isinstance(rows, slice):  # in place: `self._returns[rows] += ...` would copy the view back onto itself
+            returns, lengths = self._returns[rows], self._lengths[rows]
+            returns += gained
+            lengths += steps
         else:
-            self._returns[rows] += gained * alive[:, None]
-            self._lengths[rows] += alive
+            self._returns[rows] += gained
+            self._lengths[rows] += steps
 
     def _log_episode(
         self,
@@ -153,29 +169,44 @@ class ForeignPool(Pool):
 
         `stats` are its own, or where seats play, of each one if need be.
         """
-        if len(self._log) >= EPISODES_KEPT:
-            del self._log[: EPISODES_KEPT // 10]
-        self._num_ended += self._players
-        for player in range(self._players):
-            counted = float(self._returns[row, player]) if score is None else score
-            steps = int(self._lengths[row]) if length is None else length
-            who = player if self.played_by is PlayedBy.SEATS else row % self.rows_per_env
-            self._log.append(
-                (self._tick, row, who, counted, steps, stats if isinstance(stats, Mapping) else stats[player])
+        by_player = [stats] * self._players if isinstance(stats, Mapping) else list(stats)
+        names = dict.fromkeys(name for one in by_player for name in one)
+        self._add_to_log(
+            EndedTogether(
+                returns=self._returns[row].copy() if score is None else np.full(self._players, score),
+                lengths=np.full(self._players, self._lengths[row] if length is None else length),
+                rows=np.full(self._players, row),
+                stats={name: np.array([one.get(name, np.nan) for one in by_player]) for name in names},
             )
-        self._begin_episode(row)
-
-    def _begin_episode(self, row: int) -> None:
+        )
         self._returns[row] = 0.0
         self._lengths[row] = 0
+
+    def _log_episodes(self, rows: np.ndarray, stats: Mapping[str, np.ndarray]) -> None:
+        """Episodes of worlds that are played alone ended, and the next ones begin: many at once cost little more."""
+        assert self._players == 1
+        self._add_to_log(EndedTogether(self._returns[:, 0].take(rows), self._lengths.take(rows), rows, stats))
+        self._returns[rows] = 0.0
+        self._lengths[rows] = 0
+
+    def _add_to_log(self, block: EndedTogether) -> None:
+        self._log.append(block)
+        self._num_ended += len(block.rows)
+        self._num_logged += len(block.rows)
+        while self._num_logged > EPISODES_KEPT and len(self._log) > 1:
+            self._num_logged -= len(self._log.popleft().rows)
+
+    def _forget_log(self) -> None:
+        self._log.clear()
+        self._num_ended = self._num_logged = 0
 
     def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths of the episodes under way, [N * num_players] each."""
         return self._returns.ravel().copy(), np.repeat(self._lengths, self._players)
 
     def _forget_counts(self) -> None:
-        self._returns[:], self._lengths[:] = 0.0, 0
-        self._log, self._num_ended, self._tick = [], 0, 0
+        self._returns[:], self._lengths[:], self._tick = 0.0, 0, 0
+        self._forget_log()
 
     def _counts(self) -> dict[str, np.ndarray]:
         """For snapshots: what is known of the episodes under way."""
@@ -227,6 +258,14 @@ class ForeignPool(Pool):
             raise ConfigError(
                 f"actions are {given}; this pool takes {self._action_dtype} {list(shape)} as a NumPy array"
             )
+
+
+def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype)
+
+
+def _stat_of(block: EndedTogether, name: str) -> np.ndarray:
+    return block.stats[name] if name in block.stats else np.full(len(block.rows), np.nan)
 
 
 def numbers_in(info: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, float]:

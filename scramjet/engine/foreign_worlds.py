@@ -10,8 +10,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import statistics
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -40,6 +43,13 @@ LIBRARIES = {
 """What stands before the colon, and the package that brings it."""
 
 OnError = Literal["fail", "restart"]
+DEFAULT_TIMEOUT = 60.0
+
+QUICK_SECONDS = 0.4e-3
+"""Envs that all step in less, one after the other, gain nothing by worker processes: waking those takes as long."""
+TRIED_SECONDS = 0.02
+"""For how long that is tried out, at the most, once an env is there."""
+
 _FACTORIES: dict[str, Callable[[], gymnasium.Env]] = {}
 """Those that were given from Python, by their names: a file or a module need not hold them."""
 
@@ -48,9 +58,15 @@ _FACTORIES: dict[str, Callable[[], gymnasium.Env]] = {}
 class WorkerSettings:
     """How the envs of a pool are kept in processes."""
 
-    num_workers: int | None = None  # None: one for each core; 0: none, all envs in this process
-    timeout: float = 60.0
+    num_workers: int | None = None  # None: one for each core, or none where that is faster; 0: none
+    timeout: float = DEFAULT_TIMEOUT
     on_error: OnError = "fail"
+    apart: bool = False  # in processes of their own also where their library has threads for them
+
+    @property
+    def is_free(self) -> bool:
+        """Whether envs may as well step in this process: nobody asked for what only processes can do."""
+        return self.num_workers is None and self.on_error == "fail" and self.timeout == DEFAULT_TIMEOUT
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,7 @@ class ForeignWorld:
         return made
 
     def _pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
-        if self.library == "ale":
+        if self.library == "ale" and not workers.apart:
             from scramjet.engine.atari import AtariPool
 
             return AtariPool(self.id, num_envs, training=learns, **self.parameters)
@@ -110,24 +126,54 @@ class ForeignWorld:
             from scramjet.engine.pettingzoo_pool import make_pettingzoo_pool
 
             return make_pettingzoo_pool(self.name, self.id, num_envs, **self.parameters)
-        if self.library == "vec" or (self.library == "factory" and _takes_num_envs(_factory(self.name))):
+        if self.makes_vector_envs:
             from scramjet.engine.vector import VectorPool
 
             return VectorPool(self.name, self._make_vector_env(), num_envs)
-        if workers.num_workers == 0:
+        if workers.num_workers == 0 or (workers.is_free and self._steps_quickly(num_envs)):
             from scramjet.engine.serial import SerialPool
 
-            return SerialPool(self.name, self._make_env(), num_envs)
+            return SerialPool(self.name, self.env_factory(), num_envs)
         from scramjet.engine.workers import WorkerPool
 
         return WorkerPool(
             self.name,
-            self._make_env(),
+            self._game_factory(learns) if self.library == "ale" else self.env_factory(),
             num_envs,
             num_workers=None if workers.num_workers is None else min(workers.num_workers, num_envs),
             timeout=workers.timeout,
             on_error=workers.on_error,
         )
+
+    def _steps_quickly(self, num_envs: int) -> bool:
+        """Whether so many envs step sooner in this process than in others; tried out on one made for it."""
+        env = self.env_factory()()
+        try:
+            env.reset(seed=0)
+            env.action_space.seed(0)
+            seconds: list[float] = []
+            while sum(seconds) < TRIED_SECONDS:
+                action = env.action_space.sample()
+                began = time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    env.reset()
+                seconds.append(time.perf_counter() - began)
+        except Exception:  # whoever trains with it is told in full
+            return False
+        finally:
+            env.close()
+        return num_envs * statistics.median(seconds) < QUICK_SECONDS
+
+    @property
+    def makes_vector_envs(self) -> bool:
+        """Whether many envs are made at once."""
+        return self.library == "vec" or (self.library == "factory" and _takes(_factory(self.name), "num_envs"))
+
+    @property
+    def takes_render_mode(self) -> bool:
+        """Whether its envs can be told how to draw themselves."""
+        return self.library != "factory" or _takes(_factory(self.name), "render_mode")
 
     def _make_vector_env(self) -> Callable[[int], gymnasium.vector.VectorEnv]:
         """What makes a vector env of so many."""
@@ -138,8 +184,8 @@ class ForeignWorld:
             build = partial(_vector_by_gymnasium, self.id)
         return lambda num_envs: _made(self.name, partial(build, num_envs=num_envs), self.parameters)
 
-    def _make_env(self) -> Callable[[], gymnasium.Env]:
-        """What makes one Gymnasium env."""
+    def env_factory(self) -> Callable[[], gymnasium.Env]:
+        """What makes one Gymnasium env, of those that are made one by one."""
         if self.library == "factory":
             found = _factory(self.name)
             # A function of a module is found again wherever it is called.
@@ -148,6 +194,12 @@ class ForeignWorld:
         if self.library == "mujoco":
             _require("mujoco", "mujoco")
         return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
+
+    def _game_factory(self, learns: bool) -> Callable[[], gymnasium.Env]:
+        """What makes one Atari game."""
+        from scramjet.engine.atari import AtariGame
+
+        return partial(AtariGame, self.id, training=learns, **self.parameters)
 
     def fingerprint(self) -> str:
         """A hash of what is known of its rules: name, parameters and the library's version."""
@@ -275,7 +327,36 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
 def _by_gymnasium(env_id: str, **parameters: Any) -> gymnasium.Env:
     import gymnasium
 
-    return gymnasium.make(env_id, disable_env_checker=True, **parameters)
+    with _without_deprecations_of_mujoco() if _is_mujoco(env_id) else nullcontext():
+        return gymnasium.make(env_id, disable_env_checker=True, **parameters)
+
+
+def _is_mujoco(env_id: str) -> bool:
+    import gymnasium
+
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    return spec is not None and str(spec.entry_point).startswith("gymnasium.envs.mujoco")
+
+
+@contextmanager
+def _without_deprecations_of_mujoco() -> Iterator[None]:
+    """Gymnasium's model files use attributes that MuJoCo gives up, and it says so for every env; not so here."""
+    try:
+        import mujoco  # type: ignore[import-untyped]
+    except ImportError:  # Gymnasium says what is missing
+        yield
+        return
+
+    def tell(text: str) -> None:
+        if "deprecated" not in text:
+            print(f"WARNING: {text}", file=sys.stderr, flush=True)  # as MuJoCo would
+
+    former = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(tell)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(former)
 
 
 def _vector_by_gymnasium(env_id: str, num_envs: int, **parameters: Any) -> gymnasium.vector.VectorEnv:
@@ -284,10 +365,10 @@ def _vector_by_gymnasium(env_id: str, num_envs: int, **parameters: Any) -> gymna
     return gymnasium.make_vec(env_id, num_envs=num_envs, **parameters)
 
 
-def _takes_num_envs(factory: Callable[..., Any]) -> bool:
-    """Whether a factory makes many envs at once."""
+def _takes(factory: Callable[..., Any], name: str) -> bool:
+    """Whether a function has an argument of this name."""
     try:
-        return "num_envs" in inspect.signature(factory).parameters
+        return name in inspect.signature(factory).parameters
     except (TypeError, ValueError):  # written in C
         return False
 

@@ -153,6 +153,9 @@ class VectorPool(ForeignPool):
 
     def _log_ended(self, rows: np.ndarray, *infos: Any) -> None:
         """Log episodes, with the numbers of the first `infos`; a score may be in any of them."""
+        if not any(each is not None and len(each) for each in infos):
+            self._log_episodes(rows, {})
+            return
         for row in rows:
             own = [info_of(each, row) for each in infos if each is not None]
             counted: Mapping[str, Any] = next(

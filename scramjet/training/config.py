@@ -13,7 +13,7 @@ import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule, parse_count
-from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, is_foreign, load_world
+from scramjet.engine.foreign_worlds import DEFAULT_TIMEOUT, ForeignWorld, canonical_name, is_foreign, load_world
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig
@@ -45,7 +45,7 @@ MIN_MEMORY_ON_GPU = 40 * 128
 it about as long for few envs as for many."""
 
 
-ASYNC_LIBRARIES = ("gym", "mujoco", "factory")
+ASYNC_LIBRARIES = ("gym", "mujoco", "ale", "factory")
 """Other libraries whose envs step in processes of their own."""
 
 
@@ -107,11 +107,11 @@ class RunConfig:
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     num_workers: int | Literal["auto"] = "auto"
-    """Processes for Gymnasium envs; auto: one for each core; 0: none, all envs step in this process."""
+    """Processes for Gymnasium envs; auto: one for each core, or none where all envs step within 0.4 ms; 0: none."""
     on_env_error: Literal["auto", "fail", "restart"] = "auto"
     """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on; auto: fail, with
     --mode async restart."""
-    env_timeout: float = 60.0
+    env_timeout: float = DEFAULT_TIMEOUT
     """Seconds after which an env that does not answer hangs."""
     mode: Literal["sync", "async"] = "sync"
     """Learn from each rollout when it is played, or beside actors that go on playing."""

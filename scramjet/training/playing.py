@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from scramjet.engine.drawn import DrawnPool
 from scramjet.engine.foreign import ForeignPool
-from scramjet.errors import ConfigError
+from scramjet.engine.foreign_worlds import ForeignWorld
+from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.engine.pool import Pool
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
@@ -48,9 +51,12 @@ def load_trained(
 
 def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
+    world = config.make_env()
+    if isinstance(world, ForeignWorld):
+        yield from _play_drawn(world, policy, config, seed, episodes)
+        return
     pool = make_pool(config, num_envs=1)
-    if isinstance(pool, ForeignPool):
-        raise ConfigError(f"{config.env} cannot be drawn as text, as native worlds can; run it without --render")
+    assert not isinstance(pool, ForeignPool)
     out, player = pool.reset(seed + SEED_OFFSET), Player(pool, policy)
     for _ in range(episodes):
         total, step, ended = 0.0, 0, False
@@ -64,3 +70,23 @@ def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterato
             ended = bool(pool.states()["_steps"][0] == 0)
             total, step = total + float(np.sum(out.reward)), step + 1
             yield picture, total, step, ended
+
+
+def _play_drawn(
+    world: ForeignWorld, policy: Policy, config: RunConfig, seed: int, episodes: int
+) -> Iterator[tuple[str, float, int, bool]]:
+    """The same of another library's env, which draws itself."""
+    drawn = DrawnPool(world)
+    pool: Pool = drawn if config.frame_stack == 1 else FrameStackPool(drawn, config.frame_stack)
+    out, player = pool.reset(seed + SEED_OFFSET), Player(pool, policy)
+    for _ in range(episodes):
+        total, step, ended = 0.0, 0, False
+        yield drawn.pictures[-1], total, step, ended
+        while not ended:
+            drawn.pictures.clear()
+            out = pool.step(player.act(out))
+            player.see(out)
+            ended = bool(out.terminated[0] or out.truncated[0])
+            total, step = total + float(out.reward[0]), step + 1
+            yield drawn.pictures[0], total, step, ended  # behind it, the first one of the next episode
+    drawn.close()

@@ -19,7 +19,9 @@ from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.joined import JoinedPool
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
+from scramjet.engine.workers import WorkerPool
 from scramjet.envs.api import Env
+from scramjet.errors import ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
@@ -99,7 +101,10 @@ def make_pool(
     if isinstance(world, ForeignWorld):
         num_workers = None if config.num_workers == "auto" else config.num_workers
         workers = WorkerSettings(
-            num_workers if learns else 0, config.env_timeout, "restart" if config.on_env_error == "restart" else "fail"
+            num_workers if learns else 0,
+            config.env_timeout,
+            "restart" if config.on_env_error == "restart" else "fail",
+            apart=learns and config.mode == "async",
         )
         pool = world.pool(num_envs, learns=learns, workers=workers)
     else:
@@ -127,6 +132,11 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
         for _ in range(config.num_actors):
             apart = replace(config, num_workers=1) if is_foreign(config.env) else config
             pools.append(make_pool(apart, num_envs=num_envs, num_threads=1, learns=True))
+            if is_foreign(config.env) and not isinstance(pools[-1], WorkerPool):
+                raise ConfigError(
+                    f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a function "
+                    f"that makes one env"
+                )
     except BaseException:
         for pool in pools:
             pool.close()

@@ -36,17 +36,18 @@ class Alone:
         return last, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
 
-def test_a_pool_plays_what_each_env_plays_alone_without_its_dead_steps() -> None:
-    num_envs, seed = 4, 21
-    pool = EnvPoolPool("CartPole-v1", num_envs, num_threads=1, max_episode_steps=15)
-    out = pool.reset(seed)
-    envs = [Alone("CartPole-v1", seed + i, max_episode_steps=15) for i in range(num_envs)]
+@pytest.mark.parametrize(("num_envs", "most_steps"), [(4, 15), (24, 15), (24, 8)])  # 8: all end together
+def test_each_episode_is_one_that_an_env_plays_alone_without_its_dead_steps(num_envs: int, most_steps: int) -> None:
+    pool = EnvPoolPool("CartPole-v1", num_envs, num_threads=1, max_episode_steps=most_steps)
+    out = pool.reset(21)
+    playing = [Alone("CartPole-v1", 21 + i, max_episode_steps=most_steps) for i in range(num_envs)]
+    idle = [Alone("CartPole-v1", 21 + i, max_episode_steps=most_steps) for i in range(num_envs, 2 * num_envs)]
     ended, lengths, kinds = [], np.zeros(num_envs, int), set()
     for actions in np.random.default_rng(0).integers(2, size=(120, num_envs)):
-        np.testing.assert_array_equal(out.obs, [env.obs for env in envs])
+        np.testing.assert_array_equal(out.obs, [env.obs for env in playing])
         out = pool.step(actions)
         lengths += 1
-        for i, env in enumerate(envs):
+        for i, env in enumerate(playing):
             last, reward, terminated, truncated, _ = env.step(actions[i])
             assert (out.reward[i], out.terminated[i], out.truncated[i]) == (reward, terminated, truncated)
             if terminated or truncated:
@@ -54,10 +55,26 @@ def test_a_pool_plays_what_each_env_plays_alone_without_its_dead_steps() -> None
                 np.testing.assert_array_equal(out.final_obs[i], last)
                 ended.append((i, float(lengths[i]), lengths[i]))
                 lengths[i] = 0
+                idle.append(env)
+                # The row goes on with the next episode of an env that has none, whichever that is.
+                (playing[i],) = (one for one in idle if np.array_equal(one.obs, out.obs[i]))
+                idle.remove(playing[i])
     episodes = pool.episodes()
-    assert kinds == {True, False}
+    assert kinds == ({True, False} if most_steps == 15 else {False})
     assert list(zip(episodes.env_ids, episodes.returns, episodes.lengths, strict=True)) == ended
     assert pool.steps_taken == 120
+
+
+def test_the_same_seed_and_actions_give_the_same_episodes_whatever_the_threads() -> None:
+    played = []
+    for num_threads in (1, 2):
+        pool = EnvPoolPool("CartPole-v1", 20, num_threads=num_threads)
+        pool.reset(3)
+        steps = [pool.step(actions).obs.copy() for actions in np.random.default_rng(0).integers(2, size=(100, 20))]
+        played.append((np.stack(steps), pool.episodes()))
+    np.testing.assert_array_equal(played[0][0], played[1][0])
+    np.testing.assert_array_equal(played[0][1].lengths, played[1][1].lengths)
+    assert played[0][1].num_ended > 50
 
 
 def test_a_seed_begins_the_same_episodes_again() -> None:
@@ -119,6 +136,8 @@ def test_rows_that_are_ready_first_are_what_each_env_plays_alone() -> None:
     assert abs(pool.episodes().num_ended - ended) <= num_envs  # some are being reset, and not handed over yet
     with pytest.raises(ConfigError, match="asynchronous"):
         pool.step(actions)
+    with pytest.raises(ConfigError, match="no batch_size"):
+        EnvPoolPool("CartPole-v1", num_envs).send(actions)
 
 
 def test_spaces_of_many_kinds_come_through() -> None:

@@ -10,6 +10,7 @@ import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 from worker_worlds import Countdown, Feed, Global, Nested, Rewarding
 
+from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.engine.serial import SerialPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -169,6 +170,13 @@ def test_an_env_of_plain_attributes_is_restored_exactly_wrappers_and_generator_i
     restored = continues_exactly(make, "Plain")
     assert restored.can_snapshot
     assert restored.resume_note is None
+
+
+def test_that_mujoco_gives_up_an_attribute_is_not_told_for_every_env(capfd: pytest.CaptureFixture[str]) -> None:
+    mujoco = pytest.importorskip("mujoco", reason="MuJoCo envs need the mujoco package")
+    ForeignWorld("mujoco:HalfCheetah-v5").env_factory()()
+    assert "deprecated" not in capfd.readouterr().err
+    assert mujoco.get_mju_user_warning() is None  # while it steps, MuJoCo warns as ever
 
 
 def test_a_mujoco_env_is_restored_exactly() -> None:

@@ -1,6 +1,7 @@
 """Envs of other libraries, trained as they are through the same loop and command."""
 
 import json
+import time
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,16 @@ from safetensors.numpy import load_file
 import scramjet
 from scramjet import cli
 from scramjet.engine import foreign_worlds
-from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, is_foreign, load_world, register_factory
+from scramjet.engine.foreign_worlds import (
+    ForeignWorld,
+    WorkerSettings,
+    canonical_name,
+    is_foreign,
+    load_world,
+    register_factory,
+)
+from scramjet.engine.serial import SerialPool
+from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config import EvaluationConfig, RunConfig
@@ -73,6 +83,28 @@ def test_a_gymnasium_env_by_id_resumes_bit_for_bit(tmp_path, num_workers):
         assert {k: v for k, v in mine.items() if k not in changing} == {
             k: v for k, v in other.items() if k not in changing
         }
+
+
+class Slow(Staircase):
+    def step(self, action):
+        time.sleep(0.002)
+        return super().step(action)
+
+
+def test_auto_has_processes_only_where_they_pay_or_are_asked_for():
+    quick, slow = (ForeignWorld(register_factory(make)) for make in (Staircase, Slow))
+    kinds = []
+    for world, workers in (
+        (quick, WorkerSettings()),
+        (slow, WorkerSettings()),
+        (quick, WorkerSettings(on_error="restart")),
+        (quick, WorkerSettings(timeout=5.0)),
+        (quick, WorkerSettings(num_workers=2)),
+    ):
+        pool = world.pool(4, workers=workers)
+        kinds.append(type(pool))
+        pool.close()
+    assert kinds == [SerialPool, WorkerPool, WorkerPool, WorkerPool, WorkerPool]
 
 
 def test_workers_and_one_process_train_the_same(tmp_path):
@@ -264,3 +296,17 @@ def test_deciding_by_halves_gives_what_deciding_at_once_gives(memory, fused):
         mine, other = (getattr(rollout, name) for rollout in rollouts)
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
     torch.testing.assert_close(rollouts[0].memories.states, rollouts[1].memories.states, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("env", "frame_stack", "sign"), [("gym:FrozenLake-v1", 1, "HFFG"), ("gym:CartPole-v1", 2, "▀")]
+)
+def test_eval_with_render_draws_a_gymnasium_env_as_text(tmp_path, capsys, env, frame_stack, sign):
+    pytest.importorskip("pygame", reason="Gymnasium draws with it")
+    result = train(settings(env, frame_stack=frame_stack), tmp_path)
+    with pytest.raises(SystemExit) as ending:
+        cli.main(["eval", str(result.run_path), "--render"])
+    shown = capsys.readouterr().out
+    assert ending.value.code == 0
+    assert sign in shown
+    assert "(end)" in shown

@@ -1,0 +1,97 @@
+"""A Gymnasium env drawn as text while it is played: its own text, or its picture in blocks of colour."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from scramjet.engine.foreign_worlds import ForeignWorld
+from scramjet.engine.serial import SerialPool
+from scramjet.errors import ConfigError, WorldError
+
+DRAWABLE = ("ansi", "rgb_array")
+"""Render modes that become text, the better one first."""
+
+LINES_BESIDE = 3
+"""Of a terminal, left free for what stands under a picture."""
+
+
+class DrawnPool(SerialPool):
+    """One env. `pictures` has one of each state since it was emptied: a step that ends an episode adds two."""
+
+    def __init__(self, world: ForeignWorld) -> None:
+        if world.library not in ("gym", "mujoco", "factory") or world.makes_vector_envs:
+            raise ConfigError(
+                f"{world.name} cannot be drawn as text: only single envs of Gymnasium can; leave out --render"
+            )
+        self.pictures: list[str] = []
+        super().__init__(world.name, lambda: _Drawn(world.name, _drawable_env(world), self.pictures), 1)
+        self.env = world
+
+
+def _drawable_env(world: ForeignWorld) -> gymnasium.Env[Any, Any]:
+    """With a render mode that suits a terminal, whether it was asked for or not."""
+    env = world.env_factory()()
+    if env.render_mode in DRAWABLE:
+        return env
+    modes = [str(mode) for mode in env.metadata.get("render_modes") or ()]
+    env.close()
+    mode = next((each for each in DRAWABLE if each in modes), None)
+    if mode is None:
+        raise WorldError(
+            f"{world.name} draws neither text nor pictures: its render modes are {modes}, and 'ansi' or 'rgb_array' is "
+            f"needed; leave out --render"
+        )
+    if not world.takes_render_mode:
+        raise WorldError(
+            f"{world.name} makes envs without a render mode; give the function an argument render_mode=None and hand "
+            f"it to gymnasium.make, or leave out --render"
+        )
+    return replace(world, parameters={**world.parameters, "render_mode": mode}).env_factory()()
+
+
+class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
+    def __init__(self, name: str, env: gymnasium.Env[Any, Any], pictures: list[str]) -> None:
+        super().__init__(env)
+        self._name, self._pictures = name, pictures
+
+    def reset(self, **settings: Any) -> Any:
+        result = self.env.reset(**settings)
+        self._draw()
+        return result
+
+    def step(self, action: Any) -> Any:
+        result = self.env.step(action)
+        self._draw()
+        return result
+
+    def _draw(self) -> None:
+        try:
+            picture = self.env.render()
+        except Exception as error:  # a package or a display that drawing needs is not there
+            raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}") from error
+        self._pictures.append(in_blocks(picture) if isinstance(picture, np.ndarray) else str(picture))
+
+
+def in_blocks(picture: np.ndarray) -> str:
+    """An RGB picture [H, W, 3] as characters as large as the terminal allows, two pixels in each."""
+    columns, lines = shutil.get_terminal_size()
+    height, width = picture.shape[:2]
+    scale = max(1.0, width / columns, height / (2 * max(1, lines - LINES_BESIDE)))
+    rows = np.linspace(0, height, 2 * max(1, int(height / scale / 2)), endpoint=False).astype(int)
+    places = np.linspace(0, width, max(1, int(width / scale)), endpoint=False).astype(int)
+    sums = np.add.reduceat(np.add.reduceat(picture[..., :3].astype(np.int64), rows, 0), places, 1)
+    areas = np.diff(rows, append=height)[:, None, None] * np.diff(places, append=width)[:, None]
+    pixels = (sums // areas).tolist()
+    return "\n".join(
+        "".join(
+            "\x1b[38;2;{};{};{};48;2;{};{};{}m▀".format(*above, *below)
+            for above, below in zip(upper, lower, strict=True)
+        )
+        + "\x1b[0m"
+        for upper, lower in zip(pixels[::2], pixels[1::2], strict=True)
+    )
