@@ -134,8 +134,8 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
             pools.append(make_pool(apart, num_envs=num_envs, num_threads=1, learns=True))
             if is_foreign(config.env) and not isinstance(pools[-1], WorkerPool):
                 raise ConfigError(
-                    f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a function "
-                    f"that makes one env"
+                    f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a "
+                    f"function that makes one env"
                 )
     except BaseException:
         for pool in pools:
