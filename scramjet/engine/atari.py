@@ -89,11 +89,7 @@ class Half:
 
 
 class AtariPool(ForeignPool):
-    """Copies of one game on ALE's own threads, in two halves that step beside each other and beside the policy.
-
-    A game that begins anew plays a hundred frames before it shows itself, and all that step with it wait: meanwhile the
-    threads step the other half.
-    """
+    """Copies of one game on ALE's own threads, in two halves: while a policy decides for one, the other steps."""
 
     steps_parts = True
     steps_beside = True
