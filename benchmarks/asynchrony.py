@@ -1,6 +1,6 @@
 """Where asynchronous training pays: the same training both ways, and beside Sample Factory.
 
-    python benchmarks/asynchrony.py                                  uneven, cartpole and hopper; half an hour on 2 cores
+    python benchmarks/asynchrony.py                                 uneven, cartpole and hopper; half an hour on 2 cores
     python benchmarks/asynchrony.py --only uneven --seeds 1
     python benchmarks/asynchrony.py --only sample-factory --sample-factory PYTHON_OF_ITS_ENVIRONMENT
     python benchmarks/asynchrony.py --only atari                     on a machine with a GPU and many cores
