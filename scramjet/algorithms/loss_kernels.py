@@ -106,7 +106,7 @@ def _log_probabilities(columns, action, first, end, shift, num):  # type: ignore
         columns[TOTAL, i] = 0
     for a in range(first + 1, end):
         for i in range(num):
-            columns[HIGHEST, i] = max(columns[HIGHEST, i], columns[a, i])
+            columns[HIGHEST, i] = columns[a, i] if columns[a, i] > columns[HIGHEST, i] else columns[HIGHEST, i]
     for a in range(first, end):
         for i in range(num):
             lower = columns[a, i] - columns[HIGHEST, i]
@@ -149,7 +149,8 @@ def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_
     logits = ACTIONS + width + size  # their first column; behind the probabilities
     columns = np.empty((logits + size + 1, LANES), np.float32)
     for start in range(0, rows, LANES):
-        num, begin = min(LANES, rows - start), _FLOAT * start * (size + 1)
+        num = LANES if start + LANES <= rows else rows - start
+        begin = _FLOAT * start * (size + 1)
         samples = words(samples_at + 8 * start, num)
         to_outputs = float_rows(to_outputs_at + begin, num, size + 1)
         _fetch(work, samples, float_rows(outputs_at + begin, num, size + 1), columns, logits)
@@ -212,7 +213,8 @@ def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_a
     to_entropy, means = np.float32(-scale * work.entropy_coef), ACTIONS + width
     columns = np.empty((means + size + 1, LANES), np.float32)
     for start in range(0, rows, LANES):
-        num, begin = min(LANES, rows - start), _FLOAT * start * (size + 1)
+        num = LANES if start + LANES <= rows else rows - start
+        begin = _FLOAT * start * (size + 1)
         samples = words(samples_at + 8 * start, num)
         to_outputs = float_rows(to_outputs_at + begin, num, size + 1)
         _fetch(work, samples, float_rows(outputs_at + begin, num, size + 1), columns, means)
