@@ -113,6 +113,18 @@ _TABLE = (
     Metric("eval/std_return", "Standard deviation of the evaluation's returns."),
     Metric("eval/mean_length", "Mean episode length of the evaluation."),
     Metric("eval/episodes", "Episodes played in the evaluation."),
+    Metric(
+        "async/policy_lag_mean", "--mode async: updates between the weights that acted and this one, mean over steps."
+    ),
+    Metric("async/policy_lag_max", "The same of the oldest trajectory's first step."),
+    Metric("async/ratio_mean", "Probability ratio of the weights now to those that acted, before the first pass."),
+    Metric("async/ratio_max", "The largest of these ratios."),
+    Metric("async/ratio_clipped", "Share of them above --vtrace-rho-clip."),
+    Metric("async/queue_depth", "Trajectories done and not yet taken."),
+    Metric("async/frames_in_flight", "Environment steps begun and not yet learned from."),
+    Metric("async/stale_trajectories", "Trajectories not learned from: older than --max-policy-lag."),
+    Metric("async/learner_idle", "Share of the time that the learner waited for actors."),
+    Metric("async/actors_idle", "Share of the time that actors waited for the learner."),
     Metric("time.elapsed_seconds", "Wall-clock time since training began."),
     Metric("time.steps_per_second", "Environment steps per second."),
     Metric("time.rollout_seconds", "Time of this update spent collecting the rollout."),
