@@ -109,7 +109,7 @@ _TABLE = (
     Metric("clip_epsilon", "The clip range that this update used."),
     Metric("entropy_coef", "The entropy coefficient that this update used."),
     Metric("epochs", "Epochs done; fewer than --num-epochs after a --target-kl stop."),
-    Metric("eval/mean_return", "Mean return of the deterministic evaluation; only on updates that evaluate."),
+    Metric("eval/mean_return", "Mean return of the evaluation; only on updates that evaluate."),
     Metric("eval/std_return", "Standard deviation of the evaluation's returns."),
     Metric("eval/mean_length", "Mean episode length of the evaluation."),
     Metric("eval/episodes", "Episodes played in the evaluation."),
