@@ -46,7 +46,7 @@ OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0
 
 QUICK_SECONDS = 0.4e-3
-"""Envs that all step in less, one after the other, gain nothing by worker processes: waking those takes as long."""
+"""Envs that all step in less, one after the other, gain nothing by worker processes: waking them takes too long."""
 TRIED_SECONDS = 0.02
 """For how long that is tried out, at the most, once an env is there."""
 

@@ -38,7 +38,7 @@ class Alone:
 
 @pytest.mark.parametrize(("num_envs", "most_steps"), [(4, 15), (24, 15), (24, 8)])  # 8: all end together
 def test_each_episode_is_one_that_an_env_plays_alone_without_its_dead_steps(num_envs: int, most_steps: int) -> None:
-    pool = EnvPoolPool("CartPole-v1", num_envs, num_threads=1, max_episode_steps=most_steps)
+    pool = EnvPoolPool("CartPole-v1", num_envs, num_threads=2, max_episode_steps=most_steps)
     out = pool.reset(21)
     playing = [Alone("CartPole-v1", 21 + i, max_episode_steps=most_steps) for i in range(num_envs)]
     idle = [Alone("CartPole-v1", 21 + i, max_episode_steps=most_steps) for i in range(num_envs, 2 * num_envs)]
