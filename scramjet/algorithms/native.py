@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from scramjet.algorithms import loss_kernels
 from scramjet.algorithms import native_kernels as kernels
+from scramjet.engine.jit import ThreadsThatPay
 from scramjet.engine.machine import Task
 from scramjet.policies import memory_kernels
 from scramjet.policies.memory import GRU, LSTM, LayeredCore, MinGRU
@@ -119,6 +120,7 @@ class NativeNetwork:
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
+        self._pays = ThreadsThatPay()  # of gradient steps
         self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of each part, diagnostics
         self._loss: LossSettings | None = None  # as the task has it
         self._acting: list[Task] = []  # kept, for functions hold their addresses
@@ -186,9 +188,10 @@ class NativeNetwork:
         self._task.set(scratch=scratch, scratch_size=scratch.shape[1], block=BLOCK, num_taken=num_rows)
         self._task.set(state=_array(state))
         functions: list[Callable[[], None]] = []
+        pays = ThreadsThatPay()
         for step, task in zip(steps, self._task.copies(len(steps)), strict=True):
             task.set(**{name: _array(getattr(step, name)) for name in ActStep._fields})
-            functions.append(kernels.act_in_part.ready(num_parts, task.address))
+            functions.append(kernels.act_in_part.ready(num_parts, task.address, pays))
             self._acting.append(task)
         return functions
 
@@ -267,7 +270,7 @@ class NativeNetwork:
                 value_clip=math.inf if loss.value_clip is None else loss.value_clip,
                 max_norm=math.inf if loss.max_norm is None else loss.max_norm,
             )  # fmt: skip
-        kernels.take_steps(self._task.address, num_parts, num_minibatches)
+        kernels.take_steps(self._task.address, num_parts, num_minibatches, self._pays)
         return diagnostics, partials[0]
 
     def _give_results(self, num_parts: int, num_minibatches: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,13 +13,14 @@ shapes: N samples, D inputs, A inputs of the distribution, U units (samples, or 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numba import prange
 
 from scramjet.engine.activations import add, copy, fill, inlined, inlined_sum, sum_of_squares, tanh
 from scramjet.engine.blas import multiply, multiply_by_transposed, multiply_transposed, set_blas_threads
-from scramjet.engine.jit import PARALLEL_REGION, callable_from_compiled, compiled, launch_threads
+from scramjet.engine.jit import PARALLEL_REGION, ThreadsThatPay, callable_from_compiled, compiled, launch_threads
 from scramjet.engine.machine import (
     NativeFunction,
     call,
@@ -455,7 +456,7 @@ def _steps(address: int, num_parts: int, begin: int, gradients: int, end: int, n
 _steps_alone, _steps_threaded = compiled(_steps), compiled(_steps, parallel=True)
 
 
-def take_steps(address: int, num_parts: int, num_minibatches: int) -> None:
+def take_steps(address: int, num_parts: int, num_minibatches: int, pays: ThreadsThatPay) -> None:
     """A gradient step on each minibatch of a `WORK`."""
     arguments = (
         address, num_parts, begin_step.address, gradients_of_part.address, end_step.address, num_minibatches,
@@ -464,6 +465,10 @@ def take_steps(address: int, num_parts: int, num_minibatches: int) -> None:
         _steps_alone(*arguments)
         return
     launch_threads()
+    pays(partial(_take_steps_threaded, *arguments), partial(_steps_alone, *arguments))
+
+
+def _take_steps_threaded(*arguments: int) -> None:
     with PARALLEL_REGION:
         _steps_threaded(*arguments)
 

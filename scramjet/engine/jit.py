@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import cache, cached_property, partial
 from types import FunctionType
@@ -32,6 +34,41 @@ def launch_threads() -> None:
     get_num_threads()
     if torch:
         torch.set_num_threads(num_threads)
+
+
+class ThreadsThatPay:
+    """Has the same piece of work done on threads, or for a while on this one alone where threads are slow to come.
+
+    On a machine that is busy with something else, each wait for a thread takes milliseconds: a step of a thousand envs,
+    a hundred times longer. Both ways must give the same results.
+    """
+
+    SLOW, WAITED = 3.0, 1e-3
+    """What counts as waiting: so many times the shortest time so far, and so many seconds more."""
+    STRIKES = 2
+    """In a row, until threads are left alone."""
+    PAUSE = 0.25
+    """Seconds until they are tried again."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._shortest = math.inf
+        self._strikes = 0
+        self._resumes = -math.inf  # when threads are tried again
+
+    def __call__(self, threaded: Callable[[], None], alone: Callable[[], None]) -> None:
+        """Do one or the other."""
+        started = self._clock()
+        if started < self._resumes:
+            alone()
+            return
+        threaded()
+        seconds = self._clock() - started
+        self._shortest = min(self._shortest, seconds)
+        has_waited = seconds > max(self.SLOW * self._shortest, self._shortest + self.WAITED)
+        self._strikes = self._strikes + 1 if has_waited else 0
+        if self._strikes >= self.STRIKES:
+            self._strikes, self._resumes = self.STRIKES - 1, started + seconds + self.PAUSE  # then one is enough
 
 
 def compiled(function: _Function, **options: Any) -> _Function:

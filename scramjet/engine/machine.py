@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 from scramjet.engine.cache import KernelCache
 from scramjet.engine.jit import (
     PARALLEL_REGION,
+    ThreadsThatPay,
     callable_from_compiled,
     compiled,
     launch_threads,
@@ -61,9 +62,15 @@ class NativeFunction:
         """Call it from Python; other threads of Python may run meanwhile."""
         self._call(*numbers)
 
-    def ready(self, num_parts: int, task: int) -> Callable[[], None]:
+    def ready(self, num_parts: int, task: int, pays: ThreadsThatPay) -> Callable[[], None]:
         """`in_parts` with these arguments, to be called often."""
-        return partial(self._call, 0, 1, task) if num_parts == 1 else partial(self.in_parts, num_parts, task)
+        if num_parts == 1:
+            return partial(self._call, 0, 1, task)
+        return partial(pays, partial(self.in_parts, num_parts, task), partial(self._one_by_one, num_parts, task))
+
+    def _one_by_one(self, num_parts: int, task: int) -> None:
+        for part in range(num_parts):
+            self._call(part, num_parts, task)
 
     def in_parts(self, num_parts: int, task: int) -> None:
         """Call it with (part, num_parts, task) for each part, each on a thread of its own."""

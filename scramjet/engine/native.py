@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from scramjet.engine import diagnosis
-from scramjet.engine.jit import PARALLEL_REGION, launch_threads
+from scramjet.engine.jit import PARALLEL_REGION, ThreadsThatPay, launch_threads
 from scramjet.engine.kernels import Kernels
 from scramjet.engine.layout import (
     PlayedBy,
@@ -54,7 +54,7 @@ class NativePool(WorldPool):
         self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
         # For each thread: episodes since the last look, next row; cache lines apart, as all write theirs at once.
         self._log_size = np.zeros((self.num_threads, CACHE_LINES // 8), np.int64)
-        self._first_log = self._wrap(self._log[0]), self._log_size[0]
+        self._logs = [(self._wrap(self._log[i]), self._log_size[i]) for i in range(self.num_threads)]
         self._tick = 0
         self._own = self.allocate()
         self._layout = self._own.layout
@@ -63,6 +63,7 @@ class NativePool(WorldPool):
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
         self._was_reset = False
+        self._pays = ThreadsThatPay()
 
     def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
         """Kernels and the number of threads they run on."""
@@ -210,10 +211,10 @@ class NativePool(WorldPool):
             raise ConfigError(f"rows={rows} must be neighbours, and whole envs of {per_env} rows")
         return start, stop
 
-    def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
-        """On this thread."""
+    def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition, chunk: int = 0) -> None:
+        """On this thread; episodes that end go to the log of a chunk."""
         try:
-            self._kernels.step(start, stop, self._tick, self._records, actions, *out.arrays, True, *self._first_log)
+            self._kernels.step(start, stop, self._tick, self._records, actions, *out.arrays, True, *self._logs[chunk])
         except Exception as error:
             raise self._explained(error) from error
 
@@ -222,6 +223,17 @@ class NativePool(WorldPool):
         if self.num_threads == 1:
             self._step_envs(start, stop, actions, out)
             return
+        arguments = start, stop, actions, out
+        self._pays(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
+
+    def _step_in_chunks(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+        """What threads would do, on this one: to the same logs."""
+        count, chunks = stop - start, self.num_threads
+        for chunk in range(chunks):
+            part = start + chunk * count // chunks, start + (chunk + 1) * count // chunks
+            self._step_envs(*part, actions, out, chunk)
+
+    def _step_on_threads(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         with PARALLEL_REGION:
             self._run(
                 "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,

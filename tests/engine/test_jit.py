@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from scramjet.engine.jit import ROWS_PER_BLOCK, RowKernel
+from scramjet.engine.jit import ROWS_PER_BLOCK, RowKernel, ThreadsThatPay
 
 
 @RowKernel
@@ -30,7 +30,7 @@ def test_threads_do_each_row_once_and_no_other(rows, start):
 
 KEEPS_ITS_NUMBER = """
 import numpy as np, torch
-from scramjet.engine.jit import RowKernel
+from scramjet.engine.jit import ThreadsThatPay, RowKernel
 
 torch.set_num_threads({threads})
 {use}
@@ -58,3 +58,54 @@ def test_torch_keeps_its_number_of_threads_whatever_starts_those_of_numba(use, t
     source = KEEPS_ITS_NUMBER.format(threads=threads, use=use.format(threads=threads))
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+class Clock:
+    """Time that passes only when work takes some."""
+
+    def __init__(self):
+        self.now, self.done, self.threads_take = 0.0, [], 1e-4
+
+    def __call__(self):
+        return self.now
+
+    def threaded(self):
+        self.now += self.threads_take
+        self.done.append("threads")
+
+    def alone(self):
+        self.now += 2e-4
+        self.done.append("alone")
+
+    def work(self, pays, times):
+        self.done.clear()
+        for _ in range(times):
+            pays(self.threaded, self.alone)
+        return self.done.count("alone") / times
+
+
+def test_threads_that_are_slow_to_come_are_left_alone_for_a_while_and_tried_again():
+    clock = Clock()
+    pays = ThreadsThatPay(clock)
+    assert clock.work(pays, 100) == 0
+    clock.threads_take = 8e-3  # somebody else is at work
+    assert clock.work(pays, 10_000) > 0.99
+    clock.threads_take = 1e-4
+    clock.now += ThreadsThatPay.PAUSE
+    assert clock.work(pays, 100) == 0
+
+
+def test_work_that_only_varies_stays_on_threads():
+    clock = Clock()
+    pays = ThreadsThatPay(clock)
+    for seconds in (1e-4, 9e-4, 2e-4, 8e-3, 1e-4, 8e-3, 1e-4):  # now and then a long one is no sign
+        clock.threads_take = seconds
+        assert clock.work(pays, 1) == 0
+
+
+def test_long_work_on_a_busy_machine_stays_on_threads():
+    clock = Clock()
+    pays = ThreadsThatPay(clock)
+    for seconds in (0.1, 0.2, 0.25, 0.2):
+        clock.threads_take = seconds
+        assert clock.work(pays, 1) == 0

@@ -400,6 +400,7 @@ def test_a_thousand_steps_allocate_no_array(num_threads: int) -> None:
     pool = make("cartpole", num_envs, num_threads=num_threads)
     actions = random_actions(1, num_envs, n=2)[0]
     out = pool.allocate()
+    pool.prepare()
     pool.reset(0)
     for _ in range(3):
         pool.step(actions, out=out)
