@@ -25,6 +25,8 @@ class JoinedPool(Pool):
         self.played_by, self.num_players, self.mask_size = first.played_by, first.num_players, first.mask_size
         self.observation_space, self.action_space = first.observation_space, first.action_space
         self._seed = 0
+        self.shown = self.allocate()
+        """What all envs showed after the last reset."""
 
     @property
     def steps_taken(self) -> int:
@@ -48,15 +50,11 @@ class JoinedPool(Pool):
             pool.close()
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        out = self.allocate() if out is None else out
+        """Together they play what one pool of all envs would."""
         self._seed = int(seed)
         for i, pool in enumerate(self.pools):
-            pool.reset(self.seed_of(i), out=out.part(self.rows_of(i)))
-        return out
-
-    def seed_of(self, i: int) -> int:
-        """What pool i is reset with: together they play what one pool of all envs would."""
-        return self._seed + sum(pool.num_envs for pool in self.pools[:i])
+            pool.reset(self._seed + i * pool.num_envs, out=self.shown.part(self.rows_of(i)))
+        return self.shown
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         out = self.allocate() if out is None else out
@@ -77,7 +75,7 @@ class JoinedPool(Pool):
         return {"seed": np.array([self._seed]), "ticks": np.array([pool.steps_taken for pool in self.pools])}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        """Fresh episodes, other ones than those played before."""
+        """Fresh episodes, other ones than those played before; see `shown`."""
         parts = [int(snapshot["seed"][0]), *snapshot["ticks"].tolist()]
         seed = int(np.random.SeedSequence(parts).generate_state(1)[0]) >> 1  # below 2**31
         self.resume_note = "asynchronous: resumed with fresh episodes"

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from scramjet.engine.joined import JoinedPool
+from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ScramjetError, TrainingError
@@ -67,7 +68,6 @@ class Actors(ABC):
         self.exchange = Exchange(len(pool.pools), max_lag, self._slot)
         self._num_steps, self._horizon = num_steps, horizon
         self._threads: list[threading.Thread] = []
-        self.notes: list[str] = []  # what users should know
 
     @abstractmethod
     def _slot(self, actor: int) -> Rollout:
@@ -81,6 +81,17 @@ class Actors(ABC):
     def do(self, event: dict[str, Any]) -> None:
         """One recorded event of the actors, on this thread."""
 
+    @abstractmethod
+    def begin_with(self, actor: int, first: Rollout) -> None:
+        """Have an actor's first trajectory go on from the last row of a slot."""
+
+    def begin(self) -> None:
+        """Take what the pool shows now as the beginning."""
+        for actor in range(len(self.pool.pools)):
+            first, shown = self._slot(actor), self.pool.shown.part(self.pool.rows_of(actor))
+            _show(first.rows[-1], shown)
+            self.begin_with(actor, first)
+
     @property
     def is_running(self) -> bool:
         """Whether threads are at work."""
@@ -88,6 +99,7 @@ class Actors(ABC):
 
     def start(self) -> None:
         """Have the actors play, beside whoever calls this."""
+        self.begin()
         for target in self._targets():
             thread = threading.Thread(target=self._guarded, args=(target,), daemon=True)
             self._threads.append(thread)
@@ -105,6 +117,13 @@ class Actors(ABC):
         for thread in self._threads:
             thread.join(timeout=30.0)
         self._threads.clear()
+
+
+def _show(row: Transition, shown: Transition) -> None:
+    """Put what players see into a row."""
+    for mine, its in zip(leaves(row.obs), leaves(shown.obs), strict=True):
+        mine[:] = its
+    row.mask[:], row.turn[:] = shown.mask, shown.turn
 
 
 def _carry_over(before: Rollout | None, slot: Rollout) -> None:
@@ -129,15 +148,11 @@ class ActorThreads(Actors):
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]
         self._generators = [torch.Generator().manual_seed(_seed_of(seed, i)) for i in range(len(pool.pools))]
-        self._fused, self._restarts = fused, restarts
+        self._seed, self._fused, self._restarts = seed, fused, restarts
         self._last: list[Rollout | None] = [None] * len(pool.pools)
-        self._begin_with: list[Rollout] = [self._slot(i) for i in range(len(pool.pools))]
 
-    def reset(self, seed: int) -> None:
-        """Begin fresh episodes."""
-        for i, (pool, first) in enumerate(zip(self.pool.pools, self._begin_with, strict=True)):
-            pool.reset(seed + i * pool.num_envs, out=first.rows[-1])
-            self._last[i] = first
+    def begin_with(self, actor: int, first: Rollout) -> None:
+        self._last[actor] = first
 
     def _slot(self, actor: int) -> Rollout:
         pool, policy = self.pool.pools[actor], self._policies[actor]
@@ -166,10 +181,9 @@ class ActorThreads(Actors):
         actor, pool = trajectory.actor, self.pool.pools[trajectory.actor]
         self.exchange.give_up(trajectory)
         warnings.warn(f"actor {actor} was restarted: {error}", RuntimeWarning, stacklevel=2)
-        first = self._begin_with[actor]
-        pool.reset(pool.steps_taken + 7919 * (actor + 1), out=first.rows[-1])
-        first.memories.states.zero_()
-        self._last[actor] = first
+        first = self._slot(actor)
+        pool.reset(_seed_of(self._seed, actor, pool.steps_taken), out=first.rows[-1])
+        self.begin_with(actor, first)
 
     def _play(self, trajectory: Trajectory) -> None:
         actor, slot = trajectory.actor, trajectory.rollout
@@ -194,8 +208,8 @@ class ActorThreads(Actors):
         self._play(trajectory)
 
 
-def _seed_of(seed: int, actor: int) -> int:
-    return int(np.random.SeedSequence([seed, actor]).generate_state(1, np.uint64)[0] >> 1)
+def _seed_of(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1)[0]) >> 1  # below 2**31, as any env takes it
 
 
 class Crew:
@@ -237,13 +251,8 @@ class CentralActors(Actors):
         self._version = -1
         self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
 
-    def reset(self, seed: int) -> None:
-        """Begin fresh episodes."""
-        self.pool._seed = seed
-        for crew in self._crews:
-            first = self._slot(crew.number)
-            crew.pool.reset(self.pool.seed_of(crew.number), out=first.rows[-1])
-            crew.before, crew.trajectory = first, None
+    def begin_with(self, actor: int, first: Rollout) -> None:
+        self._crews[actor].before = first
 
     def _slot(self, actor: int) -> Rollout:
         slot = allocate_rollout(self.pool.pools[actor], self._home, self._num_steps, self._horizon)

@@ -141,9 +141,13 @@ class Replayed(Asynchronous):
         self._events = _read(schedule)
         self._next: dict[str, Any] | None = next(self._events, None)
         self._path = schedule
+        self._has_begun = False
         actors.weights.take(learner.policy)
 
     def collect(self) -> Rollout:
+        if not self._has_begun:
+            self._actors.begin()
+            self._has_begun = True
         taken: list[Trajectory] | None = None
         while self._next is not None:
             event = self._next

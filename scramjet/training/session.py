@@ -161,7 +161,6 @@ def _collector(
     else:
         restarts = config.on_env_error == "restart"
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
-    actors.reset(config.seed + RESET_SEED_OFFSET)
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule))
     if config.record_schedule:
@@ -202,8 +201,7 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals, is_behind=is_async)
     learner.warm_up(rollout)
     generator = torch.Generator(policy.device).manual_seed(config.seed)
-    if not is_async:
-        pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
+    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
     return Session(
         config=config,
         run=run,

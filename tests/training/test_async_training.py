@@ -1,5 +1,6 @@
 """Asynchronous training: actors apart from the learner, for every kind of policy and world; replayed bit for bit."""
 
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig
+from scramjet.training import start
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
@@ -284,3 +286,17 @@ def test_the_command_line_trains_and_tells(tmp_path, capsys):
         cli.main([*words, "--num-actors", "32", "--runs-dir", str(tmp_path)])
     assert ended.value.code == 2
     assert "32 actors are more than num_envs=16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("env", ["cartpole", "snake"])
+def test_a_resumed_run_begins_with_what_its_fresh_episodes_show(env, tmp_path):
+    result = train(settings(env, policy=PolicyConfig(hidden=(16,))), tmp_path, run_name="run")
+    session = start.resume_run(str(result.run_path), tmp_path, None, 2 * result.step, None)
+    with session.run, contextlib.closing(session):
+        shown = session.pool.shown.obs.copy()
+        rollout = session.collector.collect()
+        order = [trajectory.actor for trajectory in session.collector._taken]
+        first = order[0]  # what was done first; the other's may come later
+        mine, its = rollout.obs[0].chunk(2)[0].numpy(), np.split(shown, 2)[first]
+        np.testing.assert_array_equal(mine, its)
+    assert "fresh episodes" in session.note
