@@ -87,7 +87,7 @@ def base_config(env: str | None, place: Place) -> RunConfig:
     data = {} if place.config is None else config_files.read_file(place.config)
     source = str(place.config)
     if place.fork is not None:
-        parent = start.checkpoint_config(start.find_checkpoint(place.fork, place.runs_dir)).with_open_device()
+        parent = start.checkpoint_config(start.find_checkpoint(place.fork, place.runs_dir)).with_open_choices()
         base = config_files.apply(parent, data, source)
         return base if env in (None, base.env) else replace(base, env=str(env), env_parameters={})
     if env is None:

@@ -73,7 +73,8 @@ class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
         try:
             picture = self.env.render()
         except Exception as error:  # a package or a display that drawing needs is not there
-            raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}") from error
+            hint = "; without a screen, set MUJOCO_GL=egl" if self._name.startswith("mujoco:") else ""
+            raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}{hint}") from error
         self._pictures.append(in_blocks(picture) if isinstance(picture, np.ndarray) else str(picture))
 
 

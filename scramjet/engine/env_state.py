@@ -7,6 +7,7 @@ name, and whether the rest suffices is tried out: an env restored must go on as 
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import json
@@ -279,8 +280,9 @@ def why_inexact(make_env: Callable[[], Any]) -> str | None:
     except Exception as problem:  # an env may also object to actions at random
         return f"{problem}" if isinstance(problem, UnsavableError) else f"{type(problem).__name__}: {problem}"
     finally:
-        saved.close()
-        other.close()
+        for env in (saved, other):
+            with contextlib.suppress(Exception):  # both are only for this
+                env.close()
 
 
 def _play(env: Any, actions: list[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ ended with whatever numbers their `info` had.
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -271,8 +272,13 @@ def _stat_of(block: EndedTogether, name: str) -> np.ndarray:
 def numbers_in(info: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, float]:
     """What of an episode's last `info` can be averaged: its numbers and truth values."""
     skipped = {"episode", "final_obs", "final_info", "action_mask", *without}
-    return {
-        name: float(value)
-        for name, value in info.items()
-        if name not in skipped and not name.startswith("_") and isinstance(value, int | float | np.number | np.bool_)
-    }
+    found: dict[str, float] = {}
+    for name, value in info.items():
+        if not isinstance(name, str) or name in skipped or name.startswith("_"):
+            continue
+        if isinstance(value, np.ndarray) and value.shape == ():
+            value = value[()]
+        if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
+            with contextlib.suppress(OverflowError):  # no float is so large
+                found[name] = float(value)
+    return found

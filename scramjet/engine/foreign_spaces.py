@@ -41,6 +41,8 @@ def _adapted(name: str, space: Any, where: str) -> Any:
     if isinstance(space, spaces.MultiBinary):
         return space
     if isinstance(space, spaces.Box):
+        if 0 in space.shape:
+            raise WorldError(f"{name}.{where} is {space}: there is nothing to observe")
         if space.dtype.kind == "f" and space.dtype != np.float32:
             with np.errstate(over="ignore"):
                 return spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)

@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from scramjet.envs.registry import canonical_name as canonical_native_name
@@ -277,19 +279,30 @@ def _factory(name: str) -> Callable[..., gymnasium.Env]:
     if not where or not function:
         raise WorldError(f"'{name}' must be factory:MODULE:FUNCTION or factory:FILE.py:FUNCTION")
     if where.endswith(".py"):
-        module = import_file(Path(where))
+        module = _read_once(str(Path(where).resolve()), os.stat(where).st_mtime_ns if os.path.exists(where) else 0)
     else:
         try:
             module = importlib.import_module(where)
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:
             raise WorldError(f"cannot import '{where}' for '{name}': {error}") from error
     found = getattr(module, function, None)
     if not callable(found):
+        nearest = did_you_mean(function, _functions_of(module))
         raise WorldError(
-            f"'{where}' has no function '{function}' that makes an env.{did_you_mean(function, vars(module))} A "
-            f"factory that is no function of a module must be given again from Python: scramjet.train(env=...)"
+            f"'{where}' has no function '{function}' that makes an env.{nearest} A factory that is no "
+            f"function of a module must be given again from Python: scramjet.train(env=...)"
         )
     return found
+
+
+def _functions_of(module: ModuleType) -> list[str]:
+    return [name for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
+
+
+@lru_cache
+def _read_once(path: str, changed_at: int) -> ModuleType:
+    """A file of functions, read again only where it has changed."""
+    return import_file(Path(path))
 
 
 def _check_gymnasium_id(name: str, env_id: str) -> None:
@@ -300,7 +313,7 @@ def _check_gymnasium_id(name: str, env_id: str) -> None:
     if colon:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except (ImportError, TypeError, ValueError) as error:  # the latter two of names such as '' and '.x'
             raise WorldError(f"cannot import '{module}' for '{name}': {error}") from error
     if plain in gymnasium.registry:
         return

@@ -161,7 +161,7 @@ class GymRows:
                     if has_mask:
                         self._write_mask(info, i)
                 rewards.append(reward)
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # an env that leaves must not end the run as if it were done
                 if not self._renews:
                     raise self._failure("step()", i, error) from error
                 renewed.append(self._renew(i, error))
@@ -179,7 +179,7 @@ class GymRows:
         if told is not None:
             ended.append(told)
 
-    def _renew(self, i: int, error: Exception) -> Renewed:
+    def _renew(self, i: int, error: BaseException) -> Renewed:
         """A new env in place of one that failed; its episode ends as truncated with what was seen last."""
         problem = str(error) if isinstance(error, EnvFailedError) else str(self._failure("step()", i, error))
         for final, obs in zip(self._arrays.final_obs, self._arrays.obs, strict=True):
@@ -216,7 +216,7 @@ class GymRows:
             )
         self._arrays.mask[i] = flat
 
-    def _failure(self, where: str, i: int, error: Exception) -> Exception:
+    def _failure(self, where: str, i: int, error: BaseException) -> Exception:
         if isinstance(error, WorldError | EnvFailedError):
             return error
         text = "".join(traceback.format_exception(error)).rstrip()
@@ -267,7 +267,7 @@ def _num_choices(name: str, space: Any) -> int:
 
 def _told(row: int, info: Any) -> Ended | None:
     """What an env's last `info` says, where it says something."""
-    if not info:
+    if not info or not isinstance(info, Mapping):
         return None
     stats = numbers_in(info)
     record = info.get("episode")  # of RecordEpisodeStatistics

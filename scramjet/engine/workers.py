@@ -29,6 +29,8 @@ OnError = Literal["fail", "restart"]
 
 MOST_RESTARTS = 10
 """Restarts in a row without a step finished in between."""
+STEPS_PER_RESTART = 100
+"""Over a whole run an env may fail so often more: once in so many of its steps."""
 
 
 class WorkerPool(GymPool):
@@ -57,6 +59,7 @@ class WorkerPool(GymPool):
         self.restarts = 0
         self._factory = _pickled(name, make_env)
         self._timeout, self._on_error = timeout, on_error
+        self._failures: dict[range, int] = {}
         self._streaks: dict[range, tuple[int, int]] = {}  # steps finished at the last restart; restarts in a row
         self._memory = _anonymous_memory()
         self._workers: list[WorkerProcess] = []
@@ -164,10 +167,17 @@ class WorkerPool(GymPool):
         last, in_a_row = self._streaks.get(rows, (-2, 0))
         in_a_row = in_a_row + 1 if finished - last <= 1 else 1  # the step that failed counts as finished
         self._streaks[rows] = (finished, in_a_row)
+        self._failures[rows] = self._failures.get(rows, 0) + 1
         if in_a_row > MOST_RESTARTS:
             self.close()
             raise WorldError(f"restarted {MOST_RESTARTS} times in a row, and failed again: {problem}")
-        warnings.warn(f"restarted: {problem.splitlines()[0]}", RuntimeWarning, stacklevel=5)
+        if self._failures[rows] > MOST_RESTARTS + finished / STEPS_PER_RESTART:
+            self.close()
+            raise WorldError(
+                f"restarted {self._failures[rows] - 1} times in {finished} steps, and failed again: {problem}"
+            )
+        message = f"restarted: {problem.splitlines()[0]} (restart {self.restarts})"
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
 
     def _restart(self, i: int, failure: WorkerFailedError) -> None:
         """A new process in place of one that failed; the episodes of all its envs end as truncated."""
@@ -177,15 +187,26 @@ class WorkerPool(GymPool):
             raise WorldError(str(failure)) from None
         old.kill()
         self._note_restart(old.rows, str(failure))
-        new = self._started(old.rows)
-        self._workers[i] = new
-        self._answer(new)
-        for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seed())):
-            new.ask(kind, pickle.dumps(given))
-            self._answer(new)
+        new = self._begun_anew(i)
+        while isinstance(new, WorkerFailedError):  # it may fail as it starts, too
+            self._note_restart(old.rows, str(new))
+            new = self._begun_anew(i)
         self._lost[old.rows.start :: old.rows.step] = True
         for first, last in old.asked:  # steps waited for elsewhere are the new envs'
             new.ask(protocol.STEP, b"", first, last)
+
+    def _begun_anew(self, i: int) -> WorkerProcess | WorkerFailedError:
+        """A new process for worker i's envs, reset; or why there is none."""
+        new = self._workers[i] = self._started(self._workers[i].rows)
+        try:
+            new.answer()
+            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seed())):
+                new.ask(kind, pickle.dumps(given))
+                new.answer()
+        except WorkerFailedError as failure:
+            new.kill()
+            return failure
+        return new
 
     def _fresh_seed(self) -> int:
         return int(np.random.SeedSequence([self._seed, self._tick, self.restarts]).generate_state(1)[0])

@@ -103,8 +103,21 @@ def _import_class(target: str) -> type[Env]:
     return _class_in_module(module, class_name, target)
 
 
+class ImportedScriptTrains(BaseException):
+    """A file that is read for its functions begins to train: what stands above is all that is wanted."""
+
+
+_BEING_READ: list[Path] = []
+
+
+def stop_if_being_read() -> None:
+    """Called where training begins: a file that is only read for what it defines must not train."""
+    if _BEING_READ:
+        raise ImportedScriptTrains
+
+
 def import_file(path: Path) -> ModuleType:
-    """Run a user's file as a module; a changed file is read anew."""
+    """Run a user's file as a module; a changed file is read anew. A script is read up to where it trains."""
     if not os.path.isfile(path):
         raise WorldError(f"no such file: '{path}'; give the path of the Python file with your world")
     full_path = path.resolve()
@@ -117,8 +130,11 @@ def import_file(path: Path) -> ModuleType:
     folder = str(full_path.parent)
     if folder not in sys.path:  # so that helpers beside the world can be imported
         sys.path.insert(0, folder)
+    _BEING_READ.append(full_path)
     try:
         spec.loader.exec_module(module)
+    except ImportedScriptTrains:
+        pass
     except WorldError:
         raise
     except KeyboardInterrupt:
@@ -126,6 +142,8 @@ def import_file(path: Path) -> ModuleType:
     except BaseException as error:  # whatever the file raises, it is the file that is wrong
         line = _line_in(error, full_path)
         raise WorldError(f"{path}{line}: {type(error).__name__}: {error}") from error
+    finally:
+        _BEING_READ.pop()
     return module
 
 

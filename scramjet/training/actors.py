@@ -61,6 +61,9 @@ class Weights:
 class Actors(ABC):
     """All actors of a run, and the exchange they play for."""
 
+    kind: str
+    """What a recorded event of theirs is called."""
+
     def __init__(self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None) -> None:
         """`policy` is the learner's."""
         self.pool = pool
@@ -140,6 +143,8 @@ def _carry_over(before: Rollout | None, slot: Rollout) -> None:
 
 class ActorThreads(Actors):
     """Native worlds: a thread for each pool; nothing of theirs needs Python while it runs."""
+
+    kind = "play"
 
     def __init__(
         self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
@@ -233,6 +238,8 @@ class Crew:
 
 class CentralActors(Actors):
     """Envs in worker processes: whenever some have stepped, one forward pass decides for all that are ready."""
+
+    kind = "round"
 
     def __init__(
         self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,

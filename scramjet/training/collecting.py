@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +137,18 @@ class Replayed(Asynchronous):
     def __init__(self, actors: Actors, pool: JoinedPool, learner: Learner, rollout: Rollout, schedule: Path) -> None:
         super().__init__(actors, pool, learner, rollout)
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
-        self._events = _read(schedule)
+        self._events = iter(read_schedule(schedule, len(pool.pools), actors.kind))
         self._next: dict[str, Any] | None = next(self._events, None)
         self._path = schedule
         self._has_begun = False
         actors.weights.take(learner.policy)
+
+    def _check_version(self, event: dict[str, Any]) -> None:
+        if event["version"] != self._exchange.version:
+            raise ConfigError(
+                f"the schedule '{self._path}' plays with the weights of update {event['version']}, and there are those "
+                f"of update {self._exchange.version}; to try a lag, play earlier and learn later"
+            )
 
     def collect(self) -> Rollout:
         if not self._has_begun:
@@ -160,6 +166,7 @@ class Replayed(Asynchronous):
             elif taken is not None and event["version"] > self._exchange.version:
                 break  # that was played with the weights that come of this
             else:
+                self._check_version(event)
                 self._actors.do(event)
             self._next = next(self._events, None)
         if taken is None:
@@ -179,17 +186,42 @@ class ScheduleLog:
             self._file.flush()
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]]:
+    """The events of a file, checked; `kind` is what these actors do: play or round."""
     try:
-        with path.open() as lines:
-            for number, line in enumerate(lines, 1):
-                event = json.loads(line)
-                kinds = ("play", "round", "learn", "drop")
-                if not isinstance(event, dict) or not any(kind in event for kind in kinds):
-                    raise ConfigError(f"'{path}' is no schedule: line {number} says none of {', '.join(kinds)}")
-                yield event
-    except (OSError, json.JSONDecodeError) as error:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the schedule '{path}' cannot be read: {error}") from None
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+        except json.JSONDecodeError:
+            event = None
+        problem = _problem_of(event, num_actors, kind)
+        if problem:
+            raise ConfigError(f"'{path}' is no schedule of this run, line {number}: {problem}")
+        events.append(event)
+    return events
+
+
+def _problem_of(event: Any, num_actors: int, kind: str) -> str | None:
+    """What is wrong with an event."""
+    if not isinstance(event, dict) or len(event.keys() & {"play", "round", "learn", "drop"}) != 1:
+        return f"an event has one of {kind}, learn and drop"
+    if not event.keys() & {kind, "learn", "drop"}:
+        return f"these actors {kind}, and it says {next(iter(event))}"
+    named = event.get("learn", event.get("round", [event.get("play", event.get("drop"))]))
+    if not isinstance(named, list) or not all(type(actor) is int and 0 <= actor < num_actors for actor in named):
+        return f"actors are numbers from 0 to {num_actors - 1}; was it recorded with another --num-actors?"
+    if "learn" in event and len(named) != num_actors:
+        return f"an update learns from {num_actors} trajectories, and it lists {len(named)}"
+    if "round" in event and len(set(named)) != len(named):
+        return "an actor is in a round once"
+    version = event.get("version")
+    if kind in event and (type(version) is not int or version < 0):
+        return "its version must be a number of updates"
+    return None
 
 
 @torch.inference_mode()

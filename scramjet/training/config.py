@@ -185,6 +185,8 @@ class RunConfig:
             for name in ("record_schedule", "replay_schedule"):
                 if getattr(self, name):
                     raise ConfigError(f"{name} is for actors beside the learner; add --mode async")
+            if self.num_actors not in ("auto", 1):
+                raise ConfigError(f"num_actors={self.num_actors} are actors beside the learner; add --mode async")
             return
         if self.max_policy_lag < 1:
             raise ConfigError(
@@ -238,15 +240,18 @@ class RunConfig:
         are_for_envs = (device, decided.env_device) == ("cuda", "cpu")
         return replace(decided, num_threads=cores if pays or are_for_envs else 1)
 
+    @property
+    def _by_mode(self) -> tuple[Literal["gae", "vtrace"], Literal["fail", "restart"]]:
+        """The estimate of advantages and what to do about failing envs, where nobody says."""
+        is_async = self.mode == "async"
+        return "vtrace" if is_async or self.ppo.loss == "impala" else "gae", "restart" if is_async else "fail"
+
     def _with_mode(self, cores: int) -> RunConfig:
         """With what follows from the mode."""
         assert isinstance(self.num_envs, int)
-        advantage = self.ppo.advantage
-        if advantage == "auto":
-            advantage = "vtrace" if self.mode == "async" or self.ppo.loss == "impala" else "gae"
-        on_error = self.on_env_error
-        if on_error == "auto":
-            on_error = "restart" if self.mode == "async" else "fail"
+        usual_advantage, usual_on_error = self._by_mode
+        advantage = usual_advantage if self.ppo.advantage == "auto" else self.ppo.advantage
+        on_error = usual_on_error if self.on_env_error == "auto" else self.on_env_error
         decided = replace(self, ppo=replace(self.ppo, advantage=advantage), on_env_error=on_error)
         if self.mode == "sync":
             return replace(decided, num_actors=1 if self.num_actors == "auto" else self.num_actors)
@@ -275,11 +280,18 @@ class RunConfig:
             return "cpu"
         return device if self.frame_stack == 1 and not is_foreign(self.env) else "cpu"
 
-    def with_open_device(self) -> RunConfig:
-        """The same with `auto` again for what followed from the device, so that a fork may choose another."""
+    def with_open_choices(self) -> RunConfig:
+        """The same with `auto` again for what followed from device and mode, so that a fork may choose others."""
         default = "tf32" if self.device == "cuda" else "float32"
+        usual_advantage, usual_on_error = self._by_mode
+        advantage = self.ppo.advantage
         return replace(
             self,
+            ppo=replace(self.ppo, advantage="auto" if advantage == usual_advantage else advantage),
+            on_env_error="auto" if self.on_env_error == usual_on_error else self.on_env_error,
+            num_actors="auto" if self.mode == "sync" else self.num_actors,
+            record_schedule=False,
+            replay_schedule=None,
             env_device="auto" if self.env_device == self.device else self.env_device,
             precision="auto" if self.precision == default else self.precision,
         )

@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 from torch import nn
 
+from scramjet.envs.registry import stop_if_being_read
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
 from scramjet.runtime.background import Background
@@ -66,6 +67,7 @@ def train(
     goes on with a run exactly where it stopped; `total_timesteps` and `time_limit` may change then, nothing else.
     `fork` starts a new run from a checkpoint. `network` replaces the default network.
     """
+    stop_if_being_read()
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
             start.with_env(config, env, is_resumed=resume is not None),
@@ -187,8 +189,15 @@ def _run_info(session: Session) -> RunInfo:
         first_step=session.first_step + session.first_update * config.batch_size,
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,
         num_parameters=count_parameters(session.policy),
-        note=session.note,
+        note="; ".join(part for part in (_mode_note(config), session.note) if part),
     )
+
+
+def _mode_note(config: RunConfig) -> str:
+    if config.mode == "sync":
+        return ""
+    actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}"
+    return f"asynchronous, {actors}, {'APPO' if config.ppo.loss == 'ppo' else 'IMPALA'}"
 
 
 def _summary(

@@ -101,7 +101,7 @@ def make_pool(
     if isinstance(world, ForeignWorld):
         num_workers = None if config.num_workers == "auto" else config.num_workers
         workers = WorkerSettings(
-            num_workers if learns else 0,
+            num_workers if learns else 1 if config.on_env_error == "restart" else 0,  # what fails here, fails there
             config.env_timeout,
             "restart" if config.on_env_error == "restart" else "fail",
             apart=learns and config.mode == "async",
@@ -163,7 +163,7 @@ def _collector(
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule))
-    if config.record_schedule:
+    if config.record_schedule and not (run.path / "schedule.jsonl").exists():  # a resumed run begins other episodes
         actors.exchange.record = ScheduleLog(run.path / "schedule.jsonl")
     return Asynchronous(actors, pool, learner, rollout)
 

@@ -65,7 +65,9 @@ def begin(
         config = config_files.load_config(config) if is_file else config_files.starting_config(str(config))
     parent = None if fork is None else find_checkpoint(fork, runs_dir)
     if config is None:
-        config = checkpoint_config(parent).with_open_device() if parent else config_files.starting_config(RunConfig.env)
+        config = (
+            checkpoint_config(parent).with_open_choices() if parent else config_files.starting_config(RunConfig.env)
+        )
     config = replace(
         config,
         total_timesteps=config.total_timesteps if total_timesteps is None else total_timesteps,

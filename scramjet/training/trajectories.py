@@ -124,7 +124,7 @@ class Exchange:
             if trajectory.actor == actor:
                 self._done.remove(trajectory)
                 return trajectory
-        raise TrainingError(f"the schedule learns from actor {actor}, which has nothing done; it is of another run")
+        raise TrainingError(f"the schedule takes what actor {actor} has done, and it has done nothing yet")
 
     def drop(self, actor: int) -> None:
         """Do not learn from an actor's oldest trajectory."""

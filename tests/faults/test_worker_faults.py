@@ -276,3 +276,22 @@ def test_a_signal_meant_for_the_parent_leaves_workers_at_work() -> None:
     time.sleep(0.05)
     assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
     pool.close()
+
+
+def test_an_env_that_fails_every_few_steps_is_given_up_after_a_while() -> None:
+    pool = WorkerPool("Fragile", lambda: Fragile("raise", in_seed=None), 2, num_workers=1, on_error="restart")
+
+    def play() -> None:
+        for _ in range(200):
+            pool.step(np.zeros(2, np.int64))
+
+    try:
+        pool.reset(0)
+        with (
+            warnings.catch_warnings(),
+            pytest.raises(WorldError, match=r"restarted \d+ times in \d+ steps, and failed"),
+        ):
+            warnings.simplefilter("ignore")
+            play()
+    finally:
+        pool.close()

@@ -159,7 +159,8 @@ def test_a_schedule_sets_the_lag(lag, tmp_path):
         ({"env": "envpool:CartPole-v1"}, "steps all envs at once; use --mode sync"),
         ({"env": "vec:CartPole-v1"}, "use --mode sync"),
         ({"env_device": "cuda", "device": "cuda"}, "--env-device cpu"),
-        ({"mode": "sync", "record_schedule": True}, "add --mode async"),
+        ({"mode": "sync", "num_actors": 1, "record_schedule": True}, "add --mode async"),
+        ({"mode": "sync"}, "num_actors=2 are actors beside the learner; add --mode async"),
         ({"env": "gym:CartPole-v1", "frame_stack": 2}, "--frame-stack 1"),
     ],
 )
@@ -168,16 +169,35 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
         settings(**changes)
 
 
-def test_a_schedule_that_is_none_is_refused(tmp_path):
-    for text, words in (
-        ("", "ends here"),
-        ("{}\n", "line 1"),
-        ("what\n", "cannot be read"),
-        ('{"learn": [0]}\n', "actor 0"),
-    ):
-        (tmp_path / "bad.jsonl").write_text(text)
-        with pytest.raises(ScramjetError, match=words):
-            train(settings(replay_schedule=str(tmp_path / "bad.jsonl")), tmp_path)
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "ends here"),
+        (["{}"], "line 1: an event has one of play, learn and drop"),
+        (['{"play": 0, "version": 0}', "what"], "line 2"),
+        (['{"round": [0], "version": 0}'], "these actors play, and it says round"),
+        (['{"play": 2, "version": 0}'], "numbers from 0 to 1; was it recorded with another --num-actors"),
+        (['{"play": -1, "version": 0}'], "numbers from 0 to 1"),
+        (['{"play": "zero", "version": 0}'], "numbers from 0 to 1"),
+        (['{"play": 0}'], "its version must be a number"),
+        (['{"learn": [0]}'], "learns from 2 trajectories, and it lists 1"),
+        (['{"learn": 0}'], "numbers from 0 to 1"),
+        (['{"learn": [0, 1]}'], "actor 0 has done, and it has done nothing"),
+        (['{"drop": 1}'], "actor 1 has done, and it has done nothing"),
+        (['{"play": 0, "version": 3}'], "weights of update 3, and there are those of update 0"),
+    ],
+)
+def test_a_schedule_that_cannot_be_replayed_is_refused(lines, words, tmp_path):
+    (tmp_path / "bad.jsonl").write_text("".join(line + "\n" for line in lines))
+    with pytest.raises(ScramjetError, match=words):
+        train(settings(replay_schedule=str(tmp_path / "bad.jsonl")), tmp_path)
+
+
+def test_a_schedule_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "bad.jsonl").write_bytes(bytes(range(256)))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        train(settings(replay_schedule=str(tmp_path / "bad.jsonl")), tmp_path)
+    assert not list(tmp_path.glob("cartpole*"))
 
 
 def test_the_gradient_of_impala_weighs_by_the_clipped_ratio_alone():
@@ -215,10 +235,21 @@ def test_a_resumed_run_goes_on_with_weights_counters_and_schedules(case, tmp_pat
 
 def test_an_asynchronous_run_is_forked_into_a_synchronous_one_and_back(tmp_path):
     first = train(settings(), tmp_path, run_name="first")
-    config = settings(mode="sync", total_timesteps=2 * first.step)
+    config = settings(mode="sync", num_actors=1, total_timesteps=2 * first.step)
     second = train(config, tmp_path, fork=first.run_path, run_name="second")
     third = train(settings(total_timesteps=3 * first.step), tmp_path, fork=second.run_path, run_name="third")
     assert third.step == 3 * first.step
+
+
+def test_what_followed_from_the_mode_is_decided_again_by_a_fork():
+    asynchronous = settings(record_schedule=True).resolved().with_open_choices()
+    assert replace(asynchronous, mode="sync", num_actors=1).resolved().ppo.advantage == "gae"
+    assert not asynchronous.record_schedule
+    synchronous = replace(settings(num_actors="auto"), mode="sync").resolved().with_open_choices()
+    forked = replace(synchronous, mode="async").resolved()
+    assert (forked.ppo.advantage, forked.on_env_error) == ("vtrace", "restart")
+    chosen = settings(ppo=PPOConfig(advantage="gae"), on_env_error="fail").resolved().with_open_choices()
+    assert (chosen.ppo.advantage, chosen.on_env_error) == ("gae", "fail")
 
 
 @pytest.mark.faults

@@ -310,10 +310,10 @@ def test_replacing_a_value_checks_it_again():
 
 
 def test_a_fork_may_choose_another_device():
-    on_gpu = RunConfig(device="cuda", env_device="cuda", precision="tf32").with_open_device()
+    on_gpu = RunConfig(device="cuda", env_device="cuda", precision="tf32").with_open_choices()
     assert replace(on_gpu, device="cpu").resolved().precision == "float32"
-    on_cpu = RunConfig(device="cpu", env_device="cpu", precision="float32").with_open_device()
+    on_cpu = RunConfig(device="cpu", env_device="cpu", precision="float32").with_open_choices()
     moved = replace(on_cpu, device="cuda").resolved()
     assert (moved.env_device, moved.precision) == ("cuda", "tf32")
-    chosen = RunConfig(device="cuda", env_device="cpu", precision="bfloat16").with_open_device()
+    chosen = RunConfig(device="cuda", env_device="cpu", precision="bfloat16").with_open_choices()
     assert (chosen.env_device, chosen.precision) == ("cpu", "bfloat16")

@@ -310,3 +310,51 @@ def test_eval_with_render_draws_a_gymnasium_env_as_text(tmp_path, capsys, env, f
     assert ending.value.code == 0
     assert sign in shown
     assert "(end)" in shown
+
+
+def test_a_script_that_trains_is_read_for_its_function_without_training_again(tmp_path, monkeypatch, capsys):
+    script = tmp_path / "my_script.py"
+    script.write_text(
+        "import gymnasium\nimport scramjet\nfrom scramjet import RunConfig\n\n"
+        "def make_env():\n    return gymnasium.make('CartPole-v1')\n\n"
+        "scramjet.train(RunConfig(total_timesteps=10**9), env=make_env)\n"
+    )
+    words = ["train", f"factory:{script}:make_env", "--num-envs", "4", "--num-steps", "16", "--total-timesteps", "128"]
+    monkeypatch.chdir(tmp_path)
+    assert cli.run([*words, "--runs-dir", str(tmp_path / "runs"), "--eval.final-episodes", "2"]) == 0
+    assert cli.run(["eval", str(tmp_path / "runs" / "make_env-1"), "--episodes", "2"]) == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()] == ["make_env-1"]
+
+
+class Leaving(Staircase):
+    """Ends the process in the middle of an episode, as a script would."""
+
+    def step(self, action):
+        if self.at == 2:
+            raise SystemExit(0)
+        return super().step(action)
+
+
+def test_an_env_that_leaves_is_an_error_and_not_the_end(tmp_path):
+    with pytest.raises(WorldError, match="SystemExit"):
+        train(settings("cartpole", num_workers=0), tmp_path, env=Leaving)
+
+
+class Chatty(Staircase):
+    """Says strange things in its info."""
+
+    def step(self, action):
+        *result, _ = super().step(action)
+        return *result, {3: 2, "huge": 10**400, "flat": np.array(2.5), "odd": 1j, "fine": np.int8(4)}
+
+
+def test_what_is_no_number_in_info_is_left_out(tmp_path):
+    told = lines_of(train(settings("cartpole", num_workers=0), tmp_path, env=Chatty).run_path)
+    stats = {name: line[name] for line in told for name in line if name.startswith("stat/")}
+    assert stats == {"stat/flat": 2.5, "stat/fine": 4.0}
+
+
+@pytest.mark.parametrize("name", ["gym::CartPole-v1", "gym:.x:CartPole-v1", "factory:.:f"])
+def test_odd_names_are_refused(name):
+    with pytest.raises(WorldError, match="cannot import"):
+        load_world(name, {}).observation_space  # noqa: B018
