@@ -282,16 +282,14 @@ def test_an_env_that_fails_every_few_steps_is_given_up_after_a_while() -> None:
     pool = WorkerPool("Fragile", lambda: Fragile("raise", in_seed=None), 2, num_workers=1, on_error="restart")
 
     def play() -> None:
-        for _ in range(200):
-            pool.step(np.zeros(2, np.int64))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(200):
+                pool.step(np.zeros(2, np.int64))
 
     try:
         pool.reset(0)
-        with (
-            warnings.catch_warnings(),
-            pytest.raises(WorldError, match=r"restarted \d+ times in \d+ steps, and failed"),
-        ):
-            warnings.simplefilter("ignore")
+        with pytest.raises(WorldError, match=r"restarted \d+ times in \d+ steps, and failed"):
             play()
     finally:
         pool.close()
