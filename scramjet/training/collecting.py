@@ -108,10 +108,11 @@ class Asynchronous(Collector):
         self._exchange.publish(lambda: self._actors.weights.take(self._policy))
 
     def episodes(self) -> Episodes:
-        parts = [(t.episodes, t.actor) for t in self._taken if t.episodes is not None]
-        parts += [(lost, 0) for lost in self._exchange.unlearned if lost is not None]
-        self._exchange.unlearned.clear()
-        return join_episodes([part for part, _ in parts], self._pool.pools[0].num_envs, [i for _, i in parts])
+        ended = list(self._taken)
+        while self._exchange.unlearned:  # actors may add to it meanwhile
+            ended.append(self._exchange.unlearned.pop(0))
+        told = [(t.episodes, t.actor) for t in ended if t.episodes is not None]
+        return join_episodes([part for part, _ in told], self._pool.pools[0].num_envs, [i for _, i in told])
 
     def metrics(self) -> dict[str, float]:
         waits = self._exchange.read_waits()
@@ -123,6 +124,7 @@ class Asynchronous(Collector):
             "async/queue_depth": self._exchange.depth,
             "async/frames_in_flight": self._exchange.num_in_flight * frames,
             "async/stale_trajectories": waits.num_stale,
+            "async/env_restarts": sum(getattr(pool, "restarts", 0) for pool in self._pool.pools),
             "async/learner_idle": min(1.0, waits.learner / passed),
             "async/actors_idle": min(1.0, waits.actors / passed / self._exchange.num_actors),
         }
@@ -141,7 +143,6 @@ class Replayed(Asynchronous):
         self._next: dict[str, Any] | None = next(self._events, None)
         self._path = schedule
         self._has_begun = False
-        actors.weights.take(learner.policy)
 
     def _check_version(self, event: dict[str, Any]) -> None:
         if event["version"] != self._exchange.version:
@@ -152,6 +153,7 @@ class Replayed(Asynchronous):
 
     def collect(self) -> Rollout:
         if not self._has_begun:
+            self._actors.weights.take(self._policy)
             self._actors.begin()
             self._has_begun = True
         taken: list[Trajectory] | None = None

@@ -123,6 +123,7 @@ _TABLE = (
     Metric("async/queue_depth", "Trajectories done and not yet taken."),
     Metric("async/frames_in_flight", "Environment steps begun and not yet learned from."),
     Metric("async/stale_trajectories", "Trajectories not learned from: older than --max-policy-lag."),
+    Metric("async/env_restarts", "Times that an env or its process failed and was made anew, since the start."),
     Metric("async/learner_idle", "Share of the time that the learner waited for actors."),
     Metric("async/actors_idle", "Share of the time that actors waited for the learner."),
     Metric("time.elapsed_seconds", "Wall-clock time since training began."),

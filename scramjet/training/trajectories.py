@@ -64,7 +64,7 @@ class Exchange:
         self._is_closed = False
         self.waits = Waits()
         self.drops_stale = True  # else only what it is told to
-        self.unlearned: list[Episodes | None] = []  # that ended in what was dropped
+        self.unlearned: list[Trajectory] = []  # what was dropped: episodes ended in it
         self.record: Callable[[dict[str, Any]], None] = _nothing  # what happened, in order, for a replay
 
     @property
@@ -131,7 +131,7 @@ class Exchange:
         with self._changed:
             dropped = self._remove(actor)
             self.waits.num_stale += 1
-            self.unlearned.append(dropped.episodes)
+            self.unlearned.append(dropped)
             self._put_back(dropped)
             self.record({"drop": actor})
 
