@@ -103,7 +103,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
                 metrics = learner.update(batch, step - config.batch_size)
                 collector.learned()
             with clock.phase("evaluate"):
-                evaluation = _evaluate_if_due(session, update, num_updates)
+                evaluation = _evaluate_if_due(session, update, num_updates, display)
             record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
             record.update(collector.metrics())
             record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
@@ -120,10 +120,11 @@ def train_session(session: Session, display: Display) -> TrainResult:
         return TrainResult(session.run.path, record["step"], record, evaluation, trained, stopped_by, stop.exit_code)
 
 
-def _evaluate_if_due(session: Session, update: int, num_updates: int) -> Evaluation | None:
+def _evaluate_if_due(session: Session, update: int, num_updates: int, display: Display) -> Evaluation | None:
     """An evaluation every so many updates, and a longer one after the last."""
     settings = session.config.eval
     if update == num_updates and settings.final_episodes:
+        display.event(f"evaluating over {settings.final_episodes:,} episodes")
         evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
         with contextlib.closing(evaluator.pool):
             return evaluator(session.policy)
@@ -214,7 +215,7 @@ def _summary(
         run_name=session.run.name,
         step=record["step"],
         seconds=seconds,
-        steps_per_second=trained / seconds,
+        steps_per_second=trained / max(seconds - clock.evaluating, 1e-9),
         return_100=record["return_100"],
         recent_episodes=len(session.progress.returns),
         best_return=session.best_return,

@@ -127,7 +127,7 @@ _TABLE = (
     Metric("async/learner_idle", "Share of the time that the learner waited for actors."),
     Metric("async/actors_idle", "Share of the time that actors waited for the learner."),
     Metric("time.elapsed_seconds", "Wall-clock time since training began."),
-    Metric("time.steps_per_second", "Environment steps per second."),
+    Metric("time.steps_per_second", "Environment steps per second, evaluations aside."),
     Metric("time.rollout_seconds", "Time of this update spent collecting the rollout."),
     Metric("time.prepare_seconds", "Time spent on advantages and the batch."),
     Metric("time.learn_seconds", "Time spent on gradient steps."),

@@ -73,6 +73,7 @@ class PhaseClock:
         self._started = time.perf_counter() - elapsed_before
         self._read_at = time.perf_counter()
         self._seconds = dict.fromkeys(self.PHASES, 0.0)
+        self.evaluating = 0.0  # seconds spent so, in this process
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -90,10 +91,11 @@ class PhaseClock:
 
     def read(self, steps: int) -> dict[str, float]:
         """Times since the last reading, in which `steps` env steps were trained."""
-        now = time.perf_counter()
+        now, evaluating = time.perf_counter(), self._seconds["evaluate"]
+        self.evaluating += evaluating
         times = {
             "elapsed_seconds": round(self.elapsed, 3),
-            "steps_per_second": round(steps / (now - self._read_at), 1),
+            "steps_per_second": round(steps / max(now - self._read_at - evaluating, 1e-9), 1),
         }
         times.update({f"{name}_seconds": round(seconds, 6) for name, seconds in self._seconds.items()})
         self._read_at = now
