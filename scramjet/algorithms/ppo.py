@@ -155,10 +155,15 @@ def ppo_loss(
     value_clip: float | None,
     entropy_coef: float | Tensor,
     value_coef: float,
+    policy_term: Tensor | None = None,
 ) -> LossTerms:
-    """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B]."""
+    """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B].
+
+    A scalar `policy_term` stands in the place of the clipped surrogate.
+    """
     log_ratio = log_prob - old_log_prob
-    policy_term = clipped_surrogate(log_ratio, advantage, clip=clip)
+    if policy_term is None:
+        policy_term = clipped_surrogate(log_ratio, advantage, clip=clip)
     value_term = value_loss(value, old_value, returns, clip=value_clip)
     entropy_term = entropy.mean()
     with torch.no_grad():

@@ -18,7 +18,7 @@ import numpy as np
 
 from scramjet.engine.foreign_spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
-from scramjet.engine.pool import Batch, Episodes, Pool, check_count, is_whole
+from scramjet.engine.pool import Batch, Episodes, Pool, check_actions_fit, check_count, is_whole
 from scramjet.errors import ConfigError
 
 EPISODES_KEPT = 100_000
@@ -254,11 +254,7 @@ class ForeignPool(Pool):
     def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...]) -> None:
         if not self._was_reset:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
-        if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != self._action_dtype:
-            given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
-            raise ConfigError(
-                f"actions are {given}; this pool takes {self._action_dtype} {list(shape)} as a NumPy array"
-            )
+        check_actions_fit(actions, shape, self._action_dtype)
 
 
 def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:

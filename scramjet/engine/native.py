@@ -20,7 +20,7 @@ from scramjet.engine.layout import (
     kernel_obs,
     state_dtype,
 )
-from scramjet.engine.pool import Batch, Episodes, WorldPool, check_count
+from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
@@ -263,11 +263,7 @@ class NativePool(WorldPool):
         """Refuse actions of another shape or type; interpreted, also illegal ones of rows from `first_row` on."""
         if not self._was_reset:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
-        if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != self._action_dtype:
-            given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
-            raise ConfigError(
-                f"actions are {given}; this pool takes {self._action_dtype} {list(shape)} as a NumPy array"
-            )
+        check_actions_fit(actions, shape, self._action_dtype)
         if self.backend == "interpreted":
             mask = None if first_row is None else self._legal[first_row : first_row + len(actions)]
             unfit = unfit_action(self.action_space, actions, mask)

@@ -45,6 +45,13 @@ class Batch:
     transition: Transition
 
 
+def check_actions_fit(actions: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Refuse actions of another shape or type."""
+    if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != dtype:
+        given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
+        raise ConfigError(f"actions are {given}; this pool takes {dtype} {list(shape)} as a NumPy array")
+
+
 class Pool(ABC):
     """N envs behind one interface.
 

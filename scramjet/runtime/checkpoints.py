@@ -279,4 +279,5 @@ def _describe_missing(path: Path) -> str:
     if target is not None:
         return f"{path} points at {target}, which is gone; use another checkpoint in {path.parent}/"
     siblings = [step_name(step) for step in _steps_in(path.parent)]
-    return f"there is no checkpoint at {path}.{did_you_mean(path.name, siblings)}"
+    nearest = did_you_mean(path.name, siblings)
+    return f"there is no checkpoint at {path}.{nearest or ' Give the folder of a run or of one of its checkpoints.'}"

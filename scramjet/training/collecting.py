@@ -193,7 +193,10 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the schedule '{path}' cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(
+            f"the schedule '{path}' cannot be read: {reason}; --record-schedule writes one to RUN/schedule.jsonl"
+        ) from None
     events = []
     for number, line in enumerate(lines, 1):
         try:

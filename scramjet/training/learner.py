@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from scramjet.algorithms.advantages import MAX_LOG_RATIO, RewardScaler
 from scramjet.algorithms.fused_mlp import FlatSamples, FusedMLP
-from scramjet.algorithms.impala import impala_loss
+from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.native import LossSettings, NativeNetwork
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
@@ -323,7 +322,7 @@ class Learner:
         return torch.stack([*diagnostics, grad_norm])
 
     def loss(self, minibatch: Samples, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossTerms:
-        """The policy on a minibatch, and PPO's loss of it."""
+        """The policy on a minibatch, and the loss of it."""
         config = self.config
         output = self.policy(minibatch.obs, minibatch.state, minibatch.begins)
         log_prob, entropy = self.policy.distribution.log_prob_and_entropy(
@@ -332,19 +331,24 @@ class Learner:
         log_prob, entropy, value, old_log_prob, old_value, advantage, returns = minibatch.counted(
             log_prob, entropy, output.value, minibatch.log_prob, minibatch.value, minibatch.advantage, minibatch.returns
         )
-        loss = ppo_loss if config.loss == "ppo" else partial(impala_loss, rho_clip=self._rho_clip)
-        return loss(
+        if config.normalize_advantages == "minibatch":
+            advantage = normalize(advantage)
+        policy_term = None
+        if config.loss == "impala":
+            policy_term = policy_gradient(log_prob, log_prob - old_log_prob, advantage, rho_clip=self._rho_clip)
+        return ppo_loss(
             log_prob,
             entropy,
             value,
             old_log_prob=old_log_prob,
             old_value=old_value,
-            advantage=normalize(advantage) if config.normalize_advantages == "minibatch" else advantage,
+            advantage=advantage,
             returns=returns,
             clip=clip,
             value_clip=config.value_clip,
             entropy_coef=entropy_coef,
             value_coef=config.value_coef,
+            policy_term=policy_term,
         )
 
     def _summarize(self, rows: list[Tensor], explained: Tensor) -> dict[str, float | None]:

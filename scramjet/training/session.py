@@ -28,7 +28,8 @@ from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
-from scramjet.training.actors import Actors, ActorThreads, CentralActors
+from scramjet.training.actors import Actors, ActorThreads
+from scramjet.training.central_actors import CentralActors
 from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
 from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator

@@ -1,0 +1,227 @@
+"""Actors whose envs step in worker processes: one thread decides for all that are ready, in one forward pass."""
+
+from __future__ import annotations
+
+import copy
+import select
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scramjet.engine.joined import JoinedPool
+from scramjet.engine.pool import Pool
+from scramjet.engine.trees import leaves, map_leaves
+from scramjet.policies.policy import Policy
+from scramjet.training import soundness
+from scramjet.training.acting import act, value_into
+from scramjet.training.actors import Actors, carry_over, seed_of
+from scramjet.training.final_observations import FinalsOnCPU
+from scramjet.training.native import native_play
+from scramjet.training.rollout import Rollout, allocate_rollout
+from scramjet.training.trajectories import Trajectory
+
+
+class Crew:
+    """The envs of one worker process, and the trajectory they are at."""
+
+    def __init__(self, number: int, pool: Pool) -> None:
+        self.number, self.pool = number, pool
+        self.rows = slice(0, pool.num_rows)
+        self.trajectory: Trajectory | None = None
+        self.before: Rollout | None = None  # the slot of the last one
+        self.finals: FinalsOnCPU | None = None
+        self.t = 0
+        self.versions = 0  # the sum over its steps
+        self.idle_since = time.perf_counter()  # where it waits for leave to begin
+
+    @property
+    def slot(self) -> Rollout:
+        assert self.trajectory is not None
+        return self.trajectory.rollout
+
+
+class CentralActors(Actors):
+    """Envs in worker processes: whenever some have stepped, one forward pass decides for all that are ready."""
+
+    kind = "round"
+
+    def __init__(
+        self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
+        fused: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
+        self._policy = copy.deepcopy(policy)
+        self._home = copy.deepcopy(policy).cpu() if policy.device.type == "cuda" else self._policy  # where slots are
+        self._generator = torch.Generator(policy.device).manual_seed(seed_of(seed, 0))
+        self._crews = [Crew(i, part) for i, part in enumerate(pool.pools)]
+        now = allocate_rollout(pool, self._policy, 1, apart=False)
+        self._now = [now.part(slice(0, (k + 1) * pool.pools[0].num_rows)) for k in range(len(self._crews))]
+        if fused:
+            for part in self._now:
+                part.native = native_play(self._policy, part)
+        self._version = -1
+        self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
+
+    def begin_with(self, actor: int, first: Rollout) -> None:
+        self._crews[actor].before = first
+
+    def _slot(self, actor: int) -> Rollout:
+        slot = allocate_rollout(self.pool.pools[actor], self._home, self._num_steps, self._horizon)
+        slot.halves = []
+        return slot
+
+    def _targets(self) -> list[Any]:
+        return [self._run]
+
+    @torch.inference_mode()
+    def _run(self) -> None:
+        poller = _Readiness(self._crews)
+        while not self.exchange.is_closed:
+            ready = [crew for crew in self._crews if crew.trajectory is None and self.exchange.may_begin()]
+            ready += poller.ready(wait=not ready)
+            if ready:
+                self._round(ready)
+
+    def do(self, event: dict[str, Any]) -> None:
+        with torch.inference_mode():
+            self._round([self._crews[i] for i in event["round"]])
+
+    def _round(self, ready: Sequence[Crew]) -> None:
+        """Take in what these crews' envs have done, and have them go on; those that may begin a trajectory do."""
+        begun: list[Crew] = []
+
+        def look() -> None:
+            if self.exchange.version != self._version:
+                self.weights.give(self._policy)
+            self.exchange.record({"round": [crew.number for crew in ready], "version": self.exchange.version})
+            begun.extend(crew for crew in ready if crew.trajectory is None and self._begin(crew))
+
+        version = self.exchange.look(look)
+        if version != self._version:
+            self._version = version
+            for part in self._now:
+                if part.native is not None:
+                    part.native.network.refresh()
+        for crew in ready:
+            if crew.trajectory is not None and crew not in begun:
+                self._take_in(crew)
+        acting = [crew for crew in ready if crew.trajectory is not None]
+        if acting:
+            self._decide(acting)
+
+    def _take_in(self, crew: Crew) -> None:
+        """The results of a step; a trajectory that is done is handed over."""
+        slot, t = crew.slot, crew.t
+        crew.pool.finish_part(crew.rows, slot.rows[t])
+        assert crew.finals is not None
+        crew.finals.keep(t)
+        if slot.memories.is_used:
+            slot.memories.forget_ended(slot.turn(t), slot.rows[t].terminated, slot.rows[t].truncated)
+        crew.t += 1
+        if crew.t < slot.num_steps:
+            return
+        crew.finals.value_all()
+        self._value(slot)
+        soundness.check(crew.pool, slot)
+        trajectory = crew.trajectory
+        assert trajectory is not None
+        trajectory.versions = crew.versions / slot.num_steps
+        trajectory.episodes = crew.pool.episodes()
+        crew.before, crew.trajectory, crew.idle_since = slot, None, time.perf_counter()
+        self.exchange.finish(trajectory)
+
+    def _value(self, slot: Rollout) -> None:
+        """What `value_rows` does, where slots and the policy may be on different devices."""
+        if self._policy.splits:
+            flat = map_leaves(lambda leaf: leaf.flatten(0, 1), slot.obs)
+            self._value_into(flat, None, slot.value.flatten())
+        else:
+            state = slot.memories.states if slot.memories.is_used else None
+            self._value_into(slot.steps_obs[-1], state, slot.value[-1])
+
+    def _value_into(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
+        device = self._policy.device
+        there = torch.empty(value.shape, device=device) if device.type != "cpu" else value
+        moved = map_leaves(lambda leaf: torch.as_tensor(leaf).to(device), obs)
+        value_into(self._policy, self._now[0].fast, moved, None if state is None else state.to(device), there)
+        if there is not value:
+            value.copy_(there)
+
+    def _begin(self, crew: Crew) -> bool:
+        trajectory = self.exchange.begin(crew.number, wait=False)
+        if trajectory is None:
+            return False
+        self.exchange.waits.actors += time.perf_counter() - crew.idle_since
+        slot = trajectory.rollout
+        carry_over(crew.before, slot)
+        for part in (slot.obs, slot.mask, slot.alive):
+            for leaf in leaves(part) if part is not None else ():
+                leaf[0] = leaf[-1]
+        crew.trajectory, crew.t, crew.versions = trajectory, 0, 0
+        crew.finals = FinalsOnCPU(crew.pool, slot, self._value_into)
+        return True
+
+    def _decide(self, crews: Sequence[Crew]) -> None:
+        """One forward pass for all of them; their envs step on."""
+        now = self._now[len(crews) - 1]
+        size = crews[0].pool.num_rows
+        for i, crew in enumerate(crews):
+            slot, t, rows = crew.slot, crew.t, slice(i * size, (i + 1) * size)
+            if slot.memories.is_used:
+                if t % slot.horizon == 0:
+                    slot.states[t // slot.horizon] = slot.memories.states
+                now.memories.states[rows] = slot.memories.states
+            for mine, theirs in _shown(now, slot):
+                mine[0, rows].copy_(theirs[t], non_blocking=True)
+        self._policy.distribution.noise(1, len(now.action[0]), self._generator, out=now.noise)
+        self._given[: len(now.action[0])] = act(self._policy, now, 0)
+        for i, crew in enumerate(crews):
+            slot, t, rows = crew.slot, crew.t, slice(i * size, (i + 1) * size)
+            slot.action[t], slot.log_prob[t] = now.action[0, rows], now.log_prob[0, rows]
+            if not self._policy.splits:
+                slot.value[t] = now.value[0, rows]
+            if slot.memories.is_used:
+                slot.memories.states.copy_(now.memories.states[rows])
+            crew.versions += self._version
+            crew.pool.begin_part(self._given[rows].numpy(), crew.rows)
+
+
+def _shown(now: Rollout, slot: Rollout) -> list[tuple[Tensor, Tensor]]:
+    """What players see, where it is decided and where it is kept."""
+    pairs = [(now.obs, slot.obs), (now.mask, slot.mask), (now.alive, slot.alive)]
+    return [
+        (mine, theirs)
+        for one, other in pairs
+        if one is not None
+        for mine, theirs in zip(leaves(one), leaves(other), strict=True)
+    ]
+
+
+class _Readiness:
+    """Which crews' envs have stepped."""
+
+    def __init__(self, crews: Sequence[Crew]) -> None:
+        self._crews = crews
+
+    def ready(self, *, wait: bool) -> list[Crew]:
+        """Those that have, or have not for too long; waits a little for the first of them if asked to."""
+        waiting: dict[int, Crew] = {}
+        seconds = 0.05 if wait else 0.0
+        late: list[Crew] = []
+        for crew in self._crews:
+            if crew.trajectory is None:
+                continue
+            for descriptor, left in crew.pool.answering:  # type: ignore[attr-defined]
+                waiting[descriptor] = crew
+                if left <= 0:
+                    late.append(crew)
+        poller = select.poll()
+        for descriptor in waiting:
+            poller.register(descriptor, select.POLLIN)
+        if not waiting:
+            time.sleep(min(seconds, 0.002))  # all wait for the learner
+        found = poller.poll(seconds * 1000) if waiting else []
+        return list(dict.fromkeys([waiting[descriptor] for descriptor, _ in found] + late))
