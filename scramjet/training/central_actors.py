@@ -92,12 +92,14 @@ class CentralActors(Actors):
     def _round(self, ready: Sequence[Crew]) -> None:
         """Take in what these crews' envs have done, and have them go on; those that may begin a trajectory do."""
         begun: list[Crew] = []
+        going: list[Crew] = []  # the rest may not begin yet
 
         def look() -> None:
             if self.exchange.version != self._version:
                 self.weights.give(self._policy)
-            self.exchange.record({"round": [crew.number for crew in ready], "version": self.exchange.version})
             begun.extend(crew for crew in ready if crew.trajectory is None and self._begin(crew))
+            going.extend(crew for crew in ready if crew.trajectory is not None)
+            self.exchange.record({"round": [crew.number for crew in going], "version": self.exchange.version})
 
         version = self.exchange.look(look)
         if version != self._version:
@@ -105,10 +107,10 @@ class CentralActors(Actors):
             for part in self._now:
                 if part.native is not None:
                     part.native.network.refresh()
-        for crew in ready:
-            if crew.trajectory is not None and crew not in begun:
+        for crew in going:
+            if crew not in begun:
                 self._take_in(crew)
-        acting = [crew for crew in ready if crew.trajectory is not None]
+        acting = [crew for crew in going if crew.trajectory is not None]
         if acting:
             self._decide(acting)
 

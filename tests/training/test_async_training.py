@@ -19,9 +19,14 @@ import scramjet
 from scramjet import cli
 from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.joined import JoinedPool
+from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.networks import default_network
+from scramjet.policies.policy import Policy
 from scramjet.training import start
+from scramjet.training.central_actors import CentralActors
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
@@ -127,6 +132,23 @@ def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_repl
         assert [mine[name] for name in kept] == [its[name] for name in kept]
     mine, its = weights_of(second.run_path)["model.safetensors"], weights_of(first.run_path)["model.safetensors"]
     assert all(np.array_equal(mine[name], its[name]) for name in its)
+
+
+def test_a_schedule_names_only_actors_that_had_leave_to_play():
+    """Two are idle and one more may begin: a replay would let both."""
+    pools = [WorkerPool("Corridor", Corridor, 1, num_workers=1) for _ in range(2)]
+    with contextlib.closing(JoinedPool(pools)) as pool:
+        pool.reset(1)
+        network = default_network(pool.observation_space, pool.action_space, PolicyConfig(hidden=(8,)))
+        policy = Policy(network, pool.observation_space, pool.action_space)
+        actors = CentralActors(pool, policy, max_lag=1, num_steps=4, horizon=None, seed=1, fused=False)
+        events = []
+        actors.exchange.record = events.append
+        actors.begin()
+        for _ in range(3):  # of the four that may begin before the first update
+            actors.exchange.begin(0)
+        actors.do({"round": [0, 1]})
+    assert events == [{"round": [0], "version": 0}]
 
 
 def lagging_schedule(path, num_updates, num_actors, lag):
