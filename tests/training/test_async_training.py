@@ -20,7 +20,6 @@ from scramjet import cli
 from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.joined import JoinedPool
-from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
@@ -28,6 +27,7 @@ from scramjet.policies.policy import Policy
 from scramjet.training import start
 from scramjet.training.central_actors import CentralActors
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.session import make_pool
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
 
@@ -136,7 +136,8 @@ def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_repl
 
 def test_a_schedule_names_only_actors_that_had_leave_to_play():
     """Two are idle and one more may begin: a replay would let both."""
-    pools = [WorkerPool("Corridor", Corridor, 1, num_workers=1) for _ in range(2)]
+    config = settings("gym:CartPole-v1", num_workers=1)
+    pools = [make_pool(config, num_envs=1, num_threads=1, learns=True) for _ in range(2)]
     with contextlib.closing(JoinedPool(pools)) as pool:
         pool.reset(1)
         network = default_network(pool.observation_space, pool.action_space, PolicyConfig(hidden=(8,)))
