@@ -52,7 +52,7 @@ def _compile() -> None:
 
         # The three that share most of their code come first: here that is compiled once.
         for function in (
-            kernels.gradients_of_part, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
+            kernels.gradients_of_parts, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
             kernels.end_step, kernels.begin_step, kernels.layer_back, kernels.head_back, kernels.draw_choices,
             kernels.head, kernels.layer,
         ):  # fmt: skip

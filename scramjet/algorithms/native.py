@@ -32,6 +32,9 @@ SAMPLES_PER_PART = 64
 """At least so many samples of a minibatch for a thread."""
 SAMPLES_PER_PART_SQUARED = 16
 """Samples of a minibatch for the square of the number of threads: gradients of all are added up by one."""
+SAMPLES_TO_SHARE, PARTS_PER_THREAD = 2048, 8
+"""Of larger minibatches a thread takes parts of at least so many samples, up to so many parts, until none is left: the
+one that others hold up takes fewer."""
 ROWS_IN_SCRATCH = 8192
 """With memory: of long sequences fewer are taken at a time, for all their steps are kept."""
 ACTIVATIONS: dict[type, int] = {nn.Tanh: kernels.TANH, nn.ReLU: kernels.RELU}
@@ -121,6 +124,7 @@ class NativeNetwork:
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
         self._pays = ThreadsThatPay()  # of gradient steps
+        self._task.set(next_part=np.zeros(1, np.int64))
         self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of each part, diagnostics
         self._loss: LossSettings | None = None  # as the task has it
         self._acting: list[Task] = []  # kept, for functions hold their addresses
@@ -259,8 +263,10 @@ class NativeNetwork:
         steps, fewest = int(self._task.record["steps"]), len(order) // num_minibatches
         block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, ROWS_IN_SCRATCH // steps))
         most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # adding up the gradients of all is one's work
-        num_parts = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
-        self._give_scratch(num_parts, block * steps)
+        num_workers = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
+        to_share = max(SAMPLES_TO_SHARE, 2 * block * steps)  # so that few blocks are not full
+        num_parts = num_workers * max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
+        self._give_scratch(num_workers, block * steps)
         partials, diagnostics = self._give_results(num_parts, num_minibatches)
         self._task.set(order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block)
         if loss != self._loss:
@@ -270,7 +276,7 @@ class NativeNetwork:
                 value_clip=math.inf if loss.value_clip is None else loss.value_clip,
                 max_norm=math.inf if loss.max_norm is None else loss.max_norm,
             )  # fmt: skip
-        kernels.take_steps(self._task.address, num_parts, num_minibatches, self._pays)
+        kernels.take_steps(self._task.address, num_workers, num_parts, num_minibatches, self._pays)
         return diagnostics, partials[0]
 
     def _give_results(self, num_parts: int, num_minibatches: int) -> tuple[np.ndarray, np.ndarray]:

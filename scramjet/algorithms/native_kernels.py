@@ -28,6 +28,7 @@ from scramjet.engine.machine import (
     flags,
     float_rows,
     floats,
+    next_number,
     record_at,
     word_rows,
     words,
@@ -65,7 +66,7 @@ WORK = np.dtype(
             "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
             "num_weights", "terms", "normalizes", "order", "num_ordered", "num_minibatches", "diagnostics",
             "parameters", "num_parameters", "draw", "loss", "layer", "layer_back", "head", "head_back",
-            "turn_weights",
+            "turn_weights", "next_part",
         )
     ]
     + [
@@ -295,9 +296,22 @@ def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[n
 
 
 @NativeFunction
-def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]."""
+def gradients_of_parts(worker, num_parts, address):  # type: ignore[no-untyped-def]
+    """A worker's: of parts that nobody has begun, one after the other, so that all end together however fast each is.
+    Which worker did a part makes no difference."""
     work, threads = work_at(address), set_blas_threads(1)
+    part = next_number(work.next_part)
+    while part < num_parts:
+        _gradients_of_part(address, part, num_parts, work.scratch + _FLOAT * worker * work.scratch_size)
+        part = next_number(work.next_part)
+    set_blas_threads(threads)
+
+
+@callable_from_compiled
+def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-def]
+    """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]. All that
+    it computes lies from `x` on."""
+    work = work_at(address)
     steps, width, num_towers = work.steps, work.num_outputs, work.num_towers
     partial, terms = work.partials + _FLOAT * part * work.num_weights, work.terms + 8 * NUM_TERMS * part
     fill(floats(partial, work.num_weights), np.float32(0))
@@ -310,7 +324,6 @@ def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         num_units = min(work.block, stop - first)
         rows = num_units * steps
         samples = samples_of_block[:rows]
-        x = work.scratch + _FLOAT * part * work.scratch_size
         outputs = x + _FLOAT * rows * work.num_inputs
         to_outputs = outputs + _FLOAT * rows * width
         to_features = to_outputs + _FLOAT * rows * width
@@ -343,7 +356,6 @@ def gradients_of_part(part, num_parts, address):  # type: ignore[no-untyped-def]
                 call(work.head_back, (numbers, features, to_outputs, to_features, rows, width, partial))
             _features_back(work, tower, x, rows, num_units, begins, at, to_features, other, partial)
             at += _FLOAT * rows * own[WIDTH]
-    set_blas_threads(threads)
 
 
 @NativeFunction
@@ -353,6 +365,7 @@ def begin_step(address, k):  # type: ignore[no-untyped-def]
     size, rest = work.num_ordered // work.num_minibatches, work.num_ordered % work.num_minibatches
     work.units = work.order + 8 * (size * k + min(k, rest))
     work.num_taken = size + 1 if k < rest else size
+    words(work.next_part, 1)[0] = 0
     work.advantage_mean, work.advantage_scale = 0.0, 1.0
     if work.normalizes != 0:
         _normalize_advantages(work)
@@ -444,27 +457,28 @@ def _adam_loop(weight, gradient, mean, square, rate, root, one_less_beta1, beta2
         weight[i] -= rate * mean[i] / (np.sqrt(square[i]) * root + epsilon)
 
 
-def _steps(address: int, num_parts: int, begin: int, gradients: int, end: int, num_minibatches: int) -> None:
-    """A gradient step on each minibatch: the parts of each on threads of their own, what is between them on this."""
+def _steps(
+    address: int, num_workers: int, num_parts: int, begin: int, gradients: int, end: int, num_minibatches: int
+) -> None:
+    """A gradient step on each minibatch: its parts on as many threads as there are workers, the rest on this one."""
     for k in range(num_minibatches):
         call(begin, (address, k))
-        for part in prange(num_parts):
-            call(gradients, (part, num_parts, address))
+        for worker in prange(num_workers):
+            call(gradients, (worker, num_parts, address))
         call(end, (address, k, num_parts))
 
 
 _steps_alone, _steps_threaded = compiled(_steps), compiled(_steps, parallel=True)
 
 
-def take_steps(address: int, num_parts: int, num_minibatches: int, pays: ThreadsThatPay) -> None:
+def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: ThreadsThatPay) -> None:
     """A gradient step on each minibatch of a `WORK`."""
-    arguments = (
-        address, num_parts, begin_step.address, gradients_of_part.address, end_step.address, num_minibatches,
-    )  # fmt: skip
-    if num_parts == 1:
-        _steps_alone(*arguments)
+    functions = begin_step.address, gradients_of_parts.address, end_step.address
+    if num_workers == 1:
+        _steps_alone(address, 1, num_parts, *functions, num_minibatches)
         return
     launch_threads()
+    arguments = address, num_workers, num_parts, *functions, num_minibatches
     pays(partial(_take_steps_threaded, *arguments), partial(_steps_alone, *arguments))
 
 

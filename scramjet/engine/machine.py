@@ -164,6 +164,20 @@ def word_rows(address, rows, columns):  # type: ignore[no-untyped-def]
     return carray(_word_pointer(address), (rows, columns))
 
 
+@intrinsic
+def _next_number(typing_context, counter):  # type: ignore[no-untyped-def]
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        place = builder.inttoptr(arguments[0], word.as_pointer())
+        return builder.atomic_rmw("add", place, word(1), "monotonic")
+
+    return types.int64(types.int64), generate
+
+
+next_number: Any = _next_number
+"""For compiled code: the int64 number at an address, which counts on; of several threads none gets the same."""
+
+
 class Task:
     """What a native function works on: a record of numbers and addresses, and the arrays that these are of."""
 

@@ -60,7 +60,7 @@ def test_the_process_fills_the_cache_and_says_so(cache):
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
     kernels = {path.name.rpartition("-")[0] for path in cache.glob("*/*-*")}
-    assert {"gradients_of_part", "act_in_part", "loss_of_choices", "layer"} <= kernels
+    assert {"gradients_of_parts", "act_in_part", "loss_of_choices", "layer"} <= kernels
 
 
 def test_of_two_who_want_one_kernel_the_second_waits(cache):
