@@ -30,6 +30,7 @@ from scramjet.engine.machine import (
     floats,
     next_number,
     record_at,
+    use_wide_vectors,
     word_rows,
     words,
 )
@@ -85,12 +86,14 @@ _FLOAT = 4  # bytes
 
 @inlined
 def _add_and_squash(row, bias):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
     for j in range(len(row)):
         row[j] = tanh(row[j] + bias[j])
 
 
 @inlined
 def _add_and_cut(row, bias):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
     for j in range(len(row)):
         total = row[j] + bias[j]
         row[j] = np.float32(0) if total < 0 else total  # what is not a number stays so
@@ -98,19 +101,38 @@ def _add_and_cut(row, bias):  # type: ignore[no-untyped-def]
 
 @inlined
 def _through_tanh(to_row, row):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
     for j in range(len(row)):
         to_row[j] *= np.float32(1) - row[j] * row[j]
 
 
 @inlined
 def _through_cut(to_row, row):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
     for j in range(len(row)):
         to_row[j] = to_row[j] if row[j] > 0 else np.float32(0)
+
+
+@inlined
+def _add_turned(matrix, turned):  # type: ignore[no-untyped-def]
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] += turned[j, i]
+
+
+@inlined_sum
+def _dot(row, other):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
+    total = np.float32(0)
+    for j in range(len(row)):
+        total += row[j] * other[j]
+    return total
 
 
 @NativeFunction
 def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
     """y [rows, outputs] of x [rows, inputs]."""
+    use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     multiply_by_transposed(
@@ -127,6 +149,7 @@ def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
 @NativeFunction
 def layer_back(numbers, x, y, to_y, to_x, rows, to_weights):  # type: ignore[no-untyped-def]
     """Adds to the gradients of its weights, sets to_x [rows, inputs] unless that is 0; `to_y` is written over."""
+    use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     to_weight = to_weights + _FLOAT * own[GRADIENT]
@@ -138,19 +161,38 @@ def layer_back(numbers, x, y, to_y, to_x, rows, to_weights):  # type: ignore[no-
         else:
             _through_cut(to_result, floats(y + _FLOAT * row * num_outputs, num_outputs))
         add(to_bias, to_result)
-    multiply_transposed(
-        num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
-    )  # fmt: skip
+    if num_inputs < num_outputs // 4:  # a long thin product is faster the other way round
+        turned = np.empty((num_inputs, num_outputs), np.float32)
+        multiply_transposed(
+            num_inputs, num_outputs, rows, x, num_inputs, to_y, num_outputs, 0.0, turned.ctypes.data, num_outputs
+        )  # fmt: skip
+        _add_turned(float_rows(to_weight, num_outputs, num_inputs), turned)
+    else:
+        multiply_transposed(
+            num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
+        )  # fmt: skip
     if to_x != 0:
         multiply(rows, num_inputs, num_outputs, to_y, num_outputs, own[WEIGHT], num_inputs, 0.0, to_x, num_inputs)
+
+
+NARROW = 4
+"""Columns of a head up to which loops are faster than products."""
 
 
 @NativeFunction
 def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-def]
     """A head's columns of outputs [rows, width]; one without inputs gives its bias."""
+    use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     columns, bias = outputs + _FLOAT * own[PLACE], floats(own[BIAS], num_outputs)
+    if num_inputs > 0 and num_outputs <= NARROW:
+        for row in range(rows):
+            own_columns = floats(columns + _FLOAT * row * width, num_outputs)
+            seen = floats(features + _FLOAT * row * num_inputs, num_inputs)
+            for k in range(num_outputs):
+                own_columns[k] = _dot(seen, floats(own[WEIGHT] + _FLOAT * k * num_inputs, num_inputs)) + bias[k]
+        return
     if num_inputs > 0:
         multiply_by_transposed(
             rows, num_outputs, num_inputs, features, num_inputs, own[WEIGHT], num_inputs, 0.0, columns, width
@@ -164,21 +206,24 @@ def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-de
 
 
 @NativeFunction
-def head_back(numbers, features, to_outputs, to_features, rows, width, to_weights):  # type: ignore[no-untyped-def]
-    """Adds to the gradients of its weights and of the features."""
+def head_back(numbers, features, to_outputs, to_features, keep, rows, width, to_weights):  # type: ignore[no-untyped-def]
+    """Adds to the gradients of its weights; sets those of the features, or adds to them where it is to `keep` them."""
+    use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     to_columns, to_weight = to_outputs + _FLOAT * own[PLACE], to_weights + _FLOAT * own[GRADIENT]
     to_bias = floats(to_weight + _FLOAT * num_inputs * num_outputs, num_outputs)
     for row in range(rows):
         add(to_bias, floats(to_columns + _FLOAT * row * width, num_outputs))
-    if num_inputs > 0:
-        multiply_transposed(
-            num_outputs, num_inputs, rows, to_columns, width, features, num_inputs, 1.0, to_weight, num_inputs
-        )  # fmt: skip
-        multiply(
-            rows, num_inputs, num_outputs, to_columns, width, own[WEIGHT], num_inputs, 1.0, to_features, num_inputs
-        )  # fmt: skip
+    if num_inputs == 0:
+        return
+    multiply_transposed(
+        num_outputs, num_inputs, rows, to_columns, width, features, num_inputs, 1.0, to_weight, num_inputs
+    )  # fmt: skip
+    multiply(
+        rows, num_inputs, num_outputs, to_columns, width, own[WEIGHT], num_inputs, np.float32(keep), to_features,
+        num_inputs,
+    )  # fmt: skip
 
 
 @callable_from_compiled
@@ -350,10 +395,9 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
             if own[CORE] != 0:
                 size = own[CORE_SIZE]
                 features = at + _FLOAT * (rows * own[NUM_ACTIVATIONS] + num_units * own[CORE_STATE])
-            fill(floats(to_features, rows * size), np.float32(0))
-            for k in range(own[FIRST_HEAD], own[END]):
-                numbers = _address_of(work.layers, k)
-                call(work.head_back, (numbers, features, to_outputs, to_features, rows, width, partial))
+            for k in range(own[FIRST_HEAD], own[END]):  # the first has inputs
+                numbers, keep = _address_of(work.layers, k), 0 if k == own[FIRST_HEAD] else 1
+                call(work.head_back, (numbers, features, to_outputs, to_features, keep, rows, width, partial))
             _features_back(work, tower, x, rows, num_units, begins, at, to_features, other, partial)
             at += _FLOAT * rows * own[WIDTH]
 
@@ -410,6 +454,7 @@ def _squared_distances_of_chosen(row, chosen, centre):  # type: ignore[no-untype
 def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
     """The gradients of all parts to those of the first, brought to a norm of at most `max_norm`; diagnostics to row k,
     the terms and the norm it had. With a learning rate, a step of Adam."""
+    use_wide_vectors()
     work = work_at(address)
     size = work.num_weights
     total = floats(work.partials, size)
