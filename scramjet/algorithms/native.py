@@ -120,6 +120,7 @@ class NativeNetwork:
             state_size=sum(core.state_size for core, _ in self._cores),
             widest=self._layers[:, [kernels.INPUTS, kernels.OUTPUTS]].max(),
             layer=kernels.layer.address, head=kernels.head.address,
+            core=kernels.core.address if self.has_memory else 0,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
@@ -220,7 +221,7 @@ class NativeNetwork:
             begins=_array(begins), steps=steps, num_units=len(action) // steps, layer_back=kernels.layer_back.address,
             head_back=kernels.head_back.address,
             turn_weights=memory_kernels.turn_weights.address if self.has_memory else 0,
-            loss=(loss_kernels.loss_of_points if self._offsets is None else loss_kernels.loss_of_choices).address,
+            core_back=kernels.core_back.address if self.has_memory else 0,
         )  # fmt: skip
 
     def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:
@@ -271,7 +272,11 @@ class NativeNetwork:
         self._task.set(order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block)
         if loss != self._loss:
             self._loss = loss
+            kernels.compile_steps(num_workers)
+            # Asked for last, for it is compiled last by the process that does so ahead.
+            function = loss_kernels.loss_of_points if self._offsets is None else loss_kernels.loss_of_choices
             self._task.set(
+                loss=function.address,
                 normalizes=loss.normalizes, clip=loss.clip, entropy_coef=loss.entropy_coef, value_coef=loss.value_coef,
                 value_clip=math.inf if loss.value_clip is None else loss.value_clip,
                 max_norm=math.inf if loss.max_norm is None else loss.max_norm,

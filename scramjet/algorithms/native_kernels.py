@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
-from numba import prange
+from numba import prange, types
 
 from scramjet.engine.activations import add, copy, fill, inlined, inlined_sum, sum_of_squares, tanh
 from scramjet.engine.blas import multiply, multiply_by_transposed, multiply_transposed, set_blas_threads
@@ -67,7 +68,7 @@ WORK = np.dtype(
             "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
             "num_weights", "terms", "normalizes", "order", "num_ordered", "num_minibatches", "diagnostics",
             "parameters", "num_parameters", "draw", "loss", "layer", "layer_back", "head", "head_back",
-            "turn_weights", "next_part",
+            "turn_weights", "core", "core_back", "next_part",
         )
     ]
     + [
@@ -147,8 +148,9 @@ def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
 
 
 @NativeFunction
-def layer_back(numbers, x, y, to_y, to_x, rows, to_weights):  # type: ignore[no-untyped-def]
-    """Adds to the gradients of its weights, sets to_x [rows, inputs] unless that is 0; `to_y` is written over."""
+def layer_back(numbers, x, y, to_y, to_x, is_first, rows, to_weights):  # type: ignore[no-untyped-def]
+    """Adds to the gradients of its weights, sets to_x [rows, inputs]; nobody reads that of the first layer. `to_y` is
+    written over."""
     use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
@@ -161,17 +163,17 @@ def layer_back(numbers, x, y, to_y, to_x, rows, to_weights):  # type: ignore[no-
         else:
             _through_cut(to_result, floats(y + _FLOAT * row * num_outputs, num_outputs))
         add(to_bias, to_result)
-    if num_inputs < num_outputs // 4:  # a long thin product is faster the other way round
-        turned = np.empty((num_inputs, num_outputs), np.float32)
+    if is_first != 0 and 4 * num_inputs < num_outputs and num_inputs < rows:
+        # A long thin product is faster the other way round; there is room for it.
         multiply_transposed(
-            num_inputs, num_outputs, rows, x, num_inputs, to_y, num_outputs, 0.0, turned.ctypes.data, num_outputs
+            num_inputs, num_outputs, rows, x, num_inputs, to_y, num_outputs, 0.0, to_x, num_outputs
         )  # fmt: skip
-        _add_turned(float_rows(to_weight, num_outputs, num_inputs), turned)
-    else:
-        multiply_transposed(
-            num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
-        )  # fmt: skip
-    if to_x != 0:
+        _add_turned(float_rows(to_weight, num_outputs, num_inputs), float_rows(to_x, num_inputs, num_outputs))
+        return
+    multiply_transposed(
+        num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
+    )  # fmt: skip
+    if is_first == 0:
         multiply(rows, num_inputs, num_outputs, to_y, num_outputs, own[WEIGHT], num_inputs, 0.0, to_x, num_inputs)
 
 
@@ -237,11 +239,12 @@ def _tower(work, tower):  # type: ignore[no-untyped-def]
 
 
 @callable_from_compiled
-def _features(work, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
+def _features(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
     """Where a tower's features are, of inputs at x; all that it computes lies from `kept` on.
 
     `rows` of all steps of `sequences`; with a core `state` [sequences, state size] is brought up to date.
     """
+    work = work_at(address)
     own = _tower(work, tower)
     for k in range(own[FIRST_LAYER], own[FIRST_HEAD]):
         call(work.layer, (_address_of(work.layers, k), x, kept, rows))
@@ -249,18 +252,43 @@ def _features(work, tower, x, rows, sequences, state, begins, kept):  # type: ig
         kept += _FLOAT * rows * words(_address_of(work.layers, k), NUM_LAYER_COLUMNS)[OUTPUTS]
     if own[CORE] == 0:
         return x
-    size, state_size = own[CORE_SIZE], own[CORE_STATE]
-    given, outputs = kept, kept + _FLOAT * sequences * state_size
-    kept = outputs + _FLOAT * rows * size
-    _take_state(work, own, sequences, state, given)
-    after = kept  # read before it is written over: what is kept comes behind
-    kept += _FLOAT * sequences * state_size
+    call(work.core, (address, tower, x, rows, sequences, state, begins, kept))
+    return kept + _FLOAT * sequences * own[CORE_STATE]
+
+
+# A tower's core is compiled by itself, where there is one. From `kept` on lie the states it was given, its outputs, the
+# states after it, and what its way back needs.
+
+
+@NativeFunction
+def core(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
+    """The outputs of a tower's core, of features at x; `state` is brought up to date."""
+    work = work_at(address)
+    own = _tower(work, tower)
+    states = sequences * own[CORE_STATE]
+    outputs = kept + _FLOAT * states
+    after = outputs + _FLOAT * rows * own[CORE_SIZE]
+    _take_state(work, own, sequences, state, kept)
     call(
         own[CORE_FORWARD],
-        (own[CORE], x, outputs, begins, given, after, kept, sequences, sequences, rows // sequences),
+        (own[CORE], x, outputs, begins, kept, after, after + _FLOAT * states, sequences, sequences, rows // sequences),
     )
     _give_state(work, own, sequences, after, state)
-    return outputs
+
+
+@NativeFunction
+def core_back(address, tower, x, to_outputs, rows, sequences, begins, kept, to_x, to_weights):  # type: ignore[no-untyped-def]
+    """Sets the gradient by x and adds to that of the core's weights."""
+    work = work_at(address)
+    own = _tower(work, tower)
+    states = sequences * own[CORE_STATE]
+    after = kept + _FLOAT * (states + rows * own[CORE_SIZE])
+    fill(floats(after, states), np.float32(0))  # nobody learns from what comes after the rollout
+    arguments = (
+        own[CORE], x, to_outputs, begins, kept, after, after + _FLOAT * states, sequences, sequences, rows // sequences,
+        to_x, to_weights + _FLOAT * own[CORE_GRADIENT],
+    )  # fmt: skip
+    call(own[CORE_BACKWARD], arguments)
 
 
 @callable_from_compiled
@@ -281,21 +309,18 @@ def _give_state(work, own, sequences, part, state):  # type: ignore[no-untyped-d
 
 
 @callable_from_compiled
-def _features_back(work, tower, x, rows, sequences, begins, kept, to_features, other, to_weights):  # type: ignore[no-untyped-def]
+def _features_back(address, tower, x, rows, sequences, begins, kept, to_features, other, to_weights):  # type: ignore[no-untyped-def]
     """The way back from a tower's features; `to_features` and `other` are written over."""
+    work = work_at(address)
     own = _tower(work, tower)
-    core_kept = kept + _FLOAT * rows * own[NUM_ACTIVATIONS]
     if own[CORE] != 0:
         last = words(_address_of(work.layers, own[FIRST_HEAD] - 1), NUM_LAYER_COLUMNS)
+        core_kept = kept + _FLOAT * rows * own[NUM_ACTIVATIONS]
         given = core_kept - _FLOAT * rows * last[OUTPUTS]
-        size, state_size = own[CORE_SIZE], own[CORE_STATE]
-        after = core_kept + _FLOAT * (sequences * state_size + rows * size)
-        fill(floats(after, sequences * state_size), np.float32(0))  # nobody learns from what comes after the rollout
-        arguments = (
-            own[CORE], given, to_features, begins, core_kept, after, after + _FLOAT * sequences * state_size, sequences,
-            sequences, rows // sequences, other, to_weights + _FLOAT * own[CORE_GRADIENT],
-        )  # fmt: skip
-        call(own[CORE_BACKWARD], arguments)
+        call(
+            work.core_back,
+            (address, tower, given, to_features, rows, sequences, begins, core_kept, other, to_weights),
+        )
         to_features, other = other, to_features
     first = words(_address_of(work.layers, own[FIRST_LAYER]), NUM_LAYER_COLUMNS)[PLACE]
     for k in range(own[FIRST_HEAD] - 1, own[FIRST_LAYER] - 1, -1):
@@ -303,8 +328,8 @@ def _features_back(work, tower, x, rows, sequences, begins, kept, to_features, o
         y = kept + _FLOAT * rows * (numbers[PLACE] - first)
         is_first = k == own[FIRST_LAYER]
         below = x if is_first else y - _FLOAT * rows * numbers[INPUTS]
-        to_below = 0 if is_first else other
-        call(work.layer_back, (_address_of(work.layers, k), below, y, to_features, to_below, rows, to_weights))
+        arguments = _address_of(work.layers, k), below, y, to_features, other, 1 if is_first else 0, rows, to_weights
+        call(work.layer_back, arguments)
         to_features, other = other, to_features
 
 
@@ -381,7 +406,7 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
             begins = 0
         at = kept
         for tower in range(num_towers):
-            features = _features(work, tower, x, rows, num_units, state, begins, at)
+            features = _features(address, tower, x, rows, num_units, state, begins, at)
             _outputs(work, tower, features, outputs, rows)
             at += _FLOAT * rows * _tower(work, tower)[WIDTH]
         call(
@@ -398,7 +423,7 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
             for k in range(own[FIRST_HEAD], own[END]):  # the first has inputs
                 numbers, keep = _address_of(work.layers, k), 0 if k == own[FIRST_HEAD] else 1
                 call(work.head_back, (numbers, features, to_outputs, to_features, keep, rows, width, partial))
-            _features_back(work, tower, x, rows, num_units, begins, at, to_features, other, partial)
+            _features_back(address, tower, x, rows, num_units, begins, at, to_features, other, partial)
             at += _FLOAT * rows * own[WIDTH]
 
 
@@ -516,6 +541,15 @@ def _steps(
 _steps_alone, _steps_threaded = compiled(_steps), compiled(_steps, parallel=True)
 
 
+def compile_steps(num_workers: int) -> None:
+    """Do what `take_steps` would wait for, but for functions that it is given addresses of."""
+    steps = cast(Any, _steps_alone if num_workers == 1 else _steps_threaded)
+    if not steps.signatures:
+        steps.compile((types.int64,) * 7)
+    for function in (begin_step, end_step, gradients_of_parts):
+        function.address  # noqa: B018 - asked for, it is compiled
+
+
 def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: ThreadsThatPay) -> None:
     """A gradient step on each minibatch of a `WORK`."""
     functions = begin_step.address, gradients_of_parts.address, end_step.address
@@ -581,7 +615,7 @@ def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         x, state = work.inputs + _FLOAT * start * work.num_inputs, work.state + _FLOAT * start * work.state_size
         kept = outputs + _FLOAT * rows * work.num_outputs
         for tower in range(num_towers):
-            features = _features(work, tower, x, rows, rows, state, 0, kept)
+            features = _features(address, tower, x, rows, rows, state, 0, kept)
             _outputs(work, tower, features, outputs, rows)
         if work.value != 0:
             _give_values(work, outputs, start, rows)
@@ -609,7 +643,7 @@ def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         if states > 0:
             copy(floats(state, rows * states), floats(work.state + _FLOAT * start * states, rows * states))
         x = work.inputs + _FLOAT * start * work.num_inputs
-        features = _features(work, tower, x, rows, rows, state, 0, kept)
+        features = _features(address, tower, x, rows, rows, state, 0, kept)
         _outputs(work, tower, features, outputs, rows)
         _give_values(work, outputs, start, rows)
     set_blas_threads(threads)
