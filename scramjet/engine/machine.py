@@ -17,16 +17,16 @@ from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, from_dtype, prange, types
+from numba import from_dtype, prange, types
 from numba.core import sigutils
 from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from scramjet.engine.cache import KernelCache
 from scramjet.engine.jit import (
     PARALLEL_REGION,
     ThreadsThatPay,
-    callable_from_compiled,
     compiled,
     launch_threads,
     named_by_fingerprint,
@@ -111,57 +111,43 @@ def _call_in_threads(address: int, num_parts: int, task: int) -> None:
 _in_threads = compiled(_call_in_threads, parallel=True)
 
 
-def pointer_to(kind: Any) -> Any:
-    """A function for compiled code: an address as a pointer to what Numba calls `kind`."""
-
-    @intrinsic
-    def pointer(typing_context, address):  # type: ignore[no-untyped-def]
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(types.int64), generate
-
-    return pointer
+# What follows is made where it is used: a function of Numba's own would be compiled, called and taken in each time.
 
 
-_float_pointer, _word_pointer = pointer_to(types.float32), pointer_to(types.int64)
-_byte_pointer, _double_pointer = pointer_to(types.boolean), pointer_to(types.float64)
+def _array_at(kind: Any, num_dimensions: int, doc: str) -> Any:
+    """A function for compiled code: the array of `kind` at an address, of the shape that is given behind it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.return_type)(context, builder)
+        item = context.get_data_type(kind)
+        itemsize = context.get_constant(types.intp, context.get_abi_sizeof(item))
+        shape = list(arguments[1:])
+        strides = [itemsize]
+        for size in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], size))
+        data = builder.inttoptr(arguments[0], item.as_pointer())
+        populate_array(array, data=data, shape=shape, strides=strides, itemsize=itemsize, meminfo=None)
+        return array._getvalue()
+
+    result = types.Array(kind, num_dimensions, "C")
+
+    def one(typing_context, address, size):  # type: ignore[no-untyped-def]
+        return result(types.int64, types.intp), generate
+
+    def two(typing_context, address, rows, columns):  # type: ignore[no-untyped-def]
+        return result(types.int64, types.intp, types.intp), generate
+
+    made: Any = one if num_dimensions == 1 else two
+    made.__doc__ = doc
+    return intrinsic(made)
 
 
-@callable_from_compiled
-def floats(address, size):  # type: ignore[no-untyped-def]
-    """The float32 numbers at an address."""
-    return carray(_float_pointer(address), (size,))
-
-
-@callable_from_compiled
-def doubles(address, size):  # type: ignore[no-untyped-def]
-    """The float64 numbers at an address."""
-    return carray(_double_pointer(address), (size,))
-
-
-@callable_from_compiled
-def words(address, size):  # type: ignore[no-untyped-def]
-    """The int64 numbers at an address."""
-    return carray(_word_pointer(address), (size,))
-
-
-@callable_from_compiled
-def flags(address, size):  # type: ignore[no-untyped-def]
-    """The truth values at an address."""
-    return carray(_byte_pointer(address), (size,))
-
-
-@callable_from_compiled
-def float_rows(address, rows, columns):  # type: ignore[no-untyped-def]
-    """The float32 matrix at an address."""
-    return carray(_float_pointer(address), (rows, columns))
-
-
-@callable_from_compiled
-def word_rows(address, rows, columns):  # type: ignore[no-untyped-def]
-    """The int64 matrix at an address."""
-    return carray(_word_pointer(address), (rows, columns))
+floats = _array_at(types.float32, 1, "The float32 numbers at an address.")
+doubles = _array_at(types.float64, 1, "The float64 numbers at an address.")
+words = _array_at(types.int64, 1, "The int64 numbers at an address.")
+flags = _array_at(types.boolean, 1, "The truth values at an address.")
+float_rows = _array_at(types.float32, 2, "The float32 matrix at an address.")
+word_rows = _array_at(types.int64, 2, "The int64 matrix at an address.")
 
 
 @intrinsic
@@ -225,9 +211,13 @@ class Task:
 
 def record_at(dtype: np.dtype) -> Any:
     """A function for compiled code: the record at an address."""
-    pointer = pointer_to(from_dtype(dtype))
+    kind = from_dtype(dtype)
 
-    def record(address):  # type: ignore[no-untyped-def]
-        return carray(pointer(address), (1,))[0]
+    @intrinsic
+    def record(typing_context, address):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(kind))
 
-    return callable_from_compiled(record)
+        return kind(types.int64), generate
+
+    return record
