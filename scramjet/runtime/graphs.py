@@ -67,7 +67,8 @@ class Recorder(Generic[Result]):
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         try:
-            with recording(), torch.cuda.graph(graph, stream=self._stream):
+            # "thread_local": actors on other threads use the GPU meanwhile.
+            with recording(), torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 self._result = work()
         except Exception as error:
             self.is_refused = True

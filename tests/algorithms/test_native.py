@@ -166,6 +166,25 @@ def test_the_number_of_threads_changes_no_more_than_rounding_and_the_same_number
     assert all(torch.equal(grad, again[1][name]) for name, grad in many[1].items())
 
 
+@pytest.mark.parametrize("hidden", [(16,), (200,)])  # inputs few beside the layer's outputs or not
+@pytest.mark.parametrize("memory", [None, "lstm"])
+def test_parts_are_shared_out_and_whoever_does_them_the_result_is_the_same(memory, hidden, monkeypatch):
+    monkeypatch.setattr(native_module, "SAMPLES_TO_SHARE", 8)
+    monkeypatch.setattr(native_module, "BLOCK", 4)
+    monkeypatch.setattr(native_module.memory_kernels, "ROWS_PER_BLOCK", 1)
+    policy = random_policy(memory=memory, hidden=hidden)
+    case, results = Case(policy), []
+    for _ in range(20):
+        torch.manual_seed(1)
+        results.append(check_gradients(policy, case, num_threads=3))
+    network = native_network(policy)
+    case.give(network)
+    network.gradients(torch.arange(case.units), LossSettings(0.2, 0.01, 0.5, None, None, normalizes=True))
+    assert len(network._results[0]) > torch.get_num_threads()
+    assert all(terms == results[0][0] for terms, _ in results)
+    assert all(torch.equal(grad, grads[name]) for _, grads in results for name, grad in results[0][1].items())
+
+
 def test_blocks_are_only_a_matter_of_speed(monkeypatch):
     policy = random_policy()
     case = Case(policy)
