@@ -9,7 +9,8 @@
     cartpole        Gymnasium's CartPole, as fast as Python is, 2 processes
     hopper          MuJoCo's Hopper with its preset's settings, 2 processes
     atari           Breakout, 16 processes or as many threads
-    sample-factory  Gymnasium's CartPole at 64 envs, steps trained per second of its APPO and of ours, in turns
+    sample-factory  Gymnasium's CartPole at 64 envs, its APPO and ours in turns: steps trained per second, and return
+                    after as many steps as its does in `--seconds`
 
 Each run is a process of its own; synchronous and asynchronous ones alternate. Writes asynchrony.json, asynchrony.md and
 asynchrony.svg (return against wall time) into `--output`. Steps per second are from the end of the first update to the
@@ -113,21 +114,27 @@ def measure_study(name: str, num_seeds: int) -> dict[str, Any]:
     return curves
 
 
-def beside_sample_factory(python: str, repeats: int, seconds: float) -> dict[str, list[float]]:
-    """Steps trained per second, in turns."""
-    rates: dict[str, list[float]] = {"Sample Factory": [], "scramjet": []}
+def beside_sample_factory(python: str, repeats: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+    """Steps trained per second and the return, in turns; ours trains on as many steps as its did in that time."""
+    found: dict[str, list[dict[str, float]]] = {"Sample Factory": [], "scramjet": []}
     program = HERE / "peers" / "sample_factory_cartpole.py"
     for repeat in range(repeats):
         words = [python, str(program), "--work", "training", "--num-envs", "64", "--seconds", str(seconds)]
-        told = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
-        rates["Sample Factory"].append(json.loads(told)["steps_per_second"])
-        study = Study(
-            "gym:CartPole-v1", ["--num-envs", "64", "--num-steps", "128", "--total-timesteps", "400000"], [],
-            ["--num-actors", "2"],
+        words += ["--seed", str(repeat + 1)]
+        answer = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+        found["Sample Factory"].append({key: answer[key] for key in ("steps_per_second", "steps", "return")})
+        common = ["--num-envs", "64", "--num-steps", "128", "--learning-rate", "0.001"]
+        common += ["--total-timesteps", str(answer["steps"])]
+        points = train(Study("gym:CartPole-v1", common, [], ["--num-actors", "2"]), "async", repeat + 1)
+        last = points[-1]
+        found["scramjet"].append(
+            {"steps_per_second": rate(points), "steps": last["steps"], "return": last["return"]}
         )  # fmt: skip
-        rates["scramjet"].append(rate(train(study, "async", repeat + 1)))
-        print(f"repeat {repeat + 1}: {', '.join(f'{name} {found[-1]:,.0f}' for name, found in rates.items())} steps/s")
-    return rates
+        for name, each in found.items():
+            newest = each[-1]
+            speed, steps = newest["steps_per_second"], newest["steps"]
+            print(f"seed {repeat + 1}, {name}: {speed:,.0f} steps/s, return {newest['return']:.1f} at step {steps:,}")
+    return found
 
 
 def told(values: list[float], digits: int = 0) -> str:
@@ -151,8 +158,14 @@ def table(results: dict[str, Any]) -> str:
                 f"{told([points[-1]['seconds'] for points in curves], 1)} | {sum(lags) / max(1, len(lags)):.1f} |"
             )
     if "sample-factory" in results:
-        lines += ["", "| Gymnasium's CartPole, 64 envs | steps trained per second |", "|---|---|"]
-        lines += [f"| {name} | {told(rates)} |" for name, rates in results["sample-factory"].items()]
+        lines += [
+            "",
+            "| Gymnasium's CartPole, 64 envs | steps trained per second | return | steps |",
+            "|---|---|---|---|",
+        ]
+        for name, each in results["sample-factory"].items():
+            speeds, returns, steps = ([one[key] for one in each] for key in ("steps_per_second", "return", "steps"))
+            lines.append(f"| {name} | {told(speeds)} | {told(returns, 1)} | {told(steps)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -190,7 +203,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--sample-factory", metavar="PYTHON")
-    parser.add_argument("--seconds", type=float, default=10.0, help="to measure Sample Factory for")
+    parser.add_argument("--seconds", type=float, default=30.0, help="to measure Sample Factory for")
     parser.add_argument("--output", type=Path, default=Path("asynchrony"))
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,7 @@ from sample_factory.algo.utils.rl_utils import gae_advantages
 from sample_factory.train import make_runner
 from sf_examples.train_gym_env import parse_custom_args, register_custom_components
 
+LEARNING_RATE = 0.001
 EXAMPLE = [
     "--use_rnn=False",
     "--num_envs_per_worker=20",
@@ -70,7 +71,13 @@ class Watch(AlgoObserver):
         begin = WARM_UPS - 1
         if len(self.times) > WARM_UPS and self.times[-1] - self.times[begin] >= self.task.seconds:
             rate = (self.steps[-1] - self.steps[begin]) / (self.times[-1] - self.times[begin])
-            self.answer = {"steps_per_second": rate, "settings": "asynchronous, processes for acting and learning"}
+            returns = runner.policy_avg_stats.get("reward", [[]])[0]
+            self.answer = {
+                "steps_per_second": rate,
+                "settings": "asynchronous, processes for acting and learning",
+                "steps": self.steps[-1],
+                "return": statistics.fmean(returns) if returns else None,
+            }
             runner.cfg.train_for_env_steps = 0  # which ends the run
 
     def _look_at_returns(self, runner: Runner) -> None:
@@ -106,6 +113,7 @@ def training(task: Task) -> Answer:
         "batch_size": batch // MINIBATCHES,
         "num_batches_per_epoch": MINIBATCHES,
         "num_epochs": EPOCHS,
+        "learning_rate": LEARNING_RATE,
         "nonlinearity": "tanh",
         "actor_critic_share_weights": False,
         "normalize_input": False,
