@@ -171,6 +171,8 @@ def table(results: dict[str, Any]) -> str:
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Return against wall time, a panel a world."""
+    if not results:
+        return
     try:
         import matplotlib
     except ImportError:
