@@ -115,7 +115,8 @@ def measure_study(name: str, num_seeds: int) -> dict[str, Any]:
 
 
 def beside_sample_factory(python: str, repeats: int, seconds: float) -> dict[str, list[dict[str, float]]]:
-    """Steps trained per second and the return, in turns; ours trains on as many steps as its did in that time."""
+    """Steps trained per second and the return, in turns; ours trains on as many steps as its did in that time.
+    Both scale rewards, it by 0.1."""
     found: dict[str, list[dict[str, float]]] = {"Sample Factory": [], "scramjet": []}
     program = HERE / "peers" / "sample_factory_cartpole.py"
     for repeat in range(repeats):
@@ -123,7 +124,7 @@ def beside_sample_factory(python: str, repeats: int, seconds: float) -> dict[str
         words += ["--seed", str(repeat + 1)]
         answer = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
         found["Sample Factory"].append({key: answer[key] for key in ("steps_per_second", "steps", "return")})
-        common = ["--num-envs", "64", "--num-steps", "128", "--learning-rate", "0.001"]
+        common = ["--num-envs", "64", "--num-steps", "128", "--learning-rate", "0.001", "--normalize-rewards"]
         common += ["--total-timesteps", str(answer["steps"])]
         points = train(Study("gym:CartPole-v1", common, [], ["--num-actors", "2"]), "async", repeat + 1)
         last = points[-1]
