@@ -300,6 +300,20 @@ def test_a_frame_shows_what_a_person_looks_for(width):
     assert "▲" not in text
 
 
+@pytest.mark.parametrize("width", [40, 60, 120])
+def test_a_frame_of_asynchronous_training_shows_the_lag_and_who_waits(width):
+    waits = {"async/policy_lag_mean": 1.25, "async/learner_idle": 0.125, "async/actors_idle": 0.0625}
+    screen = Screen(width=width)
+    screen.play(*(a_record(update, **waits, **EVALUATION) for update in range(1, 60)))
+    for i in range(4):
+        screen.display.event(f"event {i}")
+    screen.play(a_record(60, approx_kl=0.2, clip_fraction=0.9, **waits))
+    text = "\n".join(screen.lines)
+    assert all(wanted in text for wanted in ("policy lag", "1.25", "learner idle", "0.1250", "actors idle", "0.0625"))
+    assert len(screen.lines) <= 26
+    assert max(map(cell_len, screen.lines)) <= width
+
+
 def test_a_number_out_of_range_is_marked_and_explained():
     screen = Screen()
     screen.play(a_record(20, approx_kl=0.2))

@@ -19,6 +19,7 @@ from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
 from scramjet.training.display.text import (
     ASCII,
+    ASYNC_DIAGNOSTICS,
     DIAGNOSTICS,
     PHASES,
     UNICODE,
@@ -212,9 +213,10 @@ class LiveDisplay:
         self._warnings.update({name: (text, now) for name, text in found.items()})
         columns = max(1, min(3, width // 26))
         lines = []
-        for i in range(0, len(DIAGNOSTICS), columns):
+        shown = DIAGNOSTICS + (ASYNC_DIAGNOSTICS if ASYNC_DIAGNOSTICS[0][1] in progress.latest else ())
+        for i in range(0, len(shown), columns):
             line = Text()
-            for label, key in DIAGNOSTICS[i : i + columns]:
+            for label, key in shown[i : i + columns]:
                 mark, style = (self._glyphs.warning, "bold red") if key in found else (" ", "")
                 line.append(f"{label:<14}", "dim")
                 line.append(f"{human_number(progress.latest.get(key)):>8}{mark}   ", style)

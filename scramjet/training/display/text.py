@@ -49,6 +49,11 @@ DIAGNOSTICS = (
     ("epochs", "epochs"),
     ("learning rate", "learning_rate"),
 )  # label, key; row by row in three columns
+ASYNC_DIAGNOSTICS = (
+    ("policy lag", "async/policy_lag_mean"),
+    ("learner idle", "async/learner_idle"),
+    ("actors idle", "async/actors_idle"),
+)  # shown where actors play beside the learner
 
 
 def human_count(count: float) -> str:
