@@ -266,7 +266,8 @@ class NativeNetwork:
         most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # adding up the gradients of all is one's work
         num_workers = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
         to_share = max(SAMPLES_TO_SHARE, 2 * block * steps)  # so that few blocks are not full
-        num_parts = num_workers * max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
+        parts_each = max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
+        num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
         partials, diagnostics = self._give_results(num_parts, num_minibatches)
         self._task.set(order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block)
