@@ -169,8 +169,13 @@ def test_the_number_of_threads_changes_no_more_than_rounding_and_the_same_number
 @pytest.mark.parametrize("hidden", [(16,), (200,)])  # inputs few beside the layer's outputs or not
 @pytest.mark.parametrize("memory", [None, "lstm"])
 def test_parts_are_shared_out_and_whoever_does_them_the_result_is_the_same(memory, hidden, monkeypatch):
-    monkeypatch.setattr(native_module, "SAMPLES_TO_SHARE", 8)
-    monkeypatch.setattr(native_module, "BLOCK", 4)
+    for name, small in {
+        "SAMPLES_TO_SHARE": 8,
+        "SAMPLES_PER_PART": 8,
+        "SAMPLES_PER_PART_SQUARED": 1,
+        "BLOCK": 4,
+    }.items():
+        monkeypatch.setattr(native_module, name, small)
     monkeypatch.setattr(native_module.memory_kernels, "ROWS_PER_BLOCK", 1)
     take_steps, taken_in_parts = native_module.kernels.take_steps, []
 
