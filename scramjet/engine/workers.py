@@ -105,21 +105,39 @@ class WorkerPool(GymPool):
             self.close()
             raise WorldError(str(failure)) from None
 
-    def _ask_all(self, kind: int, given: list[Any]) -> list[Any]:
+    def _check_open(self) -> None:
         if not self._close.alive:
             raise ConfigError(f"this pool of {self.name} was closed; make a new one")
+
+    def _ask_all(self, kind: int, given: list[Any]) -> list[Any]:
+        self._check_open()
         for worker, its in zip(self._workers, given, strict=True):
             worker.ask(kind, b"" if its is None else pickle.dumps(its))
         return [self._answer(worker) for worker in self._workers]
 
     def _reset_envs(self, seed: int) -> None:
-        for worker in self._workers:  # what was begun is not wanted any more
-            while worker.asked:
-                self._answer(worker)
+        self._check_open()
+        for i in range(self.num_workers):  # what was begun is not wanted any more
+            while self._workers[i].asked:
+                self._step_answer(i)
         self._sent[:] = False
-        self._ask_all(protocol.RESET, [seed] * self.num_workers)
+        given = pickle.dumps(seed)
+        for worker in self._workers:
+            worker.ask(protocol.RESET, given)
+        for i in range(self.num_workers):
+            while not self._has_reset(i):
+                self._workers[i].ask(protocol.RESET, given)
         self._lost[:] = False
         self._remember(slice(None))
+
+    def _has_reset(self, i: int) -> bool:
+        """Whether worker i did; it may have died since it last stepped, and is restarted then, if that is wanted."""
+        try:
+            self._workers[i].answer()
+        except WorkerFailedError as failure:
+            self._restart(i, failure)
+            return False
+        return True
 
     def _share(self, worker: WorkerProcess, rows: slice) -> tuple[int, int]:
         """Which of a worker's envs are among neighbouring rows: the first, and the one after the last."""
@@ -127,8 +145,7 @@ class WorkerPool(GymPool):
         return max(0, -(-(rows.start - first) // stride)), max(0, -(-(rows.stop - first) // stride))
 
     def _begin(self, rows: slice) -> None:
-        if not self._close.alive:
-            raise ConfigError(f"this pool of {self.name} was closed; make a new one")
+        self._check_open()
         for worker in self._workers:
             start, stop = self._share(worker, rows)
             if start < stop:

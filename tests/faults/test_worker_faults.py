@@ -164,6 +164,22 @@ def test_a_worker_that_hangs_or_dies_is_started_anew_and_its_episodes_truncated(
     pool.close()
 
 
+def test_a_worker_that_died_while_nobody_asked_is_started_anew_by_a_reset() -> None:
+    """Such as that of an evaluation, which waits most of the time."""
+    pool = WorkerPool("Fragile", fragile("raise"), 4, num_workers=2, on_error="restart")
+    first = pool.reset(10).obs.copy()
+    pool.step(np.zeros(4, np.int64))
+    os.kill(pool.worker_pids[1], signal.SIGKILL)
+    with pytest.warns(RuntimeWarning, match="restarted: Fragile: the worker process of envs 1, 3 was killed"):
+        assert (pool.reset(10).obs == first).all()
+    assert not pool.step(np.zeros(4, np.int64)).truncated.any()
+    pool.close()
+    pool = WorkerPool("Fragile", fragile("raise"), 4, num_workers=2)
+    os.kill(pool.worker_pids[1], signal.SIGKILL)
+    with pytest.raises(WorldError, match="envs 1, 3 was killed by SIGKILL"):
+        pool.reset(10)
+
+
 def test_a_worker_that_dies_in_one_part_of_a_step_ends_the_episodes_of_the_other_part_too() -> None:
     pool = WorkerPool("Fragile", fragile("exit"), 4, num_workers=2, on_error="restart")
     pool.reset(10)
