@@ -113,6 +113,7 @@ class ForeignWorld:
         """A pool of its envs; `learns`: to train with, where that differs (Atari's lives and clipped rewards)."""
         made = self._pool(num_envs, learns, workers or WorkerSettings())
         made.env = self
+        vars(self)["_spaces"] = made.observation_space, made.action_space  # no env needs to be made for them
         return made
 
     def _pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
