@@ -1,5 +1,6 @@
 """Envs of other libraries, trained as they are through the same loop and command."""
 
+import contextlib
 import json
 import time
 
@@ -89,6 +90,21 @@ class Slow(Staircase):
     def step(self, action):
         time.sleep(0.002)
         return super().step(action)
+
+
+def test_no_env_is_made_for_the_spaces_of_a_world_that_has_a_pool():
+    made = []
+
+    class Counted(Staircase):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+
+    world = ForeignWorld(register_factory(Counted))
+    with contextlib.closing(world.pool(2, workers=WorkerSettings(num_workers=0))) as pool:
+        count = len(made)
+        assert (world.observation_space, world.action_space) == (pool.observation_space, pool.action_space)
+        assert len(made) == count
 
 
 def test_auto_has_processes_only_where_they_pay_or_are_asked_for():
