@@ -210,10 +210,10 @@ class OverheadCheck:
             ledger.watch(session.metrics_log, "append", "metrics")
             ledger.watch(session.pool, "episodes", "episodes")
             ledger.watch(session.progress, "add", "episodes")
+            ledger.watch(session.collector, "collect", "training")
             ledger.watch(session.learner, "prepare", "training")
             ledger.watch(session.learner, "update", "training")
             stages = {
-                "collect": ledger.timed("training", collect),
                 "_save_if_due": ledger.timed("checkpoints", loop._save_if_due),
                 "checkpoint_of": ledger.in_background("background", loop.checkpoint_of),
             }

@@ -40,7 +40,7 @@ from scramjet.training.metrics import Record, findings, shortlist
 class LiveDisplay:
     """A view that redraws itself in place, a few times a second, and stays in the scrollback at the end."""
 
-    REDRAW_SECONDS = 0.4
+    REDRAW_SECONDS = 0.5
     EVENT_SECONDS = 0.125
     WARNING_SECONDS = 4.0
     """How long a warning stays after it was last true: one that flickers cannot be read."""
