@@ -12,7 +12,7 @@ import numpy as np
 from scramjet.algorithms.native_kernels import NUM_TERMS, samples_of, work_at
 from scramjet.engine.activations import exp, inlined, inlined_sum, log
 from scramjet.engine.jit import callable_from_compiled
-from scramjet.engine.machine import NativeFunction, doubles, flags, float_rows, floats, use_wide_vectors, words
+from scramjet.engine.machine import NativeFunction, doubles, flags, float_rows, floats, words
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT
 
@@ -143,7 +143,6 @@ def _choice_back(columns, action, first, end, shift, to_entropy, num):  # type: 
 @NativeFunction
 def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
     """The gradient of PPO's loss by the outputs of `samples` [rows], actions being choices; adds to the terms."""
-    use_wide_vectors()
     work, scale, terms = work_at(address), floats(scale_at, 1)[0], doubles(terms_at, NUM_TERMS)
     size, width = work.num_outputs - 1, work.num_components
     offsets, to_entropy = words(work.offsets, width + 1), np.float32(-scale * work.entropy_coef)
@@ -209,7 +208,6 @@ def _density_back(columns, action, mean, deviation, to_entropy, num):  # type: i
 @NativeFunction
 def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
     """The same, actions being numbers under independent normal distributions: means, then logarithms of deviations."""
-    use_wide_vectors()
     work, scale, terms = work_at(address), floats(scale_at, 1)[0], doubles(terms_at, NUM_TERMS)
     size, width = work.num_outputs - 1, work.num_components
     to_entropy, means = np.float32(-scale * work.entropy_coef), ACTIONS + width

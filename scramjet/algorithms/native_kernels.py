@@ -210,7 +210,6 @@ def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-de
 @NativeFunction
 def head_back(numbers, features, to_outputs, to_features, keep, rows, width, to_weights):  # type: ignore[no-untyped-def]
     """Adds to the gradients of its weights; sets those of the features, or adds to them where it is to `keep` them."""
-    use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     to_columns, to_weight = to_outputs + _FLOAT * own[PLACE], to_weights + _FLOAT * own[GRADIENT]
@@ -479,7 +478,6 @@ def _squared_distances_of_chosen(row, chosen, centre):  # type: ignore[no-untype
 def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
     """The gradients of all parts to those of the first, brought to a norm of at most `max_norm`; diagnostics to row k,
     the terms and the norm it had. With a learning rate, a step of Adam."""
-    use_wide_vectors()
     work = work_at(address)
     size = work.num_weights
     total = floats(work.partials, size)

@@ -161,8 +161,9 @@ def _use_wide_vectors(typing_context):  # type: ignore[no-untyped-def]
 
 
 use_wide_vectors: Any = _use_wide_vectors
-"""For compiled code: have loops of the function that calls this done 512 bits at a time where the CPU can. The compiler
-itself prefers 256, lest the CPU lower its clock; beside products of matrices, which use 512, it has done so already."""
+"""For compiled code: have loops of the function that calls this done 512 bits at a time where the CPU can. Where the
+loop is in a function that is taken in, both must. The compiler itself prefers 256, lest the CPU lower its clock:
+beside products of matrices, which use 512, it has done so already."""
 
 
 @intrinsic
