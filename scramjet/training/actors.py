@@ -33,20 +33,29 @@ MOST_RESTARTS = 10
 class Weights:
     """The newest weights, where actors copy them from."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._kept = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
+    def __init__(self, policy: Policy, device: torch.device) -> None:
+        """Kept on `device`, where the actors' policies are."""
+        self._kept = {name: tensor.detach().to(device, copy=True) for name, tensor in policy.state_dict().items()}
 
     @torch.no_grad()
     def take(self, policy: Policy) -> None:
         """Keep those of a policy."""
         for name, tensor in policy.state_dict().items():
             self._kept[name].copy_(tensor)
+        wait_for_gpu(policy)
 
     @torch.no_grad()
     def give(self, policy: Policy) -> None:
         """Put them into a policy."""
         for name, tensor in policy.state_dict().items():
             tensor.copy_(self._kept[name])
+        wait_for_gpu(policy)
+
+
+def wait_for_gpu(policy: Policy) -> None:
+    """For what this thread has asked of the GPU, if the policy is there; other threads may use what came of it."""
+    if policy.device.type == "cuda":
+        torch.cuda.current_stream().synchronize()
 
 
 class Actors(ABC):
@@ -58,10 +67,14 @@ class Actors(ABC):
     def __init__(self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None) -> None:
         """`policy` is the learner's."""
         self.pool = pool
-        self.weights = Weights(policy)
+        self.weights = Weights(policy, self._device_of(policy))
         self.exchange = Exchange(len(pool.pools), max_lag, self._slot)
         self._num_steps, self._horizon = num_steps, horizon
         self._threads: list[threading.Thread] = []
+
+    @abstractmethod
+    def _device_of(self, policy: Policy) -> torch.device:
+        """Where the actors decide, given where the learner learns."""
 
     @abstractmethod
     def _slot(self, actor: int) -> Rollout:
@@ -146,6 +159,9 @@ class ActorThreads(Actors):
         self._generators = [torch.Generator().manual_seed(seed_of(seed, i)) for i in range(len(pool.pools))]
         self._seed, self._fused, self._restarts = seed, fused, restarts
         self._last: list[Rollout | None] = [None] * len(pool.pools)
+
+    def _device_of(self, policy: Policy) -> torch.device:
+        return torch.device("cpu")
 
     def begin_with(self, actor: int, first: Rollout) -> None:
         self._last[actor] = first

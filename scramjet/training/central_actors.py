@@ -17,7 +17,7 @@ from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.training import soundness
 from scramjet.training.acting import act, value_into
-from scramjet.training.actors import Actors, carry_over, seed_of
+from scramjet.training.actors import Actors, carry_over, seed_of, wait_for_gpu
 from scramjet.training.final_observations import FinalsOnCPU
 from scramjet.training.native import native_play
 from scramjet.training.rollout import Rollout, allocate_rollout
@@ -44,7 +44,10 @@ class Crew:
 
 
 class CentralActors(Actors):
-    """Envs in worker processes: whenever some have stepped, one forward pass decides for all that are ready."""
+    """Envs in worker processes: whenever some have stepped, one forward pass decides for all that are ready.
+
+    On the GPU that is on a stream of its own: the learner's work there takes long, and is not waited for.
+    """
 
     kind = "round"
 
@@ -64,29 +67,35 @@ class CentralActors(Actors):
                 part.native = native_play(self._policy, part)
         self._version = -1
         self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
+        self._stream = torch.cuda.Stream(priority=-1) if policy.device.type == "cuda" else None
+        wait_for_gpu(policy)
+
+    def _device_of(self, policy: Policy) -> torch.device:
+        return policy.device
 
     def begin_with(self, actor: int, first: Rollout) -> None:
         self._crews[actor].before = first
 
     def _slot(self, actor: int) -> Rollout:
-        slot = allocate_rollout(self.pool.pools[actor], self._home, self._num_steps, self._horizon)
+        pool, pinned = self.pool.pools[actor], self._stream is not None
+        slot = allocate_rollout(pool, self._home, self._num_steps, self._horizon, pinned=pinned)
         slot.halves = []
         return slot
 
     def _targets(self) -> list[Any]:
         return [self._run]
 
-    @torch.inference_mode()
     def _run(self) -> None:
         poller = _Readiness(self._crews)
-        while not self.exchange.is_closed:
-            ready = [crew for crew in self._crews if crew.trajectory is None and self.exchange.may_begin()]
-            ready += poller.ready(wait=not ready)
-            if ready:
-                self._round(ready)
+        with torch.inference_mode(), torch.cuda.stream(self._stream):
+            while not self.exchange.is_closed:
+                ready = [crew for crew in self._crews if crew.trajectory is None and self.exchange.may_begin()]
+                ready += poller.ready(wait=not ready)
+                if ready:
+                    self._round(ready)
 
     def do(self, event: dict[str, Any]) -> None:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.cuda.stream(self._stream):
             self._round([self._crews[i] for i in event["round"]])
 
     def _round(self, ready: Sequence[Crew]) -> None:
@@ -180,11 +189,12 @@ class CentralActors(Actors):
                 mine[0, rows].copy_(theirs[t], non_blocking=True)
         self._policy.distribution.noise(1, len(now.action[0]), self._generator, out=now.noise)
         self._given[: len(now.action[0])] = act(self._policy, now, 0)
+        action, log_prob, value = now.action[0].cpu(), now.log_prob[0].cpu(), now.value[0].cpu()
         for i, crew in enumerate(crews):
             slot, t, rows = crew.slot, crew.t, slice(i * size, (i + 1) * size)
-            slot.action[t], slot.log_prob[t] = now.action[0, rows], now.log_prob[0, rows]
+            slot.action[t], slot.log_prob[t] = action[rows], log_prob[rows]
             if not self._policy.splits:
-                slot.value[t] = now.value[0, rows]
+                slot.value[t] = value[rows]
             if slot.memories.is_used:
                 slot.memories.states.copy_(now.memories.states[rows])
             crew.versions += self._version

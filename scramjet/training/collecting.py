@@ -15,7 +15,7 @@ from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
-from scramjet.training.actors import Actors
+from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
 from scramjet.training.trajectories import Trajectory
@@ -83,8 +83,7 @@ class Asynchronous(Collector):
         for i, trajectory in enumerate(taken):
             _copy(trajectory.rollout, self._rollout, self._pool.rows_of(i))
             self._carry_returns(trajectory, i)
-        if self._policy.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()
+        wait_for_gpu(self._policy)
         mean = sum(version - trajectory.versions for trajectory in taken) / len(taken)
         self._lags = mean, max(version - trajectory.version for trajectory in taken)
         self._taken = taken
@@ -105,6 +104,7 @@ class Asynchronous(Collector):
         self._earned[trajectory.actor] = scaler.earned_after(reward, ended, alive, own)
 
     def learned(self) -> None:
+        wait_for_gpu(self._policy)  # before actors have to
         self._exchange.publish(lambda: self._actors.weights.take(self._policy))
 
     def episodes(self) -> Episodes:

@@ -118,18 +118,19 @@ class Rollout:
 
 
 def allocate_rollout(
-    pool: Pool, policy: Policy, num_steps: int, horizon: int | None = None, *, apart: bool | None = None
-) -> Rollout:
+    pool: Pool, policy: Policy, num_steps: int, horizon: int | None = None, *, apart: bool | None = None,
+    pinned: bool = False,
+) -> Rollout:  # fmt: skip
     """A rollout buffer that fits the pool and the actions and memory of a policy; `horizon` divides `num_steps`.
 
     `apart`: envs write to buffers of their own, from which the policy's are copied; None: where the two are on
-    different devices.
+    different devices. `pinned`: on the CPU, in memory that the GPU copies by itself.
     """
     device, envs_on_gpu = policy.device, isinstance(pool, CudaPool)
     like, num_rows, distribution = pool.allocate(), pool.num_rows, policy.distribution
     memories = Memories.of(policy, pool)
     by_seats, by_agents = pool.played_by is PlayedBy.SEATS, pool.played_by is PlayedBy.AGENTS
-    steps = written = StepBuffers.allocate(pool, like, num_steps, device)
+    steps = written = StepBuffers.allocate(pool, like, num_steps, device, pinned=pinned)
     if apart or (apart is None and device.type == "cuda" and not envs_on_gpu):
         written = StepBuffers.allocate(pool, like, num_steps, "cpu", pinned=device.type == "cuda")
     rollout = Rollout(

@@ -114,9 +114,9 @@ def of_case(case, **changes):
     return settings(**{**given, **changes}), {"env": env}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_replayed_bit_for_bit(case, tmp_path):
-    config, options = of_case(case, record_schedule=True)
+def record_and_replay(case, tmp_path, **changes):
+    """What the two runs told, and their weights; checks what the learner found in the first."""
+    config, options = of_case(case, record_schedule=True, **changes)
     first = train(config, tmp_path, run_name="first", **options)
     told = lines_of(first.run_path)
     # Before the first update the learner's weights are the actors': every ratio must be 1, whatever the policy is.
@@ -128,10 +128,42 @@ def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_repl
     again = replace(config, record_schedule=False, replay_schedule=str(first.run_path / "schedule.jsonl"))
     second = train(again, tmp_path, run_name="second", **options)
     kept = ("policy_loss", "value_loss", "grad_norm", "return_100", "async/ratio_mean", "async/policy_lag_mean")
-    for mine, its in zip(lines_of(second.run_path), told, strict=True):
-        assert [mine[name] for name in kept] == [its[name] for name in kept]
-    mine, its = weights_of(second.run_path)["model.safetensors"], weights_of(first.run_path)["model.safetensors"]
-    assert all(np.array_equal(mine[name], its[name]) for name in its)
+    return [
+        ([[line[name] for name in kept] for line in lines_of(path)], weights_of(path)["model.safetensors"])
+        for path in (first.run_path, second.run_path)
+    ]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_replayed_bit_for_bit(case, tmp_path):
+    (told, weights), (told_again, weights_again) = record_and_replay(case, tmp_path)
+    assert told == told_again
+    assert all(np.array_equal(weights[name], weights_again[name]) for name in weights)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_on_the_gpu(case, tmp_path, capsys):
+    on_gpu = {"device": "cuda", "precision": "float32", "total_timesteps": 8 * 16 * 12}
+    (told, weights), (told_again, weights_again) = record_and_replay(case, tmp_path, **on_gpu)
+    assert "cannot be recorded" not in capsys.readouterr().out  # actors are at work while the update is
+    for mine, its in zip(told_again, told, strict=True):
+        assert mine == pytest.approx(its, rel=1e-3, abs=1e-4)
+    for name, kept in weights.items():
+        np.testing.assert_allclose(weights_again[name], kept, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("env", "loss"), [("cartpole", "ppo"), ("gym:CartPole-v1", "ppo"), ("gym:CartPole-v1", "impala")]
+)
+def test_actors_beside_a_learner_on_the_gpu_learn_and_a_resumed_run_goes_on(env, loss, tmp_path):
+    ppo = PPOConfig(learning_rate="0.001", loss=loss, num_epochs=4 if loss == "ppo" else 1)
+    config = settings(env, num_envs=16, num_steps=64, total_timesteps=60_000, device="cuda", ppo=ppo)
+    half = train(config, tmp_path, run_name="run")
+    whole = scramjet.train(resume=half.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=120_000)
+    assert whole.step >= 120_000
+    assert whole.return_100 > 100
 
 
 def test_a_schedule_names_only_actors_that_had_leave_to_play():
@@ -284,9 +316,11 @@ def test_envs_that_fail_are_made_anew_and_the_run_goes_on(tmp_path):
         train(settings(total_timesteps=8 * 16 * 40, on_env_error="fail"), tmp_path, env=Failing)
 
 
-def children_of(pid):
-    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-    return [int(word) for word in found.stdout.split()]
+def workers_of(pid):
+    """Not what compiles ahead."""
+    words = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
+    lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+    return [int(line.split()[0]) for line in lines if "scramjet.engine.worker" in line]
 
 
 @pytest.mark.faults
@@ -300,7 +334,7 @@ def test_kill_9_of_anyone_leaves_nobody_behind(victim, tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     metrics = tmp_path / "r" / "metrics.jsonl"
     _wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
-    workers = children_of(process.pid)
+    workers = workers_of(process.pid)
     assert len(workers) >= 2
     if victim == "worker":
         lines = metrics.read_text().count("\n")
