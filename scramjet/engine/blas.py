@@ -4,8 +4,8 @@ A compiled function that makes its own products does a whole stretch of work, ma
 core and in its cache, while other threads do theirs. `set_blas_threads(1)` keeps its products on the thread that asks
 for them.
 
-The names are resolved when machine code is loaded, so kernels can be cached. Where torch's library has no `sgemm_`, a
-plain loop stands in for it: slower, the same results but for rounding.
+The names are resolved when machine code is loaded, so kernels can be cached. Torch brings MKL on x86 and OpenBLAS on
+ARM. Where it has neither, a plain loop stands in for `sgemm_`: slower, the same results but for rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN, _TRANSPOSED = np.int8(ord("N")), np.int8(ord("T"))
 _ONE = np.float32(1)
 
 set_blas_threads: Any = types.ExternalFunction(_SET_THREADS, types.int32(types.int32))
-"""Threads for products that this thread asks for, 0 for as many as elsewhere; returns what it was before."""
+"""Threads for products that this thread asks for; returns what it was before, to be set again."""
 
 
 def _torch_library() -> Any:
@@ -67,25 +67,62 @@ def _pointers(*kinds: Any) -> list[Any]:
     return [types.CPointer(kind) for kind in kinds]
 
 
-_BY_LOOP: list[Any] = []  # kept alive: compiled functions hold their addresses
+_KEPT: list[Any] = []  # compiled functions hold their addresses
 
 
 def _register() -> bool:
     """Give both names an address; whether it is that of a BLAS."""
     library = _torch_library()
-    sgemm = getattr(library, "sgemm_", None)
-    set_threads = getattr(library, "MKL_Set_Num_Threads_Local", None)
-    if sgemm is None or set_threads is None:
+    sgemm, set_threads = _address(library, "sgemm_"), _thread_setter(library)
+    has_blas = sgemm is not None and set_threads is not None
+    if not has_blas:
         i1, i4, f4 = types.int8, types.int32, types.float32
         arguments = _pointers(i1, i1, i4, i4, i4, f4, f4, i4, f4, i4, f4, f4, i4)
-        _BY_LOOP.append(cfunc(types.void(*arguments), error_model="numpy", fastmath={"contract"})(_plain_sgemm))
-        _BY_LOOP.append(cfunc(types.int32(types.int32))(_no_threads_to_set))
-        addresses = [function.address for function in _BY_LOOP]
-    else:
-        addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in (sgemm, set_threads)]
-    llvm.add_symbol(_SGEMM, addresses[0])
-    llvm.add_symbol(_SET_THREADS, addresses[1])
-    return not _BY_LOOP
+        _KEPT.append(cfunc(types.void(*arguments), error_model="numpy", fastmath={"contract"})(_plain_sgemm))
+        _KEPT.append(cfunc(types.int32(types.int32))(_no_threads_to_set))
+        sgemm, set_threads = (function.address for function in _KEPT)
+    llvm.add_symbol(_SGEMM, sgemm)
+    llvm.add_symbol(_SET_THREADS, set_threads)
+    return has_blas
+
+
+def _address(library: Any, name: str) -> int | None:
+    """Of a function in a library, or in those that it needs."""
+    function = getattr(library, name, None)
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _thread_setter(library: Any) -> int | None:
+    """The address of `set_blas_threads`; None where the BLAS has no such number for each thread."""
+    parallel = getattr(library, "openblas_get_parallel", None)
+    if parallel is not None and parallel() == _BY_OPENMP:
+        return _openmp_setter(library)
+    return _address(library, "MKL_Set_Num_Threads_Local")
+
+
+_BY_OPENMP = 2  # what OpenBLAS answers
+
+
+def _openmp_setter(library: Any) -> int:
+    """OpenBLAS uses as many threads as OpenMP gives the thread that calls it; its own setting is for all of them, and
+    not to be changed while it works."""
+    for name in ("omp_get_max_threads", "omp_set_num_threads"):
+        llvm.add_symbol(name, _address(library, name))
+    module = llvm.parse_assembly(
+        """
+        declare i32 @omp_get_max_threads()
+        declare void @omp_set_num_threads(i32)
+        define i32 @exchange(i32 %threads) {
+            %before = call i32 @omp_get_max_threads()
+            call void @omp_set_num_threads(i32 %threads)
+            ret i32 %before
+        }"""
+    )
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    _KEPT.append(llvm.create_mcjit_compiler(module, machine))
+    return int(_KEPT[-1].get_function_address("exchange"))
 
 
 HAS_BLAS = _register()

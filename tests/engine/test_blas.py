@@ -1,9 +1,12 @@
 """Matrix products in compiled functions, by torch's BLAS and by the loop that stands in for it."""
 
 import ctypes
+import platform
+import threading
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cfunc, njit, types
@@ -72,6 +75,25 @@ def test_the_loop_that_stands_in_for_blas_is_sgemm(trans_a, trans_b, beta):
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-5)
 
 
+@njit
+def exchange_twice(threads):
+    before = blas.set_blas_threads(threads)
+    return before, blas.set_blas_threads(before)
+
+
+@pytest.mark.skipif(not blas.HAS_BLAS, reason="torch brings no BLAS that compiled functions can call here")
+def test_threads_are_set_and_set_back_for_the_thread_that_asks():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(exchange_twice(1)))
+    exchange_twice(1)
+    before = torch.get_num_threads()
+    thread.start()
+    thread.join()
+    assert found[0][1] == 1
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="of Linux it is known what torch brings")
 def test_torch_brings_a_blas_here():
-    """Else all is slower than it says; on a machine without, this is the test to skip."""
+    """Else all is slower than it says."""
     assert blas.HAS_BLAS
