@@ -7,6 +7,7 @@ around them. Nothing in `step` waits for the GPU.
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -62,6 +63,7 @@ def require_cuda() -> Any:
 
 
 def _numba_cuda() -> Any:
+    os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")  # a few envs make small grids
     from numba import cuda
     from numba.core.errors import NumbaExperimentalFeatureWarning
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, TypeVar
@@ -9,6 +10,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 Result = TypeVar("Result")
+
+_RECORDING = threading.Lock()
+"""One thread records at a time: torch tidies its memory before each, which it cannot while another does."""
 
 
 def _nothing() -> None:
@@ -68,7 +72,8 @@ class Recorder(Generic[Result]):
         graph = torch.cuda.CUDAGraph()
         try:
             # "thread_local": actors on other threads use the GPU meanwhile.
-            with recording(), torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            captured = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
+            with _RECORDING, recording(), captured:
                 self._result = work()
         except Exception as error:
             self.is_refused = True

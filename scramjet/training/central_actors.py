@@ -6,6 +6,7 @@ import copy
 import select
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from scramjet.engine.joined import JoinedPool
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
+from scramjet.runtime.graphs import Recorder
 from scramjet.training import soundness
 from scramjet.training.acting import act, value_into
 from scramjet.training.actors import Actors, carry_over, seed_of, wait_for_gpu
@@ -67,7 +69,9 @@ class CentralActors(Actors):
                 part.native = native_play(self._policy, part)
         self._version = -1
         self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
-        self._stream = torch.cuda.Stream(priority=-1) if policy.device.type == "cuda" else None
+        is_on_gpu = policy.device.type == "cuda"
+        self._stream = torch.cuda.Stream(priority=-1) if is_on_gpu else None
+        self._recorders = [Recorder[Tensor]("a decision") for _ in self._now] if is_on_gpu else None
         wait_for_gpu(policy)
 
     def _device_of(self, policy: Policy) -> torch.device:
@@ -188,7 +192,7 @@ class CentralActors(Actors):
             for mine, theirs in _shown(now, slot):
                 mine[0, rows].copy_(theirs[t], non_blocking=True)
         self._policy.distribution.noise(1, len(now.action[0]), self._generator, out=now.noise)
-        self._given[: len(now.action[0])] = act(self._policy, now, 0)
+        self._given[: len(now.action[0])] = self._act(len(crews) - 1)
         action, log_prob, value = now.action[0].cpu(), now.log_prob[0].cpu(), now.value[0].cpu()
         for i, crew in enumerate(crews):
             slot, t, rows = crew.slot, crew.t, slice(i * size, (i + 1) * size)
@@ -199,6 +203,11 @@ class CentralActors(Actors):
                 slot.memories.states.copy_(now.memories.states[rows])
             crew.versions += self._version
             crew.pool.begin_part(self._given[rows].numpy(), crew.rows)
+
+    def _act(self, place: int) -> Tensor:
+        """Draw the actions of `self._now[place]`."""
+        work = partial(act, self._policy, self._now[place], 0)
+        return work() if self._recorders is None else self._recorders[place].run(work)
 
 
 def _shown(now: Rollout, slot: Rollout) -> list[tuple[Tensor, Tensor]]:

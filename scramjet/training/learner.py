@@ -83,6 +83,7 @@ class Learner:
         self._order: Tensor | None = None  # [units], the order of an epoch on the GPU
         self._prepared = Recorder[Samples]("the estimation of advantages") if self.is_on_gpu else None
         self._learned = Recorder[Tensor]("an epoch of learning") if self.is_on_gpu else None
+        self._corrected = Recorder[Tensor]("the correction of advantages") if self.is_on_gpu else None
 
     def _number(self, value: float) -> Any:
         """A number that changes from update to update: on the GPU it stands where recorded work reads it."""
@@ -292,9 +293,20 @@ class Learner:
             )
             yield diagnostics[i]
 
-    @torch.no_grad()
     def _estimate_again(self, batch: Samples, targets: Targets) -> None:
         """Advantages and returns for the policy as it is now, of the values it gives now."""
+        if self._corrected is None:
+            log_ratio = self._correct(batch, targets)
+        else:
+            assert self._prepared is not None
+            is_fixed = self._prepared.is_recorded
+            log_ratio = self._corrected.run(lambda: self._correct(batch, targets), may_record=is_fixed)
+        if self.is_behind and not self._is_moved:
+            self._ratios = _summary_of_ratios(log_ratio, self.config.vtrace_rho_clip)
+
+    @torch.no_grad()
+    def _correct(self, batch: Samples, targets: Targets) -> Tensor:
+        """The same; returns the logarithms [T, R] of the ratios of probabilities, now to then."""
         rollout = targets.rollout
         value, log_ratio = rollout.value[:-1].clone(), torch.zeros_like(rollout.log_prob)
         everything = torch.arange(batch.num_units, device=self.device)
@@ -305,10 +317,9 @@ class Learner:
             place, new_value, change = part.counted(part.place, output.value, log_prob - part.log_prob)
             value.view(-1)[place] = new_value
             log_ratio.view(-1)[place] = change
-        if self.is_behind and not self._is_moved:
-            self._ratios = _summary_of_ratios(log_ratio, self.config.vtrace_rho_clip)
         batch.set_targets(*targets.off_policy(value, log_ratio))
         self._normalize_batch(batch)
+        return log_ratio
 
     def _gradient_step(self, minibatch: Samples) -> Tensor:
         terms = self.loss(minibatch, clip=self._clip, entropy_coef=self._entropy)

@@ -114,15 +114,15 @@ def of_case(case, **changes):
     return settings(**{**given, **changes}), {"env": env}
 
 
-def record_and_replay(case, tmp_path, **changes):
+def record_and_replay(case, tmp_path, near=2e-5, **changes):
     """What the two runs told, and their weights; checks what the learner found in the first."""
     config, options = of_case(case, record_schedule=True, **changes)
     first = train(config, tmp_path, run_name="first", **options)
     told = lines_of(first.run_path)
     # Before the first update the learner's weights are the actors': every ratio must be 1, whatever the policy is.
     assert told[0]["async/policy_lag_max"] == 0
-    assert told[0]["async/ratio_max"] == pytest.approx(1.0, abs=2e-4)
-    assert told[0]["async/ratio_mean"] == pytest.approx(1.0, abs=2e-5)
+    assert told[0]["async/ratio_max"] == pytest.approx(1.0, abs=10 * near)
+    assert told[0]["async/ratio_mean"] == pytest.approx(1.0, abs=near)
     assert all(0 <= line["async/policy_lag_mean"] <= line["async/policy_lag_max"] <= 8 for line in told)
     assert first.step == config.total_timesteps
     again = replace(config, record_schedule=False, replay_schedule=str(first.run_path / "schedule.jsonl"))
@@ -145,7 +145,7 @@ def test_what_actors_stored_is_what_the_learner_finds_and_a_recorded_run_is_repl
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_on_the_gpu(case, tmp_path, capsys):
     on_gpu = {"device": "cuda", "precision": "float32", "total_timesteps": 8 * 16 * 12}
-    (told, weights), (told_again, weights_again) = record_and_replay(case, tmp_path, **on_gpu)
+    (told, weights), (told_again, weights_again) = record_and_replay(case, tmp_path, near=1e-3, **on_gpu)
     assert "cannot be recorded" not in capsys.readouterr().out  # actors are at work while the update is
     for mine, its in zip(told_again, told, strict=True):
         assert mine == pytest.approx(its, rel=1e-3, abs=1e-4)
@@ -163,7 +163,7 @@ def test_actors_beside_a_learner_on_the_gpu_learn_and_a_resumed_run_goes_on(env,
     half = train(config, tmp_path, run_name="run")
     whole = scramjet.train(resume=half.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=120_000)
     assert whole.step >= 120_000
-    assert whole.return_100 > 100
+    assert lines_of(whole.run_path)[-1]["return_100"] > 100
 
 
 def test_a_schedule_names_only_actors_that_had_leave_to_play():
