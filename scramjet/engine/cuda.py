@@ -7,10 +7,10 @@ around them. Nothing in `step` waits for the GPU.
 from __future__ import annotations
 
 import importlib.util
-import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,13 @@ def require_cuda() -> Any:
     return cuda
 
 
+@cache
 def _numba_cuda() -> Any:
-    os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")  # a few envs make small grids
     from numba import cuda
     from numba.core.errors import NumbaExperimentalFeatureWarning
+    from numba.cuda import dispatcher
 
+    dispatcher.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # few envs make small grids, on purpose
     # Records in shared memory are those of global memory with room behind them: the same functions serve both.
     warnings.filterwarnings("ignore", ".*considered a subtype.*", NumbaExperimentalFeatureWarning)
     return cuda

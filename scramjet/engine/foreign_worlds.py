@@ -63,7 +63,7 @@ class WorkerSettings:
     num_workers: int | None = None  # None: one for each core, or none where that is faster; 0: none
     timeout: float = DEFAULT_TIMEOUT
     on_error: OnError = "fail"
-    apart: bool = False  # in processes of their own also where their library has threads for them
+    apart: bool = False  # beside whoever decides: in processes also where their library has threads for them
 
     @property
     def is_free(self) -> bool:
@@ -146,6 +146,7 @@ class ForeignWorld:
             num_workers=None if workers.num_workers is None else min(workers.num_workers, num_envs),
             timeout=workers.timeout,
             on_error=workers.on_error,
+            gives_way=workers.apart,
         )
 
     def _steps_quickly(self, num_envs: int) -> bool:

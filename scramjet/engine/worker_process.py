@@ -20,6 +20,10 @@ STARTING_SECONDS = 60.0
 """At least so long may a process take to import what its envs need, whatever a step may take."""
 
 
+GIVES_WAY = 5
+"""Steps of niceness: a core that two want is for a quarter of the time that of the worker."""
+
+
 class WorkerFailedError(Exception):
     """A worker raised, hung or died; the message says which envs and why."""
 
@@ -27,7 +31,7 @@ class WorkerFailedError(Exception):
 class WorkerProcess:
     """One process with the envs of `rows`. Questions are answered in the order they were asked."""
 
-    def __init__(self, name: str, rows: range, memory: int, timeout: float) -> None:
+    def __init__(self, name: str, rows: range, memory: int, timeout: float, *, gives_way: bool = False) -> None:
         self.name, self.rows, self._timeout = name, rows, timeout
         self._allowed = max(timeout, STARTING_SECONDS)  # for the next answer
         self.asked: deque[tuple[int, int]] = deque()  # first and last env of each unanswered step
@@ -44,6 +48,9 @@ class WorkerProcess:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
+        if gives_way:
+            with contextlib.suppress(OSError):  # it may have ended already
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
         self._poller = select.poll()
         self._poller.register(self.answers, select.POLLIN)
         self.ask(protocol.START, pickle.dumps(sys.path))

@@ -51,14 +51,16 @@ class WorkerPool(GymPool):
         timeout: float = 60.0,
         on_error: OnError = "fail",
         batch_size: int | None = None,
+        gives_way: bool = False,
     ) -> None:
+        """`gives_way`: where cores are short, to the process that decides for all."""
         check_count("num_envs", num_envs)
         num_workers = min(num_envs, _num_cores()) if num_workers is None else num_workers
         _check_settings(num_envs, num_workers, timeout, on_error, batch_size)
         self.num_workers, self.batch_size = num_workers, batch_size or num_envs
         self.restarts = 0
         self._factory = _pickled(name, make_env)
-        self._timeout, self._on_error = timeout, on_error
+        self._timeout, self._on_error, self._gives_way = timeout, on_error, gives_way
         self._failures: dict[range, int] = {}
         self._streaks: dict[range, tuple[int, int]] = {}  # steps finished at the last restart; restarts in a row
         self._memory = _anonymous_memory()
@@ -92,7 +94,7 @@ class WorkerPool(GymPool):
         return facts[0]
 
     def _started(self, rows: range) -> WorkerProcess:
-        worker = WorkerProcess(self.name, rows, self._memory, self._timeout)
+        worker = WorkerProcess(self.name, rows, self._memory, self._timeout, gives_way=self._gives_way)
         start = (self.name, self._factory, rows, self._on_error == "restart")
         worker.ask(protocol.START, pickle.dumps(start))
         return worker

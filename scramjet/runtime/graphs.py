@@ -12,7 +12,7 @@ import torch
 Result = TypeVar("Result")
 
 _RECORDING = threading.Lock()
-"""One thread records at a time: torch tidies its memory before each, which it cannot while another does."""
+"""One thread records at a time: nobody may wait for the whole GPU meanwhile, and each does before it begins."""
 
 
 def _nothing() -> None:
@@ -68,16 +68,14 @@ class Recorder(Generic[Result]):
         return result
 
     def _record(self, work: Callable[[], Result], recording: Callable[[], AbstractContextManager[Any]]) -> None:
-        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         try:
             # "thread_local": actors on other threads use the GPU meanwhile.
             captured = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
-            with _RECORDING, recording(), captured:
+            with _RECORDING, recording(), captured:  # which waits for all that the GPU was asked to do
                 self._result = work()
         except Exception as error:
             self.is_refused = True
-            torch.cuda.synchronize()
             if "out of memory" in str(error).lower():
                 raise
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

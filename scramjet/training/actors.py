@@ -63,6 +63,8 @@ class Actors(ABC):
 
     kind: str
     """What a recorded event of theirs is called."""
+    leaves_values: bool
+    """Whether the learner values what they saw, as far as nobody did while they played."""
 
     def __init__(self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None) -> None:
         """`policy` is the learner's."""
@@ -149,6 +151,7 @@ class ActorThreads(Actors):
     """Native worlds: a thread for each pool; nothing of theirs needs Python while it runs."""
 
     kind = "play"
+    leaves_values = False
 
     def __init__(
         self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,

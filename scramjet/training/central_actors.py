@@ -35,6 +35,7 @@ class Crew:
         self.trajectory: Trajectory | None = None
         self.before: Rollout | None = None  # the slot of the last one
         self.finals: FinalsOnCPU | None = None
+        self.shown: list[Tensor] = []  # what players see, in the slot
         self.t = 0
         self.versions = 0  # the sum over its steps
         self.idle_since = time.perf_counter()  # where it waits for leave to begin
@@ -52,6 +53,7 @@ class CentralActors(Actors):
     """
 
     kind = "round"
+    leaves_values = True
 
     def __init__(
         self, pool: JoinedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
@@ -67,6 +69,7 @@ class CentralActors(Actors):
         if fused:
             for part in self._now:
                 part.native = native_play(self._policy, part)
+        self._shown = [_shown(part) for part in self._now]
         self._version = -1
         self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
         is_on_gpu = policy.device.type == "cuda"
@@ -139,7 +142,6 @@ class CentralActors(Actors):
         if crew.t < slot.num_steps:
             return
         crew.finals.value_all()
-        self._value(slot)
         soundness.check(crew.pool, slot)
         trajectory = crew.trajectory
         assert trajectory is not None
@@ -148,16 +150,8 @@ class CentralActors(Actors):
         crew.before, crew.trajectory, crew.idle_since = slot, None, time.perf_counter()
         self.exchange.finish(trajectory)
 
-    def _value(self, slot: Rollout) -> None:
-        """What `value_rows` does, where slots and the policy may be on different devices."""
-        if self._policy.splits:
-            flat = map_leaves(lambda leaf: leaf.flatten(0, 1), slot.obs)
-            self._value_into(flat, None, slot.value.flatten())
-        else:
-            state = slot.memories.states if slot.memories.is_used else None
-            self._value_into(slot.steps_obs[-1], state, slot.value[-1])
-
     def _value_into(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
+        """For last observations of episodes: slots and the policy may be on different devices."""
         device = self._policy.device
         there = torch.empty(value.shape, device=device) if device.type != "cpu" else value
         moved = map_leaves(lambda leaf: torch.as_tensor(leaf).to(device), obs)
@@ -172,9 +166,9 @@ class CentralActors(Actors):
         self.exchange.waits.actors += time.perf_counter() - crew.idle_since
         slot = trajectory.rollout
         carry_over(crew.before, slot)
-        for part in (slot.obs, slot.mask, slot.alive):
-            for leaf in leaves(part) if part is not None else ():
-                leaf[0] = leaf[-1]
+        crew.shown = _shown(slot)
+        for leaf in crew.shown:
+            leaf[0] = leaf[-1]
         crew.trajectory, crew.t, crew.versions = trajectory, 0, 0
         crew.finals = FinalsOnCPU(crew.pool, slot, self._value_into)
         return True
@@ -189,7 +183,7 @@ class CentralActors(Actors):
                 if t % slot.horizon == 0:
                     slot.states[t // slot.horizon] = slot.memories.states
                 now.memories.states[rows] = slot.memories.states
-            for mine, theirs in _shown(now, slot):
+            for mine, theirs in zip(self._shown[len(crews) - 1], crew.shown, strict=True):
                 mine[0, rows].copy_(theirs[t], non_blocking=True)
         self._policy.distribution.noise(1, len(now.action[0]), self._generator, out=now.noise)
         self._given[: len(now.action[0])] = self._act(len(crews) - 1)
@@ -210,15 +204,10 @@ class CentralActors(Actors):
         return work() if self._recorders is None else self._recorders[place].run(work)
 
 
-def _shown(now: Rollout, slot: Rollout) -> list[tuple[Tensor, Tensor]]:
-    """What players see, where it is decided and where it is kept."""
-    pairs = [(now.obs, slot.obs), (now.mask, slot.mask), (now.alive, slot.alive)]
-    return [
-        (mine, theirs)
-        for one, other in pairs
-        if one is not None
-        for mine, theirs in zip(leaves(one), leaves(other), strict=True)
-    ]
+def _shown(rollout: Rollout) -> list[Tensor]:
+    """What players see, each [T + 1, R, ...]."""
+    parts = (rollout.obs, rollout.mask, rollout.alive)
+    return [leaf for part in parts if part is not None for leaf in leaves(part)]
 
 
 class _Readiness:

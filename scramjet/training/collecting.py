@@ -15,6 +15,7 @@ from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
+from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
@@ -83,12 +84,21 @@ class Asynchronous(Collector):
         for i, trajectory in enumerate(taken):
             _copy(trajectory.rollout, self._rollout, self._pool.rows_of(i))
             self._carry_returns(trajectory, i)
+        if self._actors.leaves_values:
+            self._value()
         wait_for_gpu(self._policy)
         mean = sum(version - trajectory.versions for trajectory in taken) / len(taken)
         self._lags = mean, max(version - trajectory.version for trajectory in taken)
         self._taken = taken
         self._exchange.give_back(taken)
         return self._rollout
+
+    @torch.inference_mode()
+    def _value(self) -> None:
+        """All at once, and with the weights that learn from it."""
+        if self._rollout.native is not None:
+            self._rollout.native.network.refresh()
+        value_rows(self._pool, self._policy, self._rollout)
 
     def _carry_returns(self, trajectory: Trajectory, place: int) -> None:
         """Rewards are scaled by discounted returns, which go on from an actor's last trajectory, wherever it stood."""
@@ -244,4 +254,6 @@ def _copy(source: Rollout, target: Rollout, rows: slice) -> None:
     if source.last_value is not None and target.last_value is not None:
         target.last_value[rows].copy_(source.last_value, non_blocking=True)
     if source.memories.is_used:
-        target.states[:, target.memories.slots(rows)].copy_(source.states, non_blocking=True)
+        slots = target.memories.slots(rows)
+        target.states[:, slots].copy_(source.states, non_blocking=True)
+        target.memories.states[slots].copy_(source.memories.states, non_blocking=True)
