@@ -68,7 +68,7 @@ def _numba_cuda() -> Any:
     from numba.core.errors import NumbaExperimentalFeatureWarning
     from numba.cuda import dispatcher
 
-    dispatcher.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # few envs make small grids, on purpose
+    dispatcher.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # few envs, small grids
     # Records in shared memory are those of global memory with room behind them: the same functions serve both.
     warnings.filterwarnings("ignore", ".*considered a subtype.*", NumbaExperimentalFeatureWarning)
     return cuda

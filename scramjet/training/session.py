@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -127,13 +128,18 @@ def _training_pool(config: RunConfig) -> Pool:
 def _pools_of_actors(config: RunConfig) -> list[Pool]:
     assert isinstance(config.num_envs, int)
     assert isinstance(config.num_actors, int)
-    num_envs = config.num_envs // config.num_actors
-    pools: list[Pool] = []
+    num_envs, num_actors = config.num_envs // config.num_actors, config.num_actors
+    if not is_foreign(config.env):
+        return [make_pool(config, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)]
+    apart = replace(config, num_workers=1)
+    with ThreadPoolExecutor(num_actors) as starters:  # a process takes a second to start
+        started = [
+            starters.submit(make_pool, apart, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)
+        ]
+    pools: list[Pool] = [each.result() for each in started if each.exception() is None]
     try:
-        for _ in range(config.num_actors):
-            apart = replace(config, num_workers=1) if is_foreign(config.env) else config
-            pools.append(make_pool(apart, num_envs=num_envs, num_threads=1, learns=True))
-            if is_foreign(config.env) and not isinstance(pools[-1], WorkerPool):
+        for each in started:
+            if not isinstance(each.result(), WorkerPool):
                 raise ConfigError(
                     f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a "
                     f"function that makes one env"
