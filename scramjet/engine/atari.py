@@ -210,7 +210,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         self.observation_space = Box(0, 255, shape, np.uint8)
         self.action_space = Discrete(len(self._actions))
         self._stack = np.zeros(shape, np.uint8)
-        self._steps = self._lives = 0
+        self._score, self._steps, self._lives = 0.0, 0, 0
         self._life_was_lost = False
 
     def _start_emulator(self, seed: int) -> None:
@@ -249,7 +249,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
             if self._ale.game_over():
                 self._ale.reset_game()
         self._stack[:] = 0
-        self._steps = 0
+        self._score, self._steps = 0.0, 0
         self._frames[0] = 0
         self._ale.getScreenGrayscale(self._frames[1])
         self._push()
@@ -266,6 +266,7 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
                 self._ale.getScreenGrayscale(self._frames[1])
                 break
         self._push()
+        self._score += reward
         self._steps += 1
         lives, terminated = self._ale.lives(), bool(self._ale.game_over())
         is_late = self._steps * self.config.frameskip >= self.config.max_num_frames_per_episode
@@ -273,7 +274,11 @@ class AtariGame(gymnasium.Env[np.ndarray, Any]):
         self._life_was_lost = bool(self._ends_lives and 0 < lives < self._lives and not terminated and not truncated)
         self._lives = lives
         shown = float(np.sign(reward)) if self._clips else float(reward)
-        info = {"lives": lives, "raw_reward": float(reward)}
+        info: dict[str, Any] = {"lives": lives}
+        if terminated or truncated:
+            info["episode"] = {"r": self._score, "l": self._steps}
+        elif self._life_was_lost:
+            info["episode"] = None  # for the learner alone
         return self._stack.copy(), shown, terminated or self._life_was_lost, truncated, info
 
     def _push(self) -> None:
