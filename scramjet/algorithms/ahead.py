@@ -47,14 +47,14 @@ def _compile() -> None:
     with entry.held():  # a second such process waits, and finds the mark
         if _mark(entry).exists():
             return
-        from scramjet.algorithms import loss_kernels
+        from scramjet.algorithms import loss_kernels, native_towers
         from scramjet.algorithms import native_kernels as kernels
 
         # The three that share most of their code come first: here that is compiled once.
         for function in (
             kernels.gradients_of_parts, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
-            kernels.end_step, kernels.begin_step, kernels.layer_back, kernels.head_back, kernels.draw_choices,
-            kernels.head, kernels.layer,
+            kernels.end_step, kernels.begin_step, native_towers.layer_back, native_towers.head_back,
+            kernels.draw_choices, native_towers.head, native_towers.layer,
         ):  # fmt: skip
             function.address  # noqa: B018 - asked for, it is compiled
         _mark(entry).touch()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from scramjet.algorithms.native_kernels import NUM_TERMS, samples_of, work_at
+from scramjet.algorithms.native_kernels import NUM_TERMS, samples_of
+from scramjet.algorithms.native_towers import work_at
 from scramjet.engine.activations import exp, inlined, inlined_sum, log
 from scramjet.engine.jit import callable_from_compiled
 from scramjet.engine.machine import NativeFunction, doubles, flags, float_rows, floats, words

@@ -1,5 +1,5 @@
 """PPO of small networks on the CPU without torch's operators: acting, valuing and gradients over a network's own
-weights, by compiled functions (native_kernels.py).
+weights, by compiled functions (native_towers.py, native_kernels.py).
 
 Networks: one or two towers of tanh or ReLU layers, each with a memory core or none; choices or normal numbers. Inputs
 are float32 [B, D]: whatever stands before the first layer has no weights.
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scramjet.algorithms import loss_kernels
+from scramjet.algorithms import loss_kernels, native_towers
 from scramjet.algorithms import native_kernels as kernels
 from scramjet.engine.jit import ThreadsThatPay
 from scramjet.engine.machine import Task
@@ -37,7 +37,7 @@ SAMPLES_TO_SHARE, PARTS_PER_THREAD = 2048, 8
 one that others hold up takes fewer."""
 ROWS_IN_SCRATCH = 8192
 """With memory: of long sequences fewer are taken at a time, for all their steps are kept."""
-ACTIVATIONS: dict[type, int] = {nn.Tanh: kernels.TANH, nn.ReLU: kernels.RELU}
+ACTIVATIONS: dict[type, int] = {nn.Tanh: native_towers.TANH, nn.ReLU: native_towers.RELU}
 CORES: dict[type, memory_kernels.Sequences] = {
     LSTM: memory_kernels.LSTM,
     GRU: memory_kernels.GRU,
@@ -112,15 +112,15 @@ class NativeNetwork:
         self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
         self._places: list[tuple[Tensor, int]] = []  # each parameter and its place among gradients
         self._offsets = None if offsets is None else offsets.numpy()
-        self._task = Task(kernels.WORK)
+        self._task = Task(native_towers.WORK)
         self._number(towers)
         self._task.set(
             num_towers=len(towers), num_outputs=self.num_outputs, num_components=num_components,
-            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, kernels.INPUTS],
+            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, native_towers.INPUTS],
             state_size=sum(core.state_size for core, _ in self._cores),
-            widest=self._layers[:, [kernels.INPUTS, kernels.OUTPUTS]].max(),
-            layer=kernels.layer.address, head=kernels.head.address,
-            core=kernels.core.address if self.has_memory else 0,
+            widest=self._layers[:, [native_towers.INPUTS, native_towers.OUTPUTS]].max(),
+            layer=native_towers.layer.address, head=native_towers.head.address,
+            core=native_towers.core.address if self.has_memory else 0,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
@@ -143,10 +143,10 @@ class NativeNetwork:
                 core, core_width = self._add_core(tower.core)
                 width += core_width
             for head in tower.heads:
-                self._add_layer(head.weight, head.bias, kernels.NOTHING, head.place)
+                self._add_layer(head.weight, head.bias, native_towers.NOTHING, head.place)
             rows.append([first, first_head, len(self._rows), place, width, *core])
         self._layers = np.array(self._rows, np.int64)
-        self._width = sum(row[kernels.WIDTH] for row in rows)
+        self._width = sum(row[native_towers.WIDTH] for row in rows)
         self._task.set(layers=self._layers, towers=np.array(rows, np.int64))
 
     def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int) -> None:
@@ -175,9 +175,9 @@ class NativeNetwork:
     def refresh(self) -> None:
         """Look where the weights are and what they have become; before acting with them."""
         for index, weight, bias in self._layers_of:
-            self._layers[index, kernels.BIAS] = bias.data_ptr()
+            self._layers[index, native_towers.BIAS] = bias.data_ptr()
             if weight is not None:
-                self._layers[index, kernels.WEIGHT] = weight.data_ptr()
+                self._layers[index, native_towers.WEIGHT] = weight.data_ptr()
         for core, numbers in self._cores:
             numbers.point_to(core.layers[0].weights())
 
@@ -218,10 +218,10 @@ class NativeNetwork:
         self._task.set(
             inputs=_array(self.encode(obs)), mask=_array(mask), action=_array(action), log_prob=_array(log_prob),
             value=_array(value), advantage=_array(advantage), returns=_array(returns), state=_array(state),
-            begins=_array(begins), steps=steps, num_units=len(action) // steps, layer_back=kernels.layer_back.address,
-            head_back=kernels.head_back.address,
+            begins=_array(begins), steps=steps, num_units=len(action) // steps,
+            layer_back=native_towers.layer_back.address, head_back=native_towers.head_back.address,
             turn_weights=memory_kernels.turn_weights.address if self.has_memory else 0,
-            core_back=kernels.core_back.address if self.has_memory else 0,
+            core_back=native_towers.core_back.address if self.has_memory else 0,
         )  # fmt: skip
 
     def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:
