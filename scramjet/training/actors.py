@@ -20,11 +20,11 @@ import torch
 from scramjet.engine.joined import JoinedPool
 from scramjet.engine.layout import Transition
 from scramjet.engine.trees import leaves
-from scramjet.errors import ScramjetError, TrainingError
+from scramjet.errors import ScramjetError
 from scramjet.policies.policy import Policy
 from scramjet.training.native import native_play
 from scramjet.training.rollout import Rollout, allocate_rollout, collect
-from scramjet.training.trajectories import Exchange, Trajectory
+from scramjet.training.trajectories import Exchange, ScheduleError, Trajectory
 
 MOST_RESTARTS = 10
 """Of one native actor in a row, without a trajectory in between."""
@@ -219,7 +219,9 @@ class ActorThreads(Actors):
     def do(self, event: dict[str, Any]) -> None:
         trajectory = self.exchange.begin(event["play"], wait=False)
         if trajectory is None:
-            raise TrainingError(f"the schedule has actor {event['play']} run further ahead than it may")
+            raise ScheduleError(
+                f"actor {event['play']} may not run further ahead here; learn before, or allow more lag"
+            )
         self._play(trajectory)
 
 

@@ -19,11 +19,14 @@ from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
-from scramjet.training.trajectories import Trajectory
+from scramjet.training.trajectories import ScheduleError, Trajectory
 
 
 class Collector(ABC):
     """Gives the learner its rollouts."""
+
+    num_rollouts: int | None = None
+    """How many there are; None: without end."""
 
     @abstractmethod
     def collect(self) -> Rollout:
@@ -149,16 +152,23 @@ class Replayed(Asynchronous):
     def __init__(self, actors: Actors, pool: JoinedPool, learner: Learner, rollout: Rollout, schedule: Path) -> None:
         super().__init__(actors, pool, learner, rollout)
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
-        self._events = iter(read_schedule(schedule, len(pool.pools), actors.kind))
-        self._next: dict[str, Any] | None = next(self._events, None)
+        events = read_schedule(schedule, len(pool.pools), actors.kind)
+        self.num_rollouts = sum("learn" in event for event in events)
+        self._events = iter(enumerate(events, 1))
+        self._line = 0
+        self._next: dict[str, Any] | None = None
         self._path = schedule
         self._has_begun = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._line, self._next = next(self._events, (self._line + 1, None))
 
     def _check_version(self, event: dict[str, Any]) -> None:
         if event["version"] != self._exchange.version:
-            raise ConfigError(
-                f"the schedule '{self._path}' plays with the weights of update {event['version']}, and there are those "
-                f"of update {self._exchange.version}; to try a lag, play earlier and learn later"
+            raise ScheduleError(
+                f"it plays with the weights of update {event['version']}, and there are those of update "
+                f"{self._exchange.version}; to try a lag, play earlier and learn later"
             )
 
     def collect(self) -> Rollout:
@@ -166,6 +176,13 @@ class Replayed(Asynchronous):
             self._actors.weights.take(self._policy)
             self._actors.begin()
             self._has_begun = True
+        try:
+            return self._load(self._follow())
+        except ScheduleError as problem:
+            raise ConfigError(f"the schedule '{self._path}' cannot be followed, line {self._line}: {problem}") from None
+
+    def _follow(self) -> list[Trajectory]:
+        """Do what comes up to the next update, and what is played before its weights are there."""
         taken: list[Trajectory] | None = None
         while self._next is not None:
             event = self._next
@@ -180,10 +197,10 @@ class Replayed(Asynchronous):
             else:
                 self._check_version(event)
                 self._actors.do(event)
-            self._next = next(self._events, None)
+            self._go_on()
         if taken is None:
-            raise ConfigError(f"the schedule '{self._path}' ends here: give a longer one, or fewer --total-timesteps")
-        return self._load(taken)
+            raise ScheduleError("it ends here")
+        return taken
 
 
 class ScheduleLog:
@@ -207,7 +224,7 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]
         raise ConfigError(
             f"the schedule '{path}' cannot be read: {reason}; --record-schedule writes one to RUN/schedule.jsonl"
         ) from None
-    events = []
+    events: list[dict[str, Any]] = []
     for number, line in enumerate(lines, 1):
         try:
             event = json.loads(line)
@@ -217,6 +234,10 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]
         if problem:
             raise ConfigError(f"'{path}' is no schedule of this run, line {number}: {problem}")
         events.append(event)
+    if not any("learn" in event for event in events):
+        raise ConfigError(
+            f"the schedule '{path}' has no update in it; --record-schedule writes one to RUN/schedule.jsonl"
+        )
     return events
 
 

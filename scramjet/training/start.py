@@ -209,7 +209,9 @@ def checkpoint_config(checkpoint: Checkpoint) -> RunConfig:
 def num_updates(session: Session) -> int:
     """The update after which the run is done, counted from the run's own beginning."""
     remaining = session.config.total_timesteps - session.first_step
-    return -(-remaining // session.config.batch_size)
+    wanted = -(-remaining // session.config.batch_size)
+    given = session.collector.num_rollouts
+    return wanted if given is None else min(wanted, session.first_update + given)
 
 
 def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:

@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scramjet.engine.pool import Episodes
-from scramjet.errors import TrainingError
 from scramjet.training.rollout import Rollout
 
 MOST_AHEAD = 2
 """Updates' worth of trajectories that actors begin before the weights are there: more would only grow old."""
+
+
+class ScheduleError(Exception):
+    """A schedule that cannot be followed; told with its file and line by whoever reads it."""
 
 
 @dataclass(slots=True)
@@ -124,7 +127,9 @@ class Exchange:
             if trajectory.actor == actor:
                 self._done.remove(trajectory)
                 return trajectory
-        raise TrainingError(f"the schedule takes what actor {actor} has done, and it has done nothing yet")
+        raise ScheduleError(
+            f"it takes what actor {actor} has done, which is nothing yet; play before, or drop the line"
+        )
 
     def drop(self, actor: int) -> None:
         """Do not learn from an actor's oldest trajectory."""

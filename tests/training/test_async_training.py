@@ -229,7 +229,8 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ([], "ends here"),
+        ([], "has no update in it"),
+        (['{"play": 0, "version": 0}'], "has no update in it"),
         (["{}"], "line 1: an event has one of play, learn and drop"),
         (['{"play": 0, "version": 0}', "what"], "line 2"),
         (['{"round": [0], "version": 0}'], "these actors play, and it says round"),
@@ -239,15 +240,23 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
         (['{"play": 0}'], "its version must be a number"),
         (['{"learn": [0]}'], "learns from 2 trajectories, and it lists 1"),
         (['{"learn": 0}'], "numbers from 0 to 1"),
-        (['{"learn": [0, 1]}'], "actor 0 has done, and it has done nothing"),
-        (['{"drop": 1}'], "actor 1 has done, and it has done nothing"),
-        (['{"play": 0, "version": 3}'], "weights of update 3, and there are those of update 0"),
+        (['{"learn": [0, 1]}'], "line 1: it takes what actor 0 has done, which is nothing yet"),
+        (['{"drop": 1}', '{"learn": [0, 1]}'], "line 1: it takes what actor 1 has done, which is nothing yet"),
+        (['{"play": 0, "version": 3}', '{"learn": [0, 1]}'], "line 1: it plays with the weights of update 3"),
+        (['{"play": 0, "version": 0}'] * 40 + ['{"learn": [0, 0]}'], "line 19: actor 0 may not run further ahead"),
     ],
 )
 def test_a_schedule_that_cannot_be_replayed_is_refused(lines, words, tmp_path):
     (tmp_path / "bad.jsonl").write_text("".join(line + "\n" for line in lines))
     with pytest.raises(ScramjetError, match=words):
         train(settings(replay_schedule=str(tmp_path / "bad.jsonl")), tmp_path)
+
+
+def test_a_replay_ends_with_its_schedule(tmp_path):
+    schedule = lagging_schedule(tmp_path / "short.jsonl", 3, 2, 0)
+    result = train(settings(total_timesteps=8 * 16 * 10, replay_schedule=schedule), tmp_path)
+    assert result.step == 8 * 16 * 3
+    assert list((result.run_path / "checkpoints").glob("step_*"))
 
 
 def test_a_schedule_that_is_no_text_is_refused(tmp_path):
