@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ class JoinedPool(Pool):
             pool.prepare()
 
     def close(self) -> None:
-        for pool in self.pools:
-            pool.close()
+        with ThreadPoolExecutor(len(self.pools)) as closers:  # an env may take its time
+            list(closers.map(lambda pool: pool.close(), self.pools))
 
     def reset(self, seed: int, out: Transition | None = None) -> Transition:
         """Together they play what one pool of all envs would."""

@@ -16,6 +16,7 @@ from typing import Any
 from scramjet.engine import worker as protocol
 
 CLOSING_SECONDS = 5.0
+"""That envs have to close."""
 STARTING_SECONDS = 60.0
 """At least so long may a process take to import what its envs need, whatever a step may take."""
 
@@ -122,7 +123,7 @@ class WorkerProcess:
             with contextlib.suppress(OSError):
                 protocol.write_message(self._commands, protocol.CLOSE)
 
-    def wait_closed(self, seconds: float = CLOSING_SECONDS) -> None:
+    def wait_closed(self, seconds: float) -> None:
         """Wait until it has ended; one that does not is killed."""
         try:
             self._process.wait(seconds)

@@ -11,6 +11,7 @@ import os
 import pickle
 import select
 import tempfile
+import time
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ from scramjet.engine import worker as protocol
 from scramjet.engine.gym_pool import GymPool, Rows
 from scramjet.engine.gym_runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.engine.pool import Batch, check_count
-from scramjet.engine.worker_process import WorkerFailedError, WorkerProcess
+from scramjet.engine.worker_process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.errors import ConfigError, WorldError
 
 OnError = Literal["fail", "restart"]
@@ -347,8 +348,9 @@ def _end(workers: list[WorkerProcess], memory: int, owner: int) -> None:
         return  # a fork of the process that has the workers
     for worker in workers:
         worker.ask_to_close()
+    deadline = time.monotonic() + CLOSING_SECONDS
     for worker in workers:
-        worker.wait_closed()
+        worker.wait_closed(max(0.0, deadline - time.monotonic()))
     os.close(memory)
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from worker_worlds import Countdown, Feed, Nested, Rewarding
+from worker_worlds import Clinging, Countdown, Feed, Nested, Rewarding
 
 from scramjet.engine.serial import SerialPool
 from scramjet.engine.trees import leaves
+from scramjet.engine.worker_process import CLOSING_SECONDS
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -260,3 +261,11 @@ def test_results_go_into_the_arrays_given_and_others_are_refused(workers) -> Non
     assert (out.obs[:, 1] == 1).all()
     with pytest.raises(ConfigError, match="does not fit"):
         pool.step(np.zeros(3, np.int64), out=out.part(slice(0, 2)))
+
+
+@pytest.mark.faults
+def test_envs_that_do_not_close_are_waited_for_once() -> None:
+    pool = WorkerPool("Clinging", Clinging, 3, num_workers=3)
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 2 * CLOSING_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -94,3 +95,10 @@ class Rewarding(Countdown):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
         obs, _, terminated, truncated, info = super().step(action)
         return obs, self.reward, terminated, truncated, info
+
+
+class Clinging(Countdown):
+    """Does not close."""
+
+    def close(self) -> None:
+        time.sleep(3600)
