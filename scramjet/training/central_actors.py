@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,7 +36,7 @@ class Crew:
         self.trajectory: Trajectory | None = None
         self.before: Rollout | None = None  # the slot of the last one
         self.finals: FinalsOnCPU | None = None
-        self.shown: list[Tensor] = []  # what players see, in the slot
+        self.views: _Views | None = None
         self.t = 0
         self.versions = 0  # the sum over its steps
         self.idle_since = time.perf_counter()  # where it waits for leave to begin
@@ -44,6 +45,32 @@ class Crew:
     def slot(self) -> Rollout:
         assert self.trajectory is not None
         return self.trajectory.rollout
+
+
+class _Views:
+    """NumPy's views of a slot: of few rows, torch takes longer to find its place than to copy."""
+
+    def __init__(self, slot: Rollout) -> None:
+        self.shown = [leaf.numpy() for leaf in _shown(slot)]
+        self.action, self.log_prob, self.value = slot.action.numpy(), slot.log_prob.numpy(), slot.value.numpy()
+        self.states, self.kept_states = slot.memories.states.numpy(), slot.states.numpy()
+
+
+class _Desk:
+    """Where so many crews are decided for at once: one step, their rows side by side."""
+
+    def __init__(self, now: Rollout) -> None:
+        self.now = now
+        there = [leaf[0] for leaf in _shown(now)] + [now.memories.states] * now.memories.is_used
+        is_on_gpu = now.action.is_cuda
+        here = [torch.empty_like(leaf, device="cpu", pin_memory=True) for leaf in there] if is_on_gpu else there
+        self._sent = list(zip(here, there, strict=True)) if is_on_gpu else []
+        self.rows = [leaf.numpy() for leaf in here]  # what players see, then what they remember
+
+    def send(self) -> None:
+        """To the GPU, if it is decided there."""
+        for here, there in self._sent:
+            there.copy_(here, non_blocking=True)
 
 
 class CentralActors(Actors):
@@ -65,16 +92,15 @@ class CentralActors(Actors):
         self._generator = torch.Generator(policy.device).manual_seed(seed_of(seed, 0))
         self._crews = [Crew(i, part) for i, part in enumerate(pool.pools)]
         now = allocate_rollout(pool, self._policy, 1, apart=False)
-        self._now = [now.part(slice(0, (k + 1) * pool.pools[0].num_rows)) for k in range(len(self._crews))]
+        self._desks = [_Desk(now.part(slice(0, (k + 1) * pool.pools[0].num_rows))) for k in range(len(self._crews))]
         if fused:
-            for part in self._now:
-                part.native = native_play(self._policy, part)
-        self._shown = [_shown(part) for part in self._now]
+            for desk in self._desks:
+                desk.now.native = native_play(self._policy, desk.now)
         self._version = -1
         self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
         is_on_gpu = policy.device.type == "cuda"
         self._stream = torch.cuda.Stream(priority=-1) if is_on_gpu else None
-        self._recorders = [Recorder[Tensor]("a decision") for _ in self._now] if is_on_gpu else None
+        self._recorders = [Recorder[Tensor]("a decision") for _ in self._desks] if is_on_gpu else None
         wait_for_gpu(policy)
 
     def _device_of(self, policy: Policy) -> torch.device:
@@ -120,9 +146,9 @@ class CentralActors(Actors):
         version = self.exchange.look(look)
         if version != self._version:
             self._version = version
-            for part in self._now:
-                if part.native is not None:
-                    part.native.network.refresh()
+            for desk in self._desks:
+                if desk.now.native is not None:
+                    desk.now.native.network.refresh()
         for crew in going:
             if crew not in begun:
                 self._take_in(crew)
@@ -155,7 +181,7 @@ class CentralActors(Actors):
         device = self._policy.device
         there = torch.empty(value.shape, device=device) if device.type != "cpu" else value
         moved = map_leaves(lambda leaf: torch.as_tensor(leaf).to(device), obs)
-        value_into(self._policy, self._now[0].fast, moved, None if state is None else state.to(device), there)
+        value_into(self._policy, self._desks[0].now.fast, moved, None if state is None else state.to(device), there)
         if there is not value:
             value.copy_(there)
 
@@ -166,8 +192,8 @@ class CentralActors(Actors):
         self.exchange.waits.actors += time.perf_counter() - crew.idle_since
         slot = trajectory.rollout
         carry_over(crew.before, slot)
-        crew.shown = _shown(slot)
-        for leaf in crew.shown:
+        crew.views = _Views(slot)
+        for leaf in crew.views.shown:
             leaf[0] = leaf[-1]
         crew.trajectory, crew.t, crew.versions = trajectory, 0, 0
         crew.finals = FinalsOnCPU(crew.pool, slot, self._value_into)
@@ -175,33 +201,45 @@ class CentralActors(Actors):
 
     def _decide(self, crews: Sequence[Crew]) -> None:
         """One forward pass for all of them; their envs step on."""
-        now = self._now[len(crews) - 1]
+        desk = self._desks[len(crews) - 1]
+        now, has_memory, splits = desk.now, desk.now.memories.is_used, self._policy.splits
         size = crews[0].pool.num_rows
         for i, crew in enumerate(crews):
-            slot, t, rows = crew.slot, crew.t, slice(i * size, (i + 1) * size)
-            if slot.memories.is_used:
-                if t % slot.horizon == 0:
-                    slot.states[t // slot.horizon] = slot.memories.states
-                now.memories.states[rows] = slot.memories.states
-            for mine, theirs in zip(self._shown[len(crews) - 1], crew.shown, strict=True):
-                mine[0, rows].copy_(theirs[t], non_blocking=True)
+            views, t, rows = crew.views, crew.t, slice(i * size, (i + 1) * size)
+            assert views is not None
+            for place, seen in zip(desk.rows, views.shown, strict=False):
+                place[rows] = seen[t]
+            if has_memory:
+                if t % crew.slot.horizon == 0:
+                    views.kept_states[t // crew.slot.horizon] = views.states
+                desk.rows[-1][rows] = views.states
+        desk.send()
         self._policy.distribution.noise(1, len(now.action[0]), self._generator, out=now.noise)
         self._given[: len(now.action[0])] = self._act(len(crews) - 1)
-        action, log_prob, value = now.action[0].cpu(), now.log_prob[0].cpu(), now.value[0].cpu()
+        given, action, log_prob = self._given.numpy(), _array(now.action[0]), _array(now.log_prob[0])
+        value = None if splits else _array(now.value[0])
+        states = _array(now.memories.states) if has_memory else None
         for i, crew in enumerate(crews):
-            slot, t, rows = crew.slot, crew.t, slice(i * size, (i + 1) * size)
-            slot.action[t], slot.log_prob[t] = action[rows], log_prob[rows]
-            if not self._policy.splits:
-                slot.value[t] = value[rows]
-            if slot.memories.is_used:
-                slot.memories.states.copy_(now.memories.states[rows])
+            views, t, rows = crew.views, crew.t, slice(i * size, (i + 1) * size)
+            assert views is not None
+            views.action[t], views.log_prob[t] = action[rows], log_prob[rows]
+            if value is not None:
+                views.value[t] = value[rows]
+            if states is not None:
+                views.states[:] = states[rows]
             crew.versions += self._version
-            crew.pool.begin_part(self._given[rows].numpy(), crew.rows)
+            crew.pool.begin_part(given[rows], crew.rows)
 
     def _act(self, place: int) -> Tensor:
-        """Draw the actions of `self._now[place]`."""
-        work = partial(act, self._policy, self._now[place], 0)
+        """Draw the actions at a desk."""
+        work = partial(act, self._policy, self._desks[place].now, 0)
         return work() if self._recorders is None else self._recorders[place].run(work)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """As NumPy's, wherever it is."""
+    array: np.ndarray = tensor.cpu().numpy()
+    return array
 
 
 def _shown(rollout: Rollout) -> list[Tensor]:
