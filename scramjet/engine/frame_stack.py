@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,9 @@ class FrameStackPool(Pool):
         self._frames = allocate_obs(self.observation_space, self.num_rows)
         self._own = self.allocate()
         self._is_stacked = map_leaves(lambda part: isinstance(part, Box), space_tree(pool.observation_space))
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        self.pool.tell(say)
 
     @property
     def steps_taken(self) -> int:

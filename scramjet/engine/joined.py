@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -41,6 +41,10 @@ class JoinedPool(Pool):
         """The rows of pool i."""
         size = self.pools[i].num_rows
         return slice(i * size, (i + 1) * size)
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        for pool in self.pools:
+            pool.tell(say)
 
     def prepare(self) -> None:
         for pool in self.pools:

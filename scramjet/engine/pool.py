@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,10 @@ from scramjet.engine.layout import (
 )
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,8 @@ class Pool(ABC):
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
     _begun: dict[tuple[int | None, int | None], np.ndarray]
+    say: Callable[[str], None] = staticmethod(_warn)
+    """Tells people what they should know, such as that an env failed and was made anew; on any thread."""
     steps_parts = False
     """Whether `step_part` steps some envs while others wait."""
     steps_beside = False
@@ -93,6 +101,10 @@ class Pool(ABC):
     @abstractmethod
     def allocate(self) -> Transition:
         """Fresh arrays for one step of this pool."""
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        """From now on, `say` what people should know, in place of a warning."""
+        self.say = say
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
         """Do what the first step would have to: a mistake shows before anything else begins."""

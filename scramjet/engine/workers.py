@@ -12,7 +12,6 @@ import pickle
 import select
 import tempfile
 import time
-import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -196,8 +195,7 @@ class WorkerPool(GymPool):
             raise WorldError(
                 f"restarted {self._failures[rows] - 1} times in {finished} steps, and failed again: {problem}"
             )
-        message = f"restarted: {problem.splitlines()[0]} (restart {self.restarts})"
-        warnings.warn(message, RuntimeWarning, stacklevel=5)
+        self.say(f"restarted: {problem.splitlines()[0]} (restart {self.restarts})")
 
     def _restart(self, i: int, failure: WorkerFailedError) -> None:
         """A new process in place of one that failed; the episodes of all its envs end as truncated."""

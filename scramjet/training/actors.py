@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import threading
-import warnings
 from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
@@ -195,7 +194,7 @@ class ActorThreads(Actors):
         """Fresh episodes for an actor whose envs failed."""
         actor, pool = trajectory.actor, self.pool.pools[trajectory.actor]
         self.exchange.give_up(trajectory)
-        warnings.warn(f"actor {actor} was restarted: {error}", RuntimeWarning, stacklevel=2)
+        pool.say(f"restarted: actor {actor}: {error}")
         first = self._slot(actor)
         pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.rows[-1])
         self.begin_with(actor, first)

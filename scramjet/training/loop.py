@@ -80,7 +80,10 @@ def train(
             time_limit=time_limit,
         )
         with session.run, session.metrics_log, contextlib.closing(session):
-            return train_session(session, screen)
+            try:
+                return train_session(session, screen)
+            finally:
+                _tell_news(session, screen)
 
 
 def train_session(session: Session, display: Display) -> TrainResult:
@@ -108,6 +111,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
             record.update(collector.metrics())
             record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
             session.metrics_log.append(record)
+            _tell_news(session, display)
             display.record(record)
             stopped_by = _reason_to_stop(stop, started, config) if update < num_updates else None
             with clock.phase("checkpoint"):
@@ -120,12 +124,18 @@ def train_session(session: Session, display: Display) -> TrainResult:
         return TrainResult(session.run.path, record["step"], record, evaluation, trained, stopped_by, stop.exit_code)
 
 
+def _tell_news(session: Session, display: Display) -> None:
+    while session.news:  # other threads may add to it
+        display.event(session.news.popleft())
+
+
 def _evaluate_if_due(session: Session, update: int, num_updates: int, display: Display) -> Evaluation | None:
     """An evaluation every so many updates, and a longer one after the last."""
     settings = session.config.eval
     if update == num_updates and settings.final_episodes:
         display.event(f"evaluating over {settings.final_episodes:,} episodes")
         evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
+        evaluator.pool.tell(session.news.append)
         with contextlib.closing(evaluator.pool):
             return evaluator(session.policy)
     if settings.every and update % settings.every == 0:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ class Session:
     best_return: float | None = None
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
+    news: deque[str] = field(default_factory=deque)  # of the envs, for the display
 
     @cached_property
     def rules(self) -> str:
@@ -209,7 +211,7 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     learner.warm_up(rollout)
     generator = torch.Generator(policy.device).manual_seed(config.seed)
     pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
-    return Session(
+    session = Session(
         config=config,
         run=run,
         store=CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n),
@@ -223,3 +225,6 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
         collector=_collector(config, run, pool, learner, rollout, generator),
     )
+    for each in (pool, session.evaluator.pool):
+        each.tell(session.news.append)
+    return session

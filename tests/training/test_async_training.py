@@ -319,10 +319,13 @@ def test_what_followed_from_the_mode_is_decided_again_by_a_fork():
 
 
 @pytest.mark.faults
-def test_envs_that_fail_are_made_anew_and_the_run_goes_on(tmp_path):
-    with pytest.warns(RuntimeWarning, match="restarted"):
-        result = train(settings(total_timesteps=8 * 16 * 8), tmp_path, env=Failing)
+def test_envs_that_fail_are_made_anew_and_the_run_goes_on(tmp_path, capsys):
+    config = settings(total_timesteps=8 * 16 * 8)
+    result = scramjet.train(config, runs_dir=tmp_path, display="plain", env=Failing)
     assert result.step == 8 * 16 * 8
+    told = capsys.readouterr().out
+    assert "restarted: " in told
+    assert "raised in its step(): KeyError: 'the door is missing' (restart 1)" in told
     with pytest.raises(ScramjetError, match="the door is missing"):
         train(settings(total_timesteps=8 * 16 * 40, on_env_error="fail"), tmp_path, env=Failing)
 
