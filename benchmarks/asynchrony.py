@@ -24,6 +24,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -104,14 +105,15 @@ def rate(points: list[dict[str, Any]]) -> float:
     return float((last["steps"] - first["steps"]) / (last["seconds"] - first["seconds"]))
 
 
-def measure_study(name: str, num_seeds: int) -> dict[str, Any]:
-    """Both modes, a seed after the other."""
-    curves: dict[str, list[Any]] = {"sync": [], "async": []}
+def measure_study(name: str, num_seeds: int, curves: dict[str, list[Any]], write: Callable[[], None]) -> None:
+    """Both modes, a seed after the other; those that `curves` has already are left out."""
     for seed in range(1, num_seeds + 1):
         for mode, found in curves.items():
-            found.append(train(STUDIES[name], mode, seed))
-            print(f"{name} {mode} seed {seed}: {rate(found[-1]):,.0f} steps/s, return {found[-1][-1]['return']:.1f}")
-    return curves
+            if len(found) < seed:
+                found.append(train(STUDIES[name], mode, seed))
+                write()
+                last = found[-1][-1]["return"]
+                print(f"{name} {mode} seed {seed}: {rate(found[-1]):,.0f} steps/s, return {last:.1f}", flush=True)
 
 
 def beside_sample_factory(python: str, repeats: int, seconds: float) -> dict[str, list[dict[str, float]]]:
@@ -208,18 +210,25 @@ def main() -> None:
     parser.add_argument("--sample-factory", metavar="PYTHON")
     parser.add_argument("--seconds", type=float, default=30.0, help="to measure Sample Factory for")
     parser.add_argument("--output", type=Path, default=Path("asynchrony"))
+    parser.add_argument("--keep", action="store_true", help="go on with a study that was stopped: run what is missing")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     kept = arguments.output / "asynchrony.json"
     results = json.loads(kept.read_text()) if kept.exists() else {}
+
+    def write() -> None:
+        kept.write_text(json.dumps(results))
+
     for name in arguments.only:
         if name == "sample-factory":
             if arguments.sample_factory is None:
                 parser.error("--only sample-factory needs --sample-factory PYTHON_OF_ITS_ENVIRONMENT")
             results[name] = beside_sample_factory(arguments.sample_factory, arguments.seeds, arguments.seconds)
         else:
-            results[name] = measure_study(name, arguments.seeds)
-        kept.write_text(json.dumps(results))
+            if not arguments.keep:
+                results.pop(name, None)
+            measure_study(name, arguments.seeds, results.setdefault(name, {"sync": [], "async": []}), write)
+        write()
     text = table(results)
     (arguments.output / "asynchrony.md").write_text(text)
     draw({name: found for name, found in results.items() if name in STUDIES}, arguments.output / "asynchrony.svg")
