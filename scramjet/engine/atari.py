@@ -1,4 +1,4 @@
-"""Atari games, `ale:Pong`: the standard preprocessing, many at once (`AtariPool`) or one (`AtariGame`).
+"""Atari games, `ale:Pong`: the standard preprocessing, many at once (`AtariPool`, `AtariCrew`) or one (`AtariGame`).
 
 Both see the same pictures: of every 4 frames the last two are joined (max), made gray and 84 x 84, and the last 4 such
 are shown, [4, 84, 84] uint8; before a game's first there are zeros. A game begins with up to 30 frames of waiting, and
@@ -14,7 +14,11 @@ for the policy, so that it plays on by itself in evaluation, where losing a life
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
+import threading
 from dataclasses import asdict, dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import gymnasium
@@ -107,17 +111,24 @@ class AtariPool(ForeignPool):
         make = _ale_py("vector_env").AtariVectorEnv
         self._halves = [
             Half(rows, make(rom, rows.stop - rows.start, autoreset_mode="SameStep", **options))
-            for rows in halves(num_envs)
+            for rows in self._parts(num_envs)
         ]
         one = self._halves[0].vector_env
         super().__init__(f"ale:{game}", one.single_observation_space, one.single_action_space, num_envs)
         self._lives = np.zeros(num_envs, np.int32)
 
+    def _parts(self, num_envs: int) -> list[slice]:
+        """The rows that step together."""
+        return halves(num_envs)
+
+    def _recv(self, half: Half) -> Any:
+        return half.vector_env.recv()
+
     def _reset(self, seed: int, out: Transition) -> None:
         first = seed % (2**31 - self.num_envs)  # ALE holds seeds in 32 bits and counts up from the first
         for half in self._halves:
             if half.is_stepping:
-                half.vector_env.recv()
+                self._recv(half)
                 half.is_stepping = False
             out.obs[half.rows], _ = half.vector_env.reset(seed=first + half.rows.start)
         self._lives[:] = 0  # of the first step all are new
@@ -159,7 +170,7 @@ class AtariPool(ForeignPool):
 
     def _receive(self, half: Half, out: Transition) -> None:
         """Wait for one half and write its rows."""
-        obs, reward, terminated, truncated, infos = half.vector_env.recv()
+        obs, reward, terminated, truncated, infos = self._recv(half)
         half.is_stepping = False
         out.reward[:], out.terminated[:] = reward, terminated
         np.greater(truncated, terminated, out=out.truncated)  # and not terminated
@@ -193,6 +204,55 @@ class AtariPool(ForeignPool):
         """End ALE's threads."""
         for half in self._halves:
             half.vector_env.close()
+
+
+class AtariCrew(AtariPool):
+    """Games that step together, beside those of other pools: something becomes readable when they have stepped."""
+
+    def __init__(self, game: str, num_envs: int, **settings: Any) -> None:
+        super().__init__(game, num_envs, **settings)
+        self._answers, self._answer = os.pipe()
+        self._asked: SimpleQueue[Half | None] = SimpleQueue()
+        self._results: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+
+    def _parts(self, num_envs: int) -> list[slice]:
+        return [slice(0, num_envs)]
+
+    def _wait(self) -> None:
+        """A thread of its own: ALE can only be waited for."""
+        while (half := self._asked.get()) is not None:
+            try:
+                self._results.put(half.vector_env.recv())
+            except Exception as error:  # whoever waits is told
+                self._results.put(error)
+            os.write(self._answer, b".")
+
+    def _send(self, half: Half, actions: np.ndarray) -> None:
+        super()._send(half, actions)
+        self._asked.put(half)
+
+    def _recv(self, half: Half) -> Any:
+        os.read(self._answers, 1)
+        result = self._results.get()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    @property
+    def answering(self) -> list[tuple[int, float]]:
+        """While games step: what becomes readable when they have, and the seconds they have left."""
+        return [(self._answers, math.inf)] if self._halves[0].is_stepping else []
+
+    def close(self) -> None:
+        """End ALE's threads, and ours."""
+        if self._thread.is_alive():
+            self._asked.put(None)
+            self._thread.join()
+            super().close()
+            os.close(self._answers)
+            os.close(self._answer)
 
 
 class AtariGame(gymnasium.Env[np.ndarray, Any]):

@@ -63,7 +63,8 @@ class WorkerSettings:
     num_workers: int | None = None  # None: one for each core, or none where that is faster; 0: none
     timeout: float = DEFAULT_TIMEOUT
     on_error: OnError = "fail"
-    apart: bool = False  # beside whoever decides: in processes also where their library has threads for them
+    apart: bool = False  # a part of a pool, for one of many actors
+    threads: int = 1  # of that part, where its library has threads for it
 
     @property
     def is_free(self) -> bool:
@@ -117,9 +118,11 @@ class ForeignWorld:
         return made
 
     def _pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
-        if self.library == "ale" and not workers.apart:
-            from scramjet.engine.atari import AtariPool
+        if self.library == "ale":
+            from scramjet.engine.atari import AtariCrew, AtariPool
 
+            if workers.apart:
+                return AtariCrew(self.id, num_envs, training=learns, num_threads=workers.threads, **self.parameters)
             return AtariPool(self.id, num_envs, training=learns, **self.parameters)
         if self.library == "envpool":
             from scramjet.engine.envpool_pool import EnvPoolPool
@@ -141,7 +144,7 @@ class ForeignWorld:
 
         return WorkerPool(
             self.name,
-            self._game_factory(learns) if self.library == "ale" else self.env_factory(),
+            self.env_factory(),
             num_envs,
             num_workers=None if workers.num_workers is None else min(workers.num_workers, num_envs),
             timeout=workers.timeout,
@@ -198,12 +201,6 @@ class ForeignWorld:
         if self.library == "mujoco":
             _require("mujoco", "mujoco")
         return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
-
-    def _game_factory(self, learns: bool) -> Callable[[], gymnasium.Env]:
-        """What makes one Atari game."""
-        from scramjet.engine.atari import AtariGame
-
-        return partial(AtariGame, self.id, training=learns, **self.parameters)
 
     def fingerprint(self) -> str:
         """A hash of what is known of its rules: name, parameters and the library's version."""

@@ -21,7 +21,6 @@ from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.joined import JoinedPool
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
-from scramjet.engine.workers import WorkerPool
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import default_network
@@ -33,7 +32,7 @@ from scramjet.runtime.runs import Run
 from scramjet.training.actors import Actors, ActorThreads
 from scramjet.training.central_actors import CentralActors
 from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
-from scramjet.training.config import RunConfig
+from scramjet.training.config import RunConfig, available_cores
 from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
@@ -109,6 +108,7 @@ def make_pool(
             config.env_timeout,
             "restart" if config.on_env_error == "restart" else "fail",
             apart=learns and config.mode == "async",
+            threads=max(1, available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
         )
         pool = world.pool(num_envs, learns=learns, workers=workers)
     else:
@@ -141,7 +141,7 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
     pools: list[Pool] = [each.result() for each in started if each.exception() is None]
     try:
         for each in started:
-            if not isinstance(each.result(), WorkerPool):
+            if not hasattr(each.result(), "answering"):
                 raise ConfigError(
                     f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a "
                     f"function that makes one env"

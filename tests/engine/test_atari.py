@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import select
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scramjet.engine.atari import AtariConfig, AtariGame, AtariPool, rom_name
-from scramjet.engine.foreign_worlds import ForeignWorld, WorkerSettings
+from scramjet.engine.atari import AtariConfig, AtariCrew, AtariGame, AtariPool, rom_name
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -216,10 +217,31 @@ def test_a_value_that_cannot_be_is_refused_by_name(parameter: str, value: object
         AtariConfig(**{parameter: value})  # type: ignore[arg-type]
 
 
+def test_a_crew_steps_as_a_pool_does_and_says_when_it_has() -> None:
+    everything = slice(0, 3)
+    crew, pool = AtariCrew("Breakout", 3, num_threads=1), AtariPool("Breakout", 3, num_threads=1)
+    mine, its = crew.reset(5), pool.reset(5)
+    np.testing.assert_array_equal(mine.obs, its.obs)
+    for actions in np.random.default_rng(0).integers(4, size=(60, 3)):
+        assert crew.answering == []
+        crew.begin_part(actions, everything)
+        [(readable, _)] = crew.answering
+        assert select.select([readable], [], [], 10.0)[0] == [readable]
+        crew.finish_part(everything, mine)
+        pool.step(actions, out=its)
+        for name in ("obs", "reward", "terminated", "truncated"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
+    crew.begin_part(actions, everything)
+    crew.reset(5)  # also while they step
+    assert crew.answering == []
+    crew.begin_part(actions, everything)
+    for each in (crew, crew, pool):  # closed twice, and while they step
+        each.close()
+
+
 def test_games_in_processes_report_whole_games_too() -> None:
-    world = ForeignWorld("ale:Breakout")
-    with contextlib.closing(world.pool(1, workers=WorkerSettings(num_workers=1, apart=True))) as pool:
-        assert isinstance(pool, WorkerPool)
+    game = partial(AtariGame, "Breakout", training=True)
+    with contextlib.closing(WorkerPool("Breakout", game, 1, num_workers=1)) as pool:
         pool.reset(3)
         out, actions = pool.allocate(), np.random.default_rng(0)
         num_steps, num_lives, earned = 0, 0, 0.0

@@ -99,6 +99,7 @@ CASES = {
     "torch's operators": ("cartpole", {"fused": False}),
     "frames": ("masked_cartpole", {"frame_stack": 3}),
     "impala": ("cartpole", {"ppo": PPOConfig(loss="impala", num_epochs=1, num_minibatches=1)}),
+    "games": ("ale:Pong", {"policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)), "total_timesteps": 8 * 16 * 3}),
     "processes": (Corridor, {}),
     "processes, memory": (Corridor, RECURRENT),
     "processes, one trunk": (Corridor, {"policy": PolicyConfig(shared_trunk=True)}),
@@ -109,6 +110,8 @@ CASES = {
 def of_case(case, **changes):
     """A config, and the factory that goes with it."""
     env, given = CASES[case]
+    if env == "ale:Pong":
+        pytest.importorskip("ale_py")
     if isinstance(env, str):
         return settings(env, **{**given, **changes}), {}
     return settings(**{**given, **changes}), {"env": env}
