@@ -65,6 +65,10 @@ class FrameStackPool(Pool):
         self._own = self.allocate()
         self._is_stacked = map_leaves(lambda part: isinstance(part, Box), space_tree(pool.observation_space))
 
+    @property
+    def restarts(self) -> int:  # type: ignore[override]
+        return int(self.pool.restarts)
+
     def tell(self, say: Callable[[str], None]) -> None:
         self.pool.tell(say)
 

@@ -30,6 +30,10 @@ class JoinedPool(Pool):
         """What all envs showed after the last reset."""
 
     @property
+    def restarts(self) -> int:  # type: ignore[override]
+        return sum(pool.restarts for pool in self.pools)
+
+    @property
     def steps_taken(self) -> int:
         """Of the envs that took most."""
         return max(pool.steps_taken for pool in self.pools)

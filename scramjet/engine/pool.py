@@ -70,6 +70,8 @@ class Pool(ABC):
     """What messages call the world."""
     env: Any
     """What the world says of itself: a native world's `Env`, or a `ForeignWorld`."""
+    restarts: int = 0
+    """Of envs that failed, since the start."""
     resume_note: str | None = None
     """After `restore`: what could not be brought back, if anything."""
     num_envs: int

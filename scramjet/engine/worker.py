@@ -165,6 +165,13 @@ def _end_with_parent(commands: int) -> None:
     poller.register(commands, 0)  # only that it was closed
     poller.poll()
     time.sleep(GRACE)
+    _leave()
+
+
+def _leave() -> None:
+    """At once, whatever runs in threads; with the parent gone nobody else ends what envs have started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
@@ -180,7 +187,7 @@ def main() -> None:
     serve(commands, answers, memory)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # what envs left running in threads does not keep the process
+    _leave()
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class WorkerProcess:
                 pass_fds=(theirs_in, theirs_out, memory),
                 stdin=subprocess.DEVNULL,
                 env=_environment(),
+                start_new_session=True,  # what its envs start ends with it
             )
         finally:
             os.close(theirs_in)
@@ -52,6 +53,7 @@ class WorkerProcess:
         if gives_way:
             with contextlib.suppress(OSError):  # it may have ended already
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
+        self._has_group = True
         self._poller = select.poll()
         self._poller.register(self.answers, select.POLLIN)
         self.ask(protocol.START, pickle.dumps(sys.path))
@@ -72,7 +74,7 @@ class WorkerProcess:
             self.kill()
             raise WorkerFailedError(
                 f"{self.name}: {self._who()} did not answer within {self._allowed:g} seconds and was stopped; "
-                f"find what its step() waits for, or allow more time (timeout=)"
+                f"find what its step() waits for, or allow more time (--env-timeout, timeout= of a pool)"
             )
         try:
             kind, _, _, size = protocol.HEADER.unpack(protocol.read_exactly(self.answers, protocol.HEADER.size))
@@ -113,9 +115,16 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """At once, and wait until it is gone."""
-        self._process.kill()
+        self._end_group()
         self._process.wait()
         self._close_pipes()
+
+    def _end_group(self) -> None:
+        """The process, if it still runs, and all that its envs have started."""
+        if self._has_group:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # so where only zombies are left, on macOS
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._has_group = False  # its number may be another's from now on
 
     def ask_to_close(self) -> None:
         """Have it close its envs and end."""
@@ -125,12 +134,9 @@ class WorkerProcess:
 
     def wait_closed(self, seconds: float) -> None:
         """Wait until it has ended; one that does not is killed."""
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._close_pipes()
+        self.kill()
 
     def _close_pipes(self) -> None:
         for name in ("_commands", "answers"):

@@ -29,6 +29,8 @@ OnError = Literal["fail", "restart"]
 
 MOST_RESTARTS = 10
 """Restarts in a row without a step finished in between."""
+TOLD_RESTARTS = 10
+"""So many are told one by one, then every so many."""
 STEPS_PER_RESTART = 100
 """Over a whole run an env may fail so often more: once in so many of its steps."""
 
@@ -195,7 +197,8 @@ class WorkerPool(GymPool):
             raise WorldError(
                 f"restarted {self._failures[rows] - 1} times in {finished} steps, and failed again: {problem}"
             )
-        self.say(f"restarted: {problem.splitlines()[0]} (restart {self.restarts})")
+        if self.restarts <= TOLD_RESTARTS or self.restarts % TOLD_RESTARTS == 0:
+            self.say(f"restarted: {problem.splitlines()[0]} (restart {self.restarts})")
 
     def _restart(self, i: int, failure: WorkerFailedError) -> None:
         """A new process in place of one that failed; the episodes of all its envs end as truncated."""

@@ -38,6 +38,10 @@ class StopSignal:
         self._before_exit = before_exit
         self._previous: dict[signal.Signals, Any] = {}
 
+    def was_requested(self) -> bool:
+        """Whether a signal has come."""
+        return self.requested is not None
+
     @property
     def exit_code(self) -> int:
         """What the process should exit with: 128 + the signal's number, as shells do, or 0."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
+from scramjet.runtime.files import explain_disk_errors
 from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
@@ -29,8 +31,8 @@ class Collector(ABC):
     """How many there are; None: without end."""
 
     @abstractmethod
-    def collect(self) -> Rollout:
-        """The next rollout to learn from."""
+    def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
+        """The next rollout to learn from; None where it `gives_up` waiting for envs."""
 
     @abstractmethod
     def learned(self) -> None:
@@ -54,7 +56,7 @@ class Synchronous(Collector):
     def __init__(self, pool: Pool, policy: Policy, rollout: Rollout, generator: torch.Generator) -> None:
         self._pool, self._policy, self._rollout, self._generator = pool, policy, rollout, generator
 
-    def collect(self) -> Rollout:
+    def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
         return collect(self._pool, self._policy, self._rollout, self._generator)
 
     def learned(self) -> None:
@@ -75,11 +77,12 @@ class Asynchronous(Collector):
         self._taken: list[Trajectory] = []
         self._lags: tuple[float, int] = (0.0, 0)
 
-    def collect(self) -> Rollout:
+    def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
         if not self._actors.is_running:
             self._actors.weights.take(self._policy)
             self._actors.start()
-        return self._load(self._exchange.take())
+        taken = self._exchange.take(gives_up=gives_up)
+        return self._load(taken) if taken else None
 
     def _load(self, taken: list[Trajectory]) -> Rollout:
         """Copy trajectories side by side into the learner's rollout; their slots are free again."""
@@ -137,7 +140,7 @@ class Asynchronous(Collector):
             "async/queue_depth": self._exchange.depth,
             "async/frames_in_flight": self._exchange.num_in_flight * frames,
             "async/stale_trajectories": waits.num_stale,
-            "async/env_restarts": sum(getattr(pool, "restarts", 0) for pool in self._pool.pools),
+            "async/env_restarts": self._pool.restarts,
             "async/learner_idle": min(1.0, waits.learner / passed),
             "async/actors_idle": min(1.0, waits.actors / passed / self._exchange.num_actors),
         }
@@ -171,7 +174,7 @@ class Replayed(Asynchronous):
                 f"{self._exchange.version}; to try a lag, play earlier and learn later"
             )
 
-    def collect(self) -> Rollout:
+    def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
         if not self._has_begun:
             self._actors.weights.take(self._policy)
             self._actors.begin()
@@ -207,12 +210,13 @@ class ScheduleLog:
     """Writes events to a file, one a line."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("a")
+        self._path, self._file = path, path.open("a")
 
     def __call__(self, event: dict[str, Any]) -> None:
-        self._file.write(json.dumps(event) + "\n")
-        if "learn" in event:
-            self._file.flush()
+        with explain_disk_errors(self._path):
+            self._file.write(json.dumps(event) + "\n")
+            if "learn" in event:
+                self._file.flush()
 
 
 def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]]:
@@ -228,7 +232,7 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]
     for number, line in enumerate(lines, 1):
         try:
             event = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             event = None
         problem = _problem_of(event, num_actors, kind)
         if problem:
@@ -246,7 +250,8 @@ def _problem_of(event: Any, num_actors: int, kind: str) -> str | None:
     if not isinstance(event, dict) or len(event.keys() & {"play", "round", "learn", "drop"}) != 1:
         return f"an event has one of {kind}, learn and drop"
     if not event.keys() & {kind, "learn", "drop"}:
-        return f"these actors {kind}, and it says {next(iter(event))}"
+        recorded = "a native world" if "play" in event else "an env of another library"
+        return f"it was recorded with {recorded}: there actors have other events ({next(iter(event))}, not {kind})"
     named = event.get("learn", event.get("round", [event.get("play", event.get("drop"))]))
     if not isinstance(named, list) or not all(type(actor) is int and 0 <= actor < num_actors for actor in named):
         return f"actors are numbers from 0 to {num_actors - 1}; was it recorded with another --num-actors?"

@@ -188,6 +188,11 @@ class RunConfig:
             if self.num_actors not in ("auto", 1):
                 raise ConfigError(f"num_actors={self.num_actors} are actors beside the learner; add --mode async")
             return
+        if self.record_schedule and self.replay_schedule is not None:
+            raise ConfigError(
+                f"record_schedule, and replay_schedule={self.replay_schedule}: what is replayed is recorded already; "
+                f"leave one out"
+            )
         if self.max_policy_lag < 1:
             raise ConfigError(
                 f"max_policy_lag={self.max_policy_lag} leaves actors nothing to do while the learner learns; "

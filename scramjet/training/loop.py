@@ -95,11 +95,16 @@ def train_session(session: Session, display: Display) -> TrainResult:
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(before_exit=display.close) as stop, Background[Path]() as saves:
+    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[Path]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
-                rollout = collector.collect()
+                rollout = collector.collect(stop.was_requested if record else None)
+            if rollout is None:  # asked to stop while it waited for envs
+                stopped_by = _reason_to_stop(stop, started, config)
+                done = update - 1, step - config.batch_size
+                _save_if_due(session, *done, clock, display, None, saves, is_last=True)
+                break
             with clock.phase("prepare"):
                 batch = learner.prepare(rollout)
             with clock.phase("learn"):
@@ -225,6 +230,7 @@ def _summary(
         run_name=session.run.name,
         step=record["step"],
         seconds=seconds,
+        trained=trained,
         steps_per_second=trained / max(seconds - clock.evaluating, 1e-9),
         return_100=record["return_100"],
         recent_episodes=len(session.progress.returns),
@@ -233,4 +239,6 @@ def _summary(
         stopped_by=stopped_by,
         env=session.config.env,
         is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
+        is_replay=session.config.replay_schedule is not None,
+        num_restarts=session.pool.restarts,
     )

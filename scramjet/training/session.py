@@ -41,6 +41,7 @@ from scramjet.training.progress import Progress
 from scramjet.training.rollout import Rollout, allocate_rollout
 
 RESET_SEED_OFFSET = 10_000
+SCHEDULE = "schedule.jsonl"
 
 
 @dataclass
@@ -172,8 +173,8 @@ def _collector(
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule))
-    if config.record_schedule and not (run.path / "schedule.jsonl").exists():  # a resumed run begins other episodes
-        actors.exchange.record = ScheduleLog(run.path / "schedule.jsonl")
+    if config.record_schedule and not (run.path / SCHEDULE).exists():  # a resumed run begins other episodes
+        actors.exchange.record = ScheduleLog(run.path / SCHEDULE)
     return Asynchronous(actors, pool, learner, rollout)
 
 

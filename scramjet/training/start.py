@@ -13,12 +13,12 @@ from torch import nn
 
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
 from scramjet.errors import CheckpointError, ConfigError, RunError
-from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_checkpoint
 from scramjet.runtime.files import write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training import config_files
 from scramjet.training.config import RunConfig, changes
-from scramjet.training.session import Session, build_session
+from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.state import (
     DEFAULT_NETWORK,
     check_metadata,
@@ -106,8 +106,15 @@ def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, tim
         )
     total = frozen.total_timesteps if total_timesteps is None else total_timesteps
     device = "cpu" if frozen.device == "auto" else frozen.device  # runs from before there was a choice
+    if frozen.replay_schedule is not None:
+        raise ConfigError(
+            f"run '{run.name}' replays {frozen.replay_schedule}, which has no middle to go on from; replay it anew, or "
+            f"go on without it: scramjet train --fork {run.path}"
+        )
     env_device = frozen.env_device_beside(device)
     config = replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
+    if not CheckpointStore(run.checkpoints_path, None).steps():
+        (run.path / SCHEDULE).unlink(missing_ok=True)  # it begins again
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
@@ -145,8 +152,8 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     session.note = _join(session.note, f"resumed at step {checkpoint.step:,}")
     if session.first_update >= num_updates(session):
         raise ConfigError(
-            f"run '{run.name}' has finished its {config.total_timesteps:,} steps; "
-            f"to go on, add --total-timesteps {2 * config.total_timesteps}"
+            f"run '{run.name}' is at step {checkpoint.step:,} and has finished its {config.total_timesteps:,} steps; "
+            f"to go on, add --total-timesteps {2 * max(config.total_timesteps, checkpoint.step)}"
         )
 
 

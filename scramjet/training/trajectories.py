@@ -107,14 +107,18 @@ class Exchange:
         with self._changed:
             self._put_back(trajectory)
 
-    def take(self, actors: Sequence[int] | None = None) -> list[Trajectory]:
-        """As many trajectories as an update learns from, the oldest first; waits for them. `actors`: these, of each the
-        oldest, without waiting."""
+    def take(
+        self, actors: Sequence[int] | None = None, *, gives_up: Callable[[], bool] | None = None
+    ) -> list[Trajectory]:
+        """As many trajectories as an update learns from, the oldest first; waits for them, or gives up and returns
+        none. `actors`: these, of each the oldest, without waiting."""
         started = time.perf_counter()
         with self._changed:
             while actors is None and len(self._done) < self.num_actors:
                 if self._failure is not None:
                     raise self._failure
+                if gives_up is not None and gives_up():
+                    return []
                 self._changed.wait(0.5)  # a signal is seen between waits
             self.waits.learner += time.perf_counter() - started
             wanted = [trajectory.actor for trajectory in self._done][: self.num_actors] if actors is None else actors

@@ -309,3 +309,54 @@ def test_an_env_that_fails_every_few_steps_is_given_up_after_a_while() -> None:
             play()
     finally:
         pool.close()
+
+
+class Spawning(Fragile):
+    """Starts a program, says in its observation which, and leaves it running."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        self.program = subprocess.Popen(["sleep", "1000"])
+        return np.array([self.program.pid, 0], np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        if self.how == "hang":
+            time.sleep(1000)
+        return np.array([self.program.pid, 0], np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("how", ["", "hang"])
+def test_what_an_env_has_started_ends_with_its_worker(how) -> None:
+    pool = WorkerPool("Spawning", lambda: Spawning(how), 2, num_workers=1, timeout=0.5)
+    started = [int(pid) for pid in pool.reset(1).obs[:, 0]]
+    assert all(is_alive(pid) for pid in started)
+    if how == "hang":
+        with pytest.raises(WorldError, match="did not answer"):
+            pool.step(np.zeros(2, np.int64))
+    pool.close()
+    assert gone_within(started, 5)
+
+
+def test_what_an_env_has_started_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import subprocess, sys, time\n"
+        "import gymnasium, numpy as np\n"
+        "from scramjet.engine.workers import WorkerPool\n"
+        "class Spawning(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        return np.array([subprocess.Popen(['sleep', '1000']).pid], float), {}\n"
+        "if __name__ == '__main__':\n"
+        "    pool = WorkerPool('Spawning', Spawning, 1, num_workers=1)\n"
+        "    print(int(pool.reset(1).obs[0, 0]), flush=True)\n"
+        "    time.sleep(1000)\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    started = int(parent.stdout.readline())
+    assert is_alive(started)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone_within([started], 5)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -220,6 +221,7 @@ def test_a_schedule_sets_the_lag(lag, tmp_path):
         ({"env": "vec:CartPole-v1"}, "use --mode sync"),
         ({"env_device": "cuda", "device": "cuda"}, "--env-device cpu"),
         ({"mode": "sync", "num_actors": 1, "record_schedule": True}, "add --mode async"),
+        ({"record_schedule": True, "replay_schedule": "s.jsonl"}, "is recorded already; leave one out"),
         ({"mode": "sync"}, "num_actors=2 are actors beside the learner; add --mode async"),
         ({"env": "gym:CartPole-v1", "frame_stack": 2}, "--frame-stack 1"),
     ],
@@ -236,7 +238,9 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
         (['{"play": 0, "version": 0}'], "has no update in it"),
         (["{}"], "line 1: an event has one of play, learn and drop"),
         (['{"play": 0, "version": 0}', "what"], "line 2"),
-        (['{"round": [0], "version": 0}'], "these actors play, and it says round"),
+        (["[" * 200_000], "line 1"),
+        (['{"play": 0, "version": ' + "9" * 5000 + "}"], "line 1"),
+        (['{"round": [0], "version": 0}'], "recorded with an env of another library"),
         (['{"play": 2, "version": 0}'], "numbers from 0 to 1; was it recorded with another --num-actors"),
         (['{"play": -1, "version": 0}'], "numbers from 0 to 1"),
         (['{"play": "zero", "version": 0}'], "numbers from 0 to 1"),
@@ -253,6 +257,24 @@ def test_a_schedule_that_cannot_be_replayed_is_refused(lines, words, tmp_path):
     (tmp_path / "bad.jsonl").write_text("".join(line + "\n" for line in lines))
     with pytest.raises(ScramjetError, match=words):
         train(settings(replay_schedule=str(tmp_path / "bad.jsonl")), tmp_path)
+
+
+def test_a_replay_is_not_resumed(tmp_path):
+    schedule = lagging_schedule(tmp_path / "short.jsonl", 3, 2, 0)
+    train(settings(total_timesteps=8 * 16 * 2, replay_schedule=schedule), tmp_path, run_name="r")
+    with pytest.raises(ConfigError, match="which has no middle to go on from"):
+        scramjet.train(resume=tmp_path / "r", runs_dir=tmp_path, display="quiet", total_timesteps=8 * 16 * 3)
+
+
+def test_a_run_that_begins_again_is_recorded_again(tmp_path):
+    config = settings(record_schedule=True)
+    first = train(config, tmp_path, run_name="r")
+    shutil.rmtree(first.run_path / "checkpoints")
+    (first.run_path / "schedule.jsonl").write_text('{"drop": 0}\n')  # of the attempt that was lost
+    scramjet.train(resume=first.run_path, runs_dir=tmp_path, display="quiet")
+    told = (first.run_path / "schedule.jsonl").read_text()
+    assert '"drop"' not in told.splitlines()[0]
+    assert told.count("learn") == 6
 
 
 def test_a_replay_ends_with_its_schedule(tmp_path):
@@ -364,6 +386,35 @@ def test_kill_9_of_anyone_leaves_nobody_behind(victim, tmp_path):
         process.kill()
         process.wait()
     _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+
+
+@pytest.mark.faults
+def test_a_signal_does_not_wait_for_an_env_that_hangs(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time, gymnasium\n"
+        "class Slow(gymnasium.Wrapper):\n"
+        "    steps = 0\n"
+        "    def step(self, action):\n"
+        "        self.steps += 1\n"
+        "        if self.steps > 100: time.sleep(1000)\n"
+        "        return self.env.step(action)\n"
+        "def make(): return Slow(gymnasium.make('CartPole-v1'))\n"
+    )
+    command = [
+        sys.executable, "-m", "scramjet", "train", f"factory:{tmp_path / 'slow.py'}:make", "--mode", "async",
+        "--num-envs", "2", "--num-actors", "1", "--num-steps", "16", "--num-minibatches", "1", "--eval.every", "0",
+        "--eval.final-episodes", "0", "--env-timeout", "300", "--display", "plain", "--runs-dir", str(tmp_path),
+        "--run-name", "r",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    metrics = tmp_path / "r" / "metrics.jsonl"
+    _wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 5)  # then all envs hang
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopping after this update" in output
+    assert list((tmp_path / "r" / "checkpoints").glob("step_*"))
 
 
 def _wait_until(condition, seconds=60):

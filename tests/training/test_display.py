@@ -42,6 +42,7 @@ SUMMARY = Summary(
     run_path="runs/cartpole-7",
     run_name="cartpole-7",
     step=1_000_448,
+    trained=1_000_448,
     seconds=75.0,
     steps_per_second=142_000.0,
     return_100=489.2,

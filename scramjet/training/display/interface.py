@@ -39,6 +39,7 @@ class Summary:
     run_path: str | Path
     run_name: str
     step: int
+    trained: int  # steps, by this process; a resumed run has more behind it
     seconds: float
     steps_per_second: float
     return_100: float | None
@@ -50,10 +51,14 @@ class Summary:
     env: str
     is_own_network: bool = False
     """A user's own network: commands cannot build it, Python can."""
+    is_replay: bool = False
+    """Of a schedule: there is nothing to go on with."""
+    num_restarts: int = 0
+    """Of envs that failed."""
 
 
 class Display(Protocol):
-    """Where a run shows itself. Not to be called from a signal handler."""
+    """Where a run shows itself. Of its methods only `event` may be called from a signal handler."""
 
     def start(self, info: RunInfo) -> None:
         """Training is about to begin."""

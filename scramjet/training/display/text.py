@@ -161,10 +161,11 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
     go_on = f"scramjet train --resume {run}{further}"
     watch = [] if is_foreign(summary.env) else [("watch it", f"scramjet eval {run} --render")]
+    further_on = [("finish it" if summary.stopped_by else "train it further", go_on)]
     return [
         ("evaluate it", f"scramjet eval {run} --episodes 100"),
         *watch,
-        ("finish it" if summary.stopped_by else "train it further", go_on),
+        *(further_on if not summary.is_replay else []),
         ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4{further}"),
     ]
 
@@ -192,14 +193,10 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
         rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
     pace = f"{human_count(summary.steps_per_second)} steps/s"
     took = f"in {human_duration(summary.seconds)}"
-    trained = round(summary.steps_per_second * summary.seconds)  # by this process; a resumed run has more behind it
-    whole = trained >= summary.step
-    rows.append(
-        (
-            "steps",
-            f"{summary.step:,} {took} ({pace})" if whole else f"{summary.step:,}; {trained:,} now, {took} ({pace})",
-        )
-    )
+    now = "" if summary.trained == summary.step else f"; {summary.trained:,} now,"
+    rows.append(("steps", f"{summary.step:,}{now} {took} ({pace})"))
+    if summary.num_restarts:
+        rows.append(("restarts", f"{summary.num_restarts:,} of envs that failed"))
     rows.append(("run", short_path(summary.run_path)))
     return rows
 
