@@ -47,8 +47,8 @@ class JoinedPool(Pool):
         return slice(i * size, (i + 1) * size)
 
     def tell(self, say: Callable[[str], None]) -> None:
-        for pool in self.pools:
-            pool.tell(say)
+        for i, pool in enumerate(self.pools):
+            pool.tell(lambda text, i=i: say(f"actor {i}: {text}"))  # type: ignore[misc]
 
     def prepare(self) -> None:
         for pool in self.pools:

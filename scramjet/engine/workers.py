@@ -29,8 +29,8 @@ OnError = Literal["fail", "restart"]
 
 MOST_RESTARTS = 10
 """Restarts in a row without a step finished in between."""
-TOLD_RESTARTS = 10
-"""So many are told one by one, then every so many."""
+TOLD_ONE_BY_ONE, THEN_EVERY = 3, 10
+"""Restarts that people are told of."""
 STEPS_PER_RESTART = 100
 """Over a whole run an env may fail so often more: once in so many of its steps."""
 
@@ -197,7 +197,7 @@ class WorkerPool(GymPool):
             raise WorldError(
                 f"restarted {self._failures[rows] - 1} times in {finished} steps, and failed again: {problem}"
             )
-        if self.restarts <= TOLD_RESTARTS or self.restarts % TOLD_RESTARTS == 0:
+        if self.restarts <= TOLD_ONE_BY_ONE or self.restarts % THEN_EVERY == 0:
             self.say(f"restarted: {problem.splitlines()[0]} (restart {self.restarts})")
 
     def _restart(self, i: int, failure: WorkerFailedError) -> None:

@@ -195,7 +195,7 @@ class ActorThreads(Actors):
         actor, pool = trajectory.actor, self.pool.pools[trajectory.actor]
         self.exchange.give_up(trajectory)
         pool.restarts += 1
-        pool.say(f"restarted: actor {actor}: {error}")
+        pool.say(f"restarted: {error}")
         first = self._slot(actor)
         pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.rows[-1])
         self.begin_with(actor, first)

@@ -1,4 +1,4 @@
-"""Actors whose envs step in worker processes: one thread decides for all that are ready, in one forward pass."""
+"""Actors whose envs step beside this process: one thread decides for all that are ready, in one forward pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scramjet.training.trajectories import Trajectory
 
 
 class Crew:
-    """The envs of one worker process, and the trajectory they are at."""
+    """The envs of one actor, and the trajectory they are at."""
 
     def __init__(self, number: int, pool: Pool) -> None:
         self.number, self.pool = number, pool
@@ -74,7 +74,7 @@ class _Desk:
 
 
 class CentralActors(Actors):
-    """Envs in worker processes: whenever some have stepped, one forward pass decides for all that are ready.
+    """Envs in worker processes, or on ALE's threads: whenever some have stepped, one pass decides for all of them.
 
     On the GPU that is on a stream of its own: the learner's work there takes long, and is not waited for.
     """
