@@ -45,11 +45,13 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
     """`value` as the type `hint`, or a ConfigError naming the field, the value and what fits."""
     fitting = _fit(value, hint)
     if fitting is _NO_FIT:
-        raise ConfigError(f"{name}={value!r} must be {describe(hint)}")
+        is_large = isinstance(value, int) and abs(value) >= _LARGE
+        raise ConfigError(f"{name}={value!r} must be {describe(hint)}{' of at most 63 bits' if is_large else ''}")
     return fitting
 
 
 _NO_FIT = object()
+_LARGE = 2**63
 
 
 def _fit(value: Any, hint: Any) -> Any:
@@ -76,7 +78,7 @@ def _fit_plain(value: Any, hint: Any) -> Any:
         return None if value is None or value in NONE_WORDS else _NO_FIT
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
-        return int(value) if is_number and value == value and abs(value) < 2**63 and value == int(value) else _NO_FIT
+        return int(value) if is_number and value == value and abs(value) < _LARGE and value == int(value) else _NO_FIT
     if hint is float:
         return float(value) if is_number and value == value else _NO_FIT
     return value if isinstance(value, hint) else _NO_FIT

@@ -86,6 +86,7 @@ def test_a_fitting_value_is_brought_to_its_declared_type(field, given_, settled)
         ("count", True, "a whole number"),
         ("count", None, "a whole number"),
         ("count", math.inf, "a whole number"),
+        ("count", 2**70, "of at most 63 bits"),
         ("count", math.nan, "a whole number"),
         ("count", 2**70, "a whole number"),
         ("share", "0.5", "a number"),
