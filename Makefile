@@ -9,7 +9,7 @@ train: $(VENV)/installed  ## train the default agent: CartPole
 	$(BIN)/scramjet train
 
 test: $(VENV)/installed-dev  ## run all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations 15
 
 lint: $(VENV)/installed-dev  ## formatting and lint
 	$(BIN)/ruff format --check .
