@@ -94,7 +94,10 @@ class Comparison:
 
     def _read(self) -> None:
         """What an earlier run wrote."""
-        results = json.loads((self.arguments.output / "peers.json").read_text())
+        path = self.arguments.output / "peers.json"
+        if not path.exists():
+            return
+        results = json.loads(path.read_text())
         self.figures = [Figure(**figure) for figure in results["figures"]]
         self.versions = results["versions"]
         self.absent = {(row["peer"], row["work"]): row["why"] for row in results["absent"]}
