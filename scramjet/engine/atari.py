@@ -1,6 +1,6 @@
-"""Atari games, `ale:Pong`: the standard preprocessing, many at once (`AtariPool`, `AtariCrew`) or one (`AtariGame`).
+"""Atari games, `ale:Pong`, on ALE's own threads, with the standard preprocessing.
 
-Both see the same pictures: of every 4 frames the last two are joined (max), made gray and 84 x 84, and the last 4 such
+Of every 4 frames the last two are joined (max), made gray and 84 x 84, and the last 4 such
 are shown, [4, 84, 84] uint8; before a game's first there are zeros. A game begins with up to 30 frames of waiting, and
 with FIRE where a game waits for it.
 
@@ -8,7 +8,7 @@ For training an episode ends with each life and rewards are clipped to -1, 0 and
 whole games with their own scores. The game goes on where a life was lost: nothing is skipped, and nobody presses FIRE
 for the policy, so that it plays on by itself in evaluation, where losing a life ends nothing.
 
-`AtariPool` runs ALE's own threads, which cannot save their state. `AtariGame` can: it is pickled with its emulator.
+ALE's threads cannot save their state. Games made one by one can, such as `gym:ALE/Pong-v5` (see env_state.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from dataclasses import asdict, dataclass
 from queue import SimpleQueue
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 
 from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.layout import Transition
@@ -242,7 +240,6 @@ class AtariCrew(AtariPool):
 
     @property
     def answering(self) -> list[tuple[int, float]]:
-        """While games step: what becomes readable when they have, and the seconds they have left."""
         return [(self._answers, math.inf)] if self._halves[0].is_stepping else []
 
     def close(self) -> None:
@@ -255,120 +252,6 @@ class AtariCrew(AtariPool):
             os.close(self._answer)
 
 
-class AtariGame(gymnasium.Env[np.ndarray, Any]):
-    """One game as a Gymnasium env: the same pictures, and it can be saved (pickled) at any step."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 60}
-
-    def __init__(self, game: str, *, training: bool = False, render_mode: str | None = None, **parameters: Any) -> None:
-        self.game, self.render_mode = game, render_mode
-        self.config = AtariConfig.of(game, parameters)
-        self._ends_lives = training and self.config.episodic_life
-        self._clips = training and self.config.reward_clipping
-        self._start_emulator(0)
-        shape = (self.config.stack_num, self.config.img_height, self.config.img_width)
-        self.observation_space = Box(0, 255, shape, np.uint8)
-        self.action_space = Discrete(len(self._actions))
-        self._stack = np.zeros(shape, np.uint8)
-        self._score, self._steps, self._lives = 0.0, 0, 0
-        self._life_was_lost = False
-
-    def _start_emulator(self, seed: int) -> None:
-        ale_py = _ale_py()
-        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        self._ale = ale_py.ALEInterface()
-        self._ale.setInt("random_seed", seed)
-        self._ale.setFloat("repeat_action_probability", float(self.config.repeat_action_probability))
-        self._ale.loadROM(_ale_py("roms").get_rom_path(rom_name(self.game)))
-        full = self.config.full_action_space
-        self._actions = self._ale.getLegalActionSet() if full else self._ale.getMinimalActionSet()
-        rows, columns = self._ale.getScreenDims()
-        self._frames = np.zeros((2, rows, columns), np.uint8)  # the last two
-        self._shrink = _taps(self.config.img_height, rows), _taps(self.config.img_width, columns)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        if seed is not None:
-            self._start_emulator(seed % 2**31)
-        if seed is not None or not self._life_was_lost:
-            self._begin_game()
-        self._life_was_lost = False
-        self._lives = self._ale.lives()
-        return self._stack.copy(), {"lives": self._lives}
-
-    def _begin_game(self) -> None:
-        ale_py = _ale_py()
-        self._ale.reset_game()
-        waiting = int(self.np_random.integers(self.config.noop_max)) if self.config.noop_max else 0
-        for _ in range(waiting):
-            self._ale.act(ale_py.Action.NOOP)
-            if self._ale.game_over():
-                self._ale.reset_game()
-        if self.config.use_fire_reset and ale_py.Action.FIRE in self._actions:
-            self._ale.act(ale_py.Action.FIRE)
-            if self._ale.game_over():
-                self._ale.reset_game()
-        self._stack[:] = 0
-        self._score, self._steps = 0.0, 0
-        self._frames[0] = 0
-        self._ale.getScreenGrayscale(self._frames[1])
-        self._push()
-
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        reward, chosen = 0.0, self._actions[int(action)]
-        self._frames[:] = 0
-        for frame in range(self.config.frameskip):
-            reward += self._ale.act(chosen)
-            to_come = self.config.frameskip - 1 - frame
-            if to_come == 0 or (to_come == 1 and self.config.maxpool):
-                self._ale.getScreenGrayscale(self._frames[1 - to_come])
-            if self._ale.game_over():
-                self._ale.getScreenGrayscale(self._frames[1])
-                break
-        self._push()
-        self._score += reward
-        self._steps += 1
-        lives, terminated = self._ale.lives(), bool(self._ale.game_over())
-        is_late = self._steps * self.config.frameskip >= self.config.max_num_frames_per_episode
-        truncated = is_late and not terminated
-        self._life_was_lost = bool(self._ends_lives and 0 < lives < self._lives and not terminated and not truncated)
-        self._lives = lives
-        shown = float(np.sign(reward)) if self._clips else float(reward)
-        info: dict[str, Any] = {"lives": lives}
-        if terminated or truncated:
-            info["episode"] = {"r": self._score, "l": self._steps}
-        elif self._life_was_lost:
-            info["episode"] = None  # for the learner alone
-        return self._stack.copy(), shown, terminated or self._life_was_lost, truncated, info
-
-    def _push(self) -> None:
-        """The last two frames joined, shrunk by averaging areas, and put on the stack."""
-        rows, columns = self._shrink
-        joined = self._frames.max(0)
-        # Sums of a few parts: matrix products would start the threads of a BLAS for so little.
-        narrow = sum(joined[:, place] * weight for place, weight in columns)
-        picture = np.asarray(sum(narrow[place] * weight[:, None] for place, weight in rows))
-        self._stack[:-1] = self._stack[1:]
-        np.rint(picture, out=picture)
-        self._stack[-1] = picture
-
-    def render(self) -> np.ndarray | None:
-        return self._ale.getScreenRGB() if self.render_mode == "rgb_array" else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the emulator, and its state in place of it."""
-        ours = {name: value for name, value in self.__dict__.items() if name not in ("_ale", "_actions")}
-        return {**ours, "_saved": self._ale.cloneState(include_rng=True)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        saved = state.pop("_saved")
-        self.__dict__.update(state)
-        frames = self._frames
-        self._start_emulator(0)
-        self._ale.restoreState(saved)
-        self._frames = frames
-
-
 def rom_name(game: str) -> str:
     """ALE's name of a game, from `Pong`, `MsPacman`, `ms_pacman` or `Pong-v5`."""
     roms = _ale_py("roms").get_all_rom_ids()
@@ -378,19 +261,6 @@ def rom_name(game: str) -> str:
             return str(rom)
     titles = ["".join(word.capitalize() for word in rom.split("_")) for rom in roms]
     raise WorldError(f"there is no Atari game '{game}'.{did_you_mean(game, titles)}")
-
-
-def _taps(small: int, large: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """To shrink by averaging areas: for each of a few taps, which of `large` each of `small` takes, and its weight."""
-    edges = np.arange(small + 1) * large / small
-    first = np.floor(edges[:-1]).astype(np.int64)
-    taps = []
-    for tap in range(int(np.ceil(large / small)) + 1):
-        place = np.minimum(first + tap, large - 1)
-        covered = np.minimum(edges[1:], first + tap + 1) - np.maximum(edges[:-1], first + tap)
-        weight = np.where(first + tap < large, np.clip(covered, 0, None) * small / large, 0.0)
-        taps.append((place, weight.astype(np.float32)))
-    return taps
 
 
 def _ale_py(module: str = "") -> Any:

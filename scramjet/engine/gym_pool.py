@@ -140,10 +140,7 @@ class GymPool(ForeignPool):
                 return
             for row in numbers.tolist():
                 one = said.get(row)
-                if one is None:
-                    self._log_episode(row, {})
-                elif not one.goes_on:
-                    self._log_episode(row, one.stats, one.score, one.length)
+                self._log_episode(row, *((one.stats, one.score, one.length) if one is not None else ({},)))
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Exact where the envs' state is plain data, MuJoCo's or ALE's; else the counts alone."""

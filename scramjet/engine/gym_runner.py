@@ -57,7 +57,6 @@ class Ended:
     stats: dict[str, float]
     score: float | None  # where the env keeps count itself
     length: int | None
-    goes_on: bool = False  # it is one for the learner alone: what is reported goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +270,7 @@ def _told(row: int, info: Any) -> Ended | None:
     if not info or not isinstance(info, Mapping):
         return None
     stats = numbers_in(info)
-    record = info.get("episode", {})  # of RecordEpisodeStatistics
-    if record is None:
-        return Ended(row, {}, None, None, goes_on=True)
+    record = info.get("episode")  # of RecordEpisodeStatistics
     if isinstance(record, Mapping) and "r" in record and "l" in record:
         return Ended(row, stats, float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item()))
     return Ended(row, stats, None, None) if stats else None

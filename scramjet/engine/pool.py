@@ -108,6 +108,12 @@ class Pool(ABC):
         """From now on, `say` what people should know, in place of a warning."""
         self.say = say
 
+    @property
+    def answering(self) -> list[tuple[int, float]] | None:
+        """Of each that steps what `begin_part` began: what becomes readable when it has, and the seconds it has left.
+        None where nobody can wait for several such pools at once."""
+        return None
+
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
         """Do what the first step would have to: a mistake shows before anything else begins."""
 

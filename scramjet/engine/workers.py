@@ -292,7 +292,6 @@ class WorkerPool(GymPool):
 
     @property
     def answering(self) -> list[tuple[int, float]]:
-        """Of each worker that is at work: what becomes readable when it answers, and the seconds it has left."""
         return [(worker.answers, worker.seconds_left) for worker in self._workers if worker.asked]
 
     def _workers_needed(self, ready: list[int]) -> int:

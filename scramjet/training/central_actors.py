@@ -262,7 +262,7 @@ class _Readiness:
         for crew in self._crews:
             if crew.trajectory is None:
                 continue
-            for descriptor, left in crew.pool.answering:  # type: ignore[attr-defined]
+            for descriptor, left in crew.pool.answering or ():
                 waiting[descriptor] = crew
                 if left <= 0:
                     late.append(crew)

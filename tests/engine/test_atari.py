@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import pickle
 import select
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scramjet.engine.atari import AtariConfig, AtariCrew, AtariGame, AtariPool, rom_name
-from scramjet.engine.workers import WorkerPool
+from scramjet.engine.atari import AtariConfig, AtariCrew, AtariPool, rom_name
 from scramjet.errors import ConfigError, WorldError
 
 pytest.importorskip("ale_py", reason="pip install 'scramjet[atari]'")
@@ -131,55 +127,6 @@ def test_the_time_limit_truncates_and_shows_the_last_picture() -> None:
     assert pool.episodes().lengths.tolist() == [10, 10]
 
 
-@pytest.mark.parametrize(("game", "ours"), [("breakout", "Breakout"), ("space_invaders", "SpaceInvaders")])
-def test_one_game_sees_what_the_library_shows(game: str, ours: str) -> None:
-    one, plain = AtariGame(ours, noop_max=0), bare(game, 1, noop_max=0)
-    seen, _ = one.reset(seed=2)
-    obs, _ = plain.reset(seed=2)
-    for action in np.random.default_rng(4).integers(4, size=60):
-        apart = np.abs(
-            obs[0].astype(int) - seen
-        )  # a mean that ends in one half is rounded as the processor computes it
-        assert apart.max() <= 1
-        assert apart.mean() < 1e-3
-        seen, reward, terminated, _, info = one.step(int(action))
-        obs, rewards, over, _, infos = plain.step(np.array([action]))
-        assert (reward, terminated, info["lives"]) == (rewards[0], over[0], infos["lives"][0])
-
-
-def test_one_game_passes_gymnasiums_own_check() -> None:
-    from gymnasium.utils.env_checker import check_env
-
-    check_env(AtariGame("Pong"), skip_render_check=True)
-
-
-def test_one_game_goes_on_after_a_lost_life_and_begins_anew_after_the_last() -> None:
-    game = AtariGame("Breakout", training=True)
-    _, info = game.reset(seed=0)
-    at_start, seen = [info["lives"]], None
-    rng = np.random.default_rng(0)
-    while len(at_start) < 7:
-        seen, _, terminated, _, _ = game.step(int(rng.integers(4)))
-        if terminated:
-            after, info = game.reset()
-            at_start.append(info["lives"])
-            assert (after == seen).all() == (info["lives"] < 5)
-    assert at_start == [5, 4, 3, 2, 1, 5, 4]
-
-
-def test_a_pickled_game_goes_on_exactly_sticky_actions_included() -> None:
-    game = AtariGame("Pong", repeat_action_probability=0.5)
-    game.reset(seed=0)
-    for _ in range(20):
-        game.step(2)
-    copy = pickle.loads(pickle.dumps(game))
-    for action in np.random.default_rng(0).integers(6, size=80):
-        one, other = game.step(int(action)), copy.step(int(action))
-        np.testing.assert_array_equal(one[0], other[0])
-        assert one[1:] == other[1:]
-    np.testing.assert_array_equal(game.reset()[0], copy.reset()[0])
-
-
 def test_a_restored_pool_keeps_its_count_and_says_that_its_episodes_are_fresh() -> None:
     pool = AtariPool("Pong", 2, num_threads=1)
     pool.reset(0)
@@ -237,17 +184,3 @@ def test_a_crew_steps_as_a_pool_does_and_says_when_it_has() -> None:
     crew.begin_part(actions, everything)
     for each in (crew, crew, pool):  # closed twice, and while they step
         each.close()
-
-
-def test_games_in_processes_report_whole_games_too() -> None:
-    game = partial(AtariGame, "Breakout", training=True)
-    with contextlib.closing(WorkerPool("Breakout", game, 1, num_workers=1)) as pool:
-        pool.reset(3)
-        out, actions = pool.allocate(), np.random.default_rng(0)
-        num_steps, num_lives, earned = 0, 0, 0.0
-        while not (games := pool.episodes()).num_ended:
-            pool.step(actions.integers(4, size=1), out=out)
-            num_steps, num_lives, earned = num_steps + 1, num_lives + int(out.terminated[0]), earned + out.reward[0]
-    assert num_lives == 5  # for the learner each is an episode
-    assert games.lengths.tolist() == [num_steps]
-    assert games.returns[0] >= earned  # clipped for the learner
