@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,18 +58,37 @@ class _Views:
 class _Desk:
     """Where so many crews are decided for at once: one step, their rows side by side."""
 
-    def __init__(self, now: Rollout) -> None:
+    def __init__(self, now: Rollout, policy: Policy) -> None:
         self.now = now
-        there = [leaf[0] for leaf in _shown(now)] + [now.memories.states] * now.memories.is_used
-        is_on_gpu = now.action.is_cuda
-        here = [torch.empty_like(leaf, device="cpu", pin_memory=True) for leaf in there] if is_on_gpu else there
-        self._sent = list(zip(here, there, strict=True)) if is_on_gpu else []
+        remembered = [now.memories.states] * now.memories.is_used
+        seen = [leaf[0] for leaf in _shown(now)] + remembered
+        self._decided = [now.action[0], now.log_prob[0]] + [now.value[0]] * (not policy.splits) + remembered
+        self._is_on_gpu = now.action.is_cuda
+        here = [self._here(leaf) for leaf in seen]
+        self._sent = list(zip(here, seen, strict=True)) if self._is_on_gpu else []
+        self._fetched = [self._here(leaf) for leaf in (policy.distribution.env_action(now.action[0]), *self._decided)]
         self.rows = [leaf.numpy() for leaf in here]  # what players see, then what they remember
+        self.given, self.action, self.log_prob, *more = (leaf.numpy() for leaf in self._fetched)
+        self.value = None if policy.splits else more[0]
+        self.states = more[-1] if remembered else None
+
+    def _here(self, leaf: Tensor) -> Tensor:
+        """Its copy in memory that the GPU reads and writes itself; where there is no GPU, the tensor."""
+        return torch.empty_like(leaf, device="cpu", pin_memory=True) if self._is_on_gpu else leaf
 
     def send(self) -> None:
-        """To the GPU, if it is decided there."""
+        """What is in `rows` to the GPU, if it is decided there."""
         for here, there in self._sent:
             there.copy_(here, non_blocking=True)
+
+    def fetch(self, given: Tensor) -> None:
+        """What was decided, and the actions as envs receive them."""
+        if self._is_on_gpu:
+            for here, there in zip(self._fetched, (given, *self._decided), strict=True):
+                here.copy_(there, non_blocking=True)
+            torch.cuda.current_stream().synchronize()
+        else:
+            self._fetched[0].copy_(given)
 
 
 class CentralActors(Actors):
@@ -92,12 +110,12 @@ class CentralActors(Actors):
         self._generator = torch.Generator(policy.device).manual_seed(seed_of(seed, 0))
         self._crews = [Crew(i, part) for i, part in enumerate(pool.pools)]
         now = allocate_rollout(pool, self._policy, 1, apart=False)
-        self._desks = [_Desk(now.part(slice(0, (k + 1) * pool.pools[0].num_rows))) for k in range(len(self._crews))]
+        size = pool.pools[0].num_rows
+        self._desks = [_Desk(now.part(slice(0, (k + 1) * size)), self._policy) for k in range(len(self._crews))]
         if fused:
             for desk in self._desks:
                 desk.now.native = native_play(self._policy, desk.now)
         self._version = -1
-        self._given = torch.zeros_like(policy.distribution.env_action(now.action[0]), device="cpu")
         is_on_gpu = policy.device.type == "cuda"
         self._stream = torch.cuda.Stream(priority=-1) if is_on_gpu else None
         self._recorders = [Recorder[Tensor]("a decision") for _ in self._desks] if is_on_gpu else None
@@ -202,8 +220,7 @@ class CentralActors(Actors):
     def _decide(self, crews: Sequence[Crew]) -> None:
         """One forward pass for all of them; their envs step on."""
         desk = self._desks[len(crews) - 1]
-        now, has_memory, splits = desk.now, desk.now.memories.is_used, self._policy.splits
-        size = crews[0].pool.num_rows
+        now, has_memory, size = desk.now, desk.now.memories.is_used, crews[0].pool.num_rows
         for i, crew in enumerate(crews):
             views, t, rows = crew.views, crew.t, slice(i * size, (i + 1) * size)
             assert views is not None
@@ -215,31 +232,22 @@ class CentralActors(Actors):
                 desk.rows[-1][rows] = views.states
         desk.send()
         self._policy.distribution.noise(1, len(now.action[0]), self._generator, out=now.noise)
-        self._given[: len(now.action[0])] = self._act(len(crews) - 1)
-        given, action, log_prob = self._given.numpy(), _array(now.action[0]), _array(now.log_prob[0])
-        value = None if splits else _array(now.value[0])
-        states = _array(now.memories.states) if has_memory else None
+        desk.fetch(self._act(len(crews) - 1))
         for i, crew in enumerate(crews):
             views, t, rows = crew.views, crew.t, slice(i * size, (i + 1) * size)
             assert views is not None
-            views.action[t], views.log_prob[t] = action[rows], log_prob[rows]
-            if value is not None:
-                views.value[t] = value[rows]
-            if states is not None:
-                views.states[:] = states[rows]
+            views.action[t], views.log_prob[t] = desk.action[rows], desk.log_prob[rows]
+            if desk.value is not None:
+                views.value[t] = desk.value[rows]
+            if desk.states is not None:
+                views.states[:] = desk.states[rows]
             crew.versions += self._version
-            crew.pool.begin_part(given[rows], crew.rows)
+            crew.pool.begin_part(desk.given[rows], crew.rows)
 
     def _act(self, place: int) -> Tensor:
         """Draw the actions at a desk."""
         work = partial(act, self._policy, self._desks[place].now, 0)
         return work() if self._recorders is None else self._recorders[place].run(work)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    """As NumPy's, wherever it is."""
-    array: np.ndarray = tensor.cpu().numpy()
-    return array
 
 
 def _shown(rollout: Rollout) -> list[Tensor]:
