@@ -8,7 +8,7 @@
     uneven          Gymnasium's CartPole whose steps sleep for a heavy-tailed while (uneven_env.py), 16 processes
     cartpole        Gymnasium's CartPole, as fast as Python is, 2 processes
     hopper          MuJoCo's Hopper with its preset's settings, 2 processes
-    atari           Breakout, 16 processes or as many threads
+    atari           the first million steps of Breakout at 64 envs, on ALE's threads
     sample-factory  Gymnasium's CartPole at 64 envs, its APPO and ours in turns: steps trained per second, and return
                     after as many steps as its does in `--seconds`
 
@@ -59,7 +59,7 @@ STUDIES = {
         ["--num-actors", "2"],
     ),
     "hopper": Study("mujoco:Hopper-v5", ["--total-timesteps", "200000"], ["--num-workers", "2"], ["--num-actors", "2"]),
-    "atari": Study("ale:Breakout", ["--num-envs", "64", "--total-timesteps", "2000000"], [], ["--num-actors", "16"]),
+    "atari": Study("ale:Breakout", ["--num-envs", "64", "--total-timesteps", "1000000"], [], []),
 }
 
 

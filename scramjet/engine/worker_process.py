@@ -17,10 +17,8 @@ from scramjet.engine import worker as protocol
 
 CLOSING_SECONDS = 5.0
 """That envs have to close."""
-STARTING_SECONDS = 60.0
+STARTING_SECONDS = 180.0
 """At least so long may a process take to import what its envs need, whatever a step may take."""
-
-
 GIVES_WAY = 5
 """Steps of niceness: a core that two want is for a quarter of the time that of the worker."""
 
@@ -33,8 +31,8 @@ class WorkerProcess:
     """One process with the envs of `rows`. Questions are answered in the order they were asked."""
 
     def __init__(self, name: str, rows: range, memory: int, timeout: float, *, gives_way: bool = False) -> None:
-        self.name, self.rows, self._timeout = name, rows, timeout
-        self._allowed = max(timeout, STARTING_SECONDS)  # for the next answer
+        self.name, self.rows, self._timeout, self._gives_way = name, rows, timeout, gives_way
+        self._allowed, self._has_started = max(timeout, STARTING_SECONDS), False  # for the next answer
         self.asked: deque[tuple[int, int]] = deque()  # first and last env of each unanswered step
         self._since = time.monotonic()
         theirs_in, self._commands = os.pipe()
@@ -50,9 +48,6 @@ class WorkerProcess:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        if gives_way:
-            with contextlib.suppress(OSError):  # it may have ended already
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
         self._has_group = True
         self._poller = select.poll()
         self._poller.register(self.answers, select.POLLIN)
@@ -72,9 +67,10 @@ class WorkerProcess:
         if not self._poller.poll(self.seconds_left * 1000):
             self.asked.popleft()
             self.kill()
+            did, at = ("answer", "step()") if self._has_started else ("start", "start")
             raise WorkerFailedError(
-                f"{self.name}: {self._who()} did not answer within {self._allowed:g} seconds and was stopped; "
-                f"find what its step() waits for, or allow more time (--env-timeout, timeout= of a pool)"
+                f"{self.name}: {self._who()} did not {did} within {self._allowed:g} seconds and was stopped; "
+                f"find what its {at} waits for, or allow more time (--env-timeout, timeout= of a pool)"
             )
         try:
             kind, _, _, size = protocol.HEADER.unpack(protocol.read_exactly(self.answers, protocol.HEADER.size))
@@ -84,9 +80,18 @@ class WorkerProcess:
             raise WorkerFailedError(f"{self.name}: {self._who()} {self._how_it_ended()}") from None
         self.asked.popleft()
         self._since, self._allowed = time.monotonic(), self._timeout
+        if not self._has_started:
+            self._go_to_work()
         if kind == protocol.FAILED:
             raise WorkerFailedError(payload.decode())
         return pickle.loads(payload) if payload else None
+
+    def _go_to_work(self) -> None:
+        """Its envs are made."""
+        self._has_started = True
+        if self._gives_way:
+            with contextlib.suppress(OSError):  # it may have ended already
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
 
     @property
     def seconds_left(self) -> float:

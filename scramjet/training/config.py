@@ -36,6 +36,8 @@ Count = Annotated[
 AUTO_ENVS_PER_CORE = 128
 AUTO_FOREIGN_ENVS_PER_CORE = 8
 """Of other libraries, whose envs take a thousand times as long."""
+AUTO_ATARI_ACTORS = 4
+"""ALE steps the games of each on threads of its own. With more actors than these, deciding for them is the limit."""
 MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
 MIN_THREADED_WORK_FUSED = 256 * 128
@@ -117,7 +119,7 @@ class RunConfig:
     """Learn from each rollout when it is played, or beside actors that go on playing."""
     num_actors: int | Literal["auto"] = "auto"
     """async: actors that the envs are divided among, threads or of Gymnasium envs processes; auto: one for every two
-    cores, of Gymnasium envs one for each."""
+    cores, of Gymnasium envs one for each, of Atari games four."""
     max_policy_lag: int = 8
     """async: updates that a trajectory may be behind; older ones are not learned from."""
     record_schedule: bool = False
@@ -262,7 +264,9 @@ class RunConfig:
             return replace(decided, num_actors=1 if self.num_actors == "auto" else self.num_actors)
         if self.num_actors != "auto":
             return decided
-        most = cores if is_foreign(self.env) else max(1, cores // 2)
+        most = (
+            AUTO_ATARI_ACTORS if self.env.startswith("ale:") else cores if is_foreign(self.env) else max(1, cores // 2)
+        )
         return replace(decided, num_actors=max(n for n in range(1, most + 1) if self.num_envs % n == 0))
 
     def _decided_device(self) -> Literal["cpu", "cuda"]:

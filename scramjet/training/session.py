@@ -109,7 +109,7 @@ def make_pool(
             config.env_timeout,
             "restart" if config.on_env_error == "restart" else "fail",
             apart=learns and config.mode == "async",
-            threads=max(1, available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
+            threads=max(1, 2 * available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
         )
         pool = world.pool(num_envs, learns=learns, workers=workers)
     else:

@@ -304,6 +304,8 @@ def test_the_mode_decides_what_is_left_open():
     assert resolved.ppo.advantage == "vtrace"
     assert resolved.on_env_error == "restart"
     assert 8 % resolved.num_actors == 0
+    games = [settings("ale:Breakout", num_envs=n, num_actors="auto").resolved() for n in (8, 6, 1)]
+    assert [config.num_actors for config in games] == [4, 3, 1]
     resolved = settings(mode="sync", num_actors="auto").resolved()
     assert resolved.ppo.advantage == "gae"
     assert resolved.on_env_error == "fail"

@@ -283,6 +283,7 @@ def test_a_rollout_in_halves_counts_as_one_step_of_the_pool():
 @pytest.mark.parametrize("num_envs", [1, 7, 64])
 def test_a_policy_on_the_gpu_plays_what_it_plays_on_the_cpu(case: Case, num_envs: int, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     assert_same(play(case, num_envs, apart=False), play(case, num_envs, apart=None, device="cuda"), 1e-4)
 
 
