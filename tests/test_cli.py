@@ -403,6 +403,30 @@ def test_a_damaged_checkpoint_is_refused_by_eval_and_skipped_by_resume(
     assert "resumed at step 384" in output
 
 
+@pytest.mark.parametrize(
+    ("keeps", "words"), [(2, "ends at step 256"), (0, "has no whole line"), (4, "resumed at step 512")]
+)
+def test_resume_says_what_metrics_have_lost(
+    keeps: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--runs-dir", tmp_path, "--run-name", "hurt", "--display", "quiet"]
+    assert call("train", "cartpole", *TINY, *given) == 0
+    path = tmp_path / "hurt" / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:keeps], *["what\n" for _ in lines[keeps:]]]))
+    assert call("train", "--resume", tmp_path / "hurt", "--total-timesteps", 1024, "--display", "plain") == 0
+    output = capsys.readouterr().out
+    assert words in output
+    assert ("curves have a gap" in output) == (keeps < 4)
+    assert [line["step"] for line in read_metrics(path)] == [
+        *(128 * (i + 1) for i in range(keeps)),
+        640,
+        768,
+        896,
+        1024,
+    ]
+
+
 NAN_WORLD = """
 import numpy as np
 from scramjet.envs import Box, Discrete, Env

@@ -16,7 +16,7 @@ from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
-from scramjet.runtime.files import explain_disk_errors
+from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
@@ -156,8 +156,8 @@ class Replayed(Asynchronous):
         super().__init__(actors, pool, learner, rollout)
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
         events = read_schedule(schedule, len(pool.pools), actors.kind)
-        self.num_rollouts = sum("learn" in event for event in events)
-        self._events = iter(enumerate(events, 1))
+        self.num_rollouts = sum("learn" in event for _, event in events)
+        self._events = iter(events)
         self._line = 0
         self._next: dict[str, Any] | None = None
         self._path = schedule
@@ -219,8 +219,16 @@ class ScheduleLog:
                 self._file.flush()
 
 
-def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]]:
-    """The events of a file, checked; `kind` is what these actors do: play or round."""
+def cut_schedule(path: Path, num_updates: int) -> None:
+    """Leave what led to the first so many updates: the rest was lost with the process that recorded it."""
+    lines = path.read_text(errors="replace").splitlines(keepends=True)
+    learned = [i for i, line in enumerate(lines, 1) if '"learn"' in line]
+    if 0 < num_updates <= len(learned) and learned[num_updates - 1] < len(lines):
+        write_atomic(path, "".join(lines[: learned[num_updates - 1]]).encode())
+
+
+def read_schedule(path: Path, num_actors: int, kind: str) -> list[tuple[int, dict[str, Any]]]:
+    """The events of a file with their lines, checked; `kind` is what these actors do: play or round."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -228,8 +236,10 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]
         raise ConfigError(
             f"the schedule '{path}' cannot be read: {reason}; --record-schedule writes one to RUN/schedule.jsonl"
         ) from None
-    events: list[dict[str, Any]] = []
+    events: list[tuple[int, dict[str, Any]]] = []
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             event = json.loads(line)
         except (ValueError, RecursionError):
@@ -237,8 +247,8 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[dict[str, Any]
         problem = _problem_of(event, num_actors, kind)
         if problem:
             raise ConfigError(f"'{path}' is no schedule of this run, line {number}: {problem}")
-        events.append(event)
-    if not any("learn" in event for event in events):
+        events.append((number, event))
+    if not any("learn" in event for _, event in events):
         raise ConfigError(
             f"the schedule '{path}' has no update in it; --record-schedule writes one to RUN/schedule.jsonl"
         )

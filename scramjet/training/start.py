@@ -17,6 +17,7 @@ from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_check
 from scramjet.runtime.files import write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training import config_files
+from scramjet.training.collecting import cut_schedule
 from scramjet.training.config import RunConfig, changes
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.state import (
@@ -143,8 +144,8 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     if checkpoint.metadata["rules"] != session.rules:
         session.note = _join(session.note, "the world's rules have changed since the checkpoint")
     session.note = _join(session.note, session.pool.resume_note or "")
-    session.metrics_log.truncate_after(checkpoint.step)
     session.first_update = int(checkpoint.metadata["update"])
+    session.note = _join(session.note, _cut_logs(session, checkpoint.step))
     session.first_step = checkpoint.step - session.first_update * config.batch_size
     session.elapsed_seconds = float(checkpoint.metadata["elapsed_seconds"])
     session.best_return = checkpoint.metadata["best_return"]
@@ -155,6 +156,18 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
             f"run '{run.name}' is at step {checkpoint.step:,} and has finished its {config.total_timesteps:,} steps; "
             f"to go on, add --total-timesteps {2 * max(config.total_timesteps, checkpoint.step)}"
         )
+
+
+def _cut_logs(session: Session, step: int) -> str:
+    """Take what came after the checkpoint out of the run's files; says what they miss before it."""
+    log, schedule = session.metrics_log, session.run.path / SCHEDULE
+    log.truncate_after(step)
+    if schedule.exists():
+        cut_schedule(schedule, session.first_update)
+    if session.first_update == 0 or log.last_step == step:
+        return ""
+    ends = "has no whole line" if log.last_step is None else f"ends at step {log.last_step:,}"
+    return f"{log.path.name} {ends}: it was damaged, and its curves have a gap"
 
 
 def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:

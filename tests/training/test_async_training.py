@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -275,6 +276,28 @@ def test_a_run_that_begins_again_is_recorded_again(tmp_path):
     told = (first.run_path / "schedule.jsonl").read_text()
     assert '"drop"' not in told.splitlines()[0]
     assert told.count("learn") == 6
+
+
+def test_the_schedule_of_updates_that_were_lost_is_cut(tmp_path):
+    config = settings(record_schedule=True, checkpoint=CheckpointConfig(every=2))
+    first = train(config, tmp_path, run_name="r")
+    shutil.rmtree(first.run_path / "checkpoints" / "step_00000768")
+    with (first.run_path / "schedule.jsonl").open("a") as file:
+        file.write('{"play": 0, "vers')  # as when it was killed
+    scramjet.train(resume=first.run_path, runs_dir=tmp_path, display="quiet")
+    told = [json.loads(line) for line in (first.run_path / "schedule.jsonl").read_text().splitlines()]
+    assert sum("learn" in event for event in told) == 4
+    assert "learn" in told[-1]
+
+
+def test_empty_lines_of_a_schedule_are_passed_over(tmp_path):
+    path = tmp_path / "gaps.jsonl"
+    lines = Path(lagging_schedule(path, 3, 2, 0)).read_text().splitlines()
+    path.write_text("\n\n".join(lines) + "\n \n")
+    assert train(settings(replay_schedule=str(path)), tmp_path).step == 8 * 16 * 3
+    path.write_text("\n\n".join([*lines, '{"learn": [0, 1]}']))
+    with pytest.raises(ScramjetError, match=f"line {2 * len(lines) + 1}: "):
+        train(settings(replay_schedule=str(path)), tmp_path)
 
 
 def test_a_replay_ends_with_its_schedule(tmp_path):
