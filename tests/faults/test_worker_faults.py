@@ -55,6 +55,8 @@ class Fragile(gymnasium.Env):
         if self.how == "spin":
             while True:
                 pass
+        if self.how == "interrupt":
+            raise KeyboardInterrupt
         if self.how == "exit":
             os._exit(7)
         if self.how == "kill":
@@ -103,6 +105,7 @@ def step_until_it_fails(pool: WorkerPool, steps: int = 5) -> None:
     [
         ("raise", r"^Fragile: env 1 raised in its step\(\): KeyError: 'the door is missing'\n"),
         ("hang", r"^Fragile: the worker process of envs 1, 3 did not answer within 0.5 seconds"),
+        ("interrupt", r"^KeyboardInterrupt\n"),
         ("exit", r"^Fragile: the worker process of envs 1, 3 ended by itself with exit code 7"),
         ("kill", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
     ],
@@ -114,7 +117,7 @@ def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how, mes
         step_until_it_fails(pool)
     assert pool.steps_taken == 3
     assert gone_within(pids, 0)
-    if how == "raise":
+    if how in ("raise", "interrupt"):
         assert "Traceback" in str(caught.value)
         assert "in fail" in str(caught.value)
     with pytest.raises(ConfigError, match="was closed"):
