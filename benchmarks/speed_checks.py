@@ -41,10 +41,11 @@ from unittest import mock
 
 from rich.console import Console
 
+from scramjet.engine.cores import available_cores
 from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training import loop, start
-from scramjet.training.config import EvaluationConfig, RunConfig, available_cores
+from scramjet.training.config import EvaluationConfig, RunConfig
 from scramjet.training.config_files import starting_config
 from scramjet.training.display import LiveDisplay
 from scramjet.training.rollout import collect

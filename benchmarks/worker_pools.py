@@ -31,10 +31,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from scramjet.engine.cores import available_cores
 from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.engine.serial import SerialPool
 from scramjet.engine.workers import WorkerPool
-from scramjet.training.config import available_cores
 
 ENV = "CartPole-v1"
 PUFFERLIB = Path(__file__).parent / "peers" / "pufferlib_vectorization.py"
@@ -46,7 +46,7 @@ Opened = tuple[Step, Callable[[], Any]]
 
 
 def scramjet_auto(num_envs: int) -> Opened:
-    """What `scramjet train gym:CartPole-v1` would have."""
+    """What `scramjet.make("gym:CartPole-v1", num_envs)` has."""
     pool = ForeignWorld(f"gym:{ENV}").pool(num_envs)
     pool.reset(0)
     return pool.step, pool.close
@@ -59,7 +59,15 @@ def scramjet_serial(num_envs: int) -> Opened:
 
 
 def scramjet_workers(num_envs: int) -> Opened:
-    pool = WorkerPool(ENV, make_env, num_envs)
+    return _workers(num_envs, takes_part=False)
+
+
+def scramjet_workers_and_itself(num_envs: int) -> Opened:
+    return _workers(num_envs, takes_part=True)
+
+
+def _workers(num_envs: int, *, takes_part: bool) -> Opened:
+    pool = WorkerPool(ENV, make_env, num_envs, takes_part=takes_part)
     pool.reset(0)
     return pool.step, pool.close
 
@@ -101,6 +109,7 @@ def sb3_subproc(num_envs: int) -> Opened:
 POOLS = {
     "scramjet auto": scramjet_auto,
     "scramjet workers": scramjet_workers,
+    "scramjet workers and itself": scramjet_workers_and_itself,
     "scramjet serial": scramjet_serial,
     "gymnasium AsyncVectorEnv": gymnasium_async,
     "gymnasium SyncVectorEnv": gymnasium_sync,

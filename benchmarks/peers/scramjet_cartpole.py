@@ -38,7 +38,7 @@ def env_steps(task: Task) -> Answer:
     import numpy as np
 
     import scramjet
-    from scramjet.training.config import available_cores
+    from scramjet.engine.cores import available_cores
 
     pool = scramjet.make("cartpole", task.num_envs, num_threads=available_cores())
     pool.reset(task.seed)

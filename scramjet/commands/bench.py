@@ -14,6 +14,7 @@ import torch
 import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
 from scramjet.engine.foreign_worlds import require_native
@@ -27,7 +28,6 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
 from scramjet.settings import NONE_WORDS
-from scramjet.training.config import available_cores
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.native import native_play

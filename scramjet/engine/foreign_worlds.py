@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import math
 import os
 import statistics
 import sys
@@ -23,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from scramjet.engine.cores import available_cores
 from scramjet.envs.registry import canonical_name as canonical_native_name
 from scramjet.envs.registry import env_class, import_file, load_env
 from scramjet.errors import ConfigError, ScramjetError, WorldError, did_you_mean
@@ -47,8 +49,10 @@ LIBRARIES = {
 OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0
 
-QUICK_SECONDS = 0.4e-3
-"""Envs that all step in less, one after the other, gain nothing by worker processes: waking them takes too long."""
+SHARE_SECONDS = 60e-6
+"""Envs that step in less, one after the other, gain nothing by another process: telling it to takes as long."""
+QUICK_SECONDS = 10e-3
+"""Where all envs step in less, this process steps some of them itself: to wait for others takes as long."""
 TRIED_SECONDS = 0.02
 """For how long that is tried out, at the most, once an env is there."""
 
@@ -65,6 +69,7 @@ class WorkerSettings:
     on_error: OnError = "fail"
     apart: bool = False  # a part of a pool, for one of many actors
     threads: int = 1  # of that part, where its library has threads for it
+    in_halves: bool = False  # steps one half of the envs, then the other, as training does
 
     @property
     def is_free(self) -> bool:
@@ -136,24 +141,34 @@ class ForeignWorld:
             from scramjet.engine.vector import VectorPool
 
             return VectorPool(self.name, self._make_vector_env(), num_envs)
-        if workers.num_workers == 0 or (workers.is_free and self._steps_quickly(num_envs)):
-            from scramjet.engine.serial import SerialPool
+        return self._gymnasium_pool(num_envs, workers)
 
-            return SerialPool(self.name, self.env_factory(), num_envs)
-        from scramjet.engine.workers import WorkerPool
+    def _gymnasium_pool(self, num_envs: int, workers: WorkerSettings) -> ForeignPool:
+        """In this process, in others, or in both, whichever is fastest where nobody chose."""
+        from scramjet.engine.serial import SerialPool
+        from scramjet.engine.workers import WorkerPool, can_be_sent
 
+        factory, num_workers = self.env_factory(), workers.num_workers
+        at_once = -(-num_envs // 2) if workers.in_halves else num_envs
+        seconds = at_once * self._seconds_of_a_step() if workers.is_free else math.inf
+        is_quick = seconds < QUICK_SECONDS
+        if is_quick:
+            num_workers = min(available_cores(), at_once, int(seconds / SHARE_SECONDS))
+        if num_workers == 0 or (is_quick and (num_workers == 1 or not can_be_sent(factory))):
+            return SerialPool(self.name, factory, num_envs)
         return WorkerPool(
             self.name,
-            self.env_factory(),
+            factory,
             num_envs,
-            num_workers=None if workers.num_workers is None else min(workers.num_workers, num_envs),
+            num_workers=None if num_workers is None else min(num_workers, num_envs),
             timeout=workers.timeout,
             on_error=workers.on_error,
             gives_way=workers.apart,
+            takes_part=is_quick,
         )
 
-    def _steps_quickly(self, num_envs: int) -> bool:
-        """Whether so many envs step sooner in this process than in others; tried out on one made for it."""
+    def _seconds_of_a_step(self) -> float:
+        """Of one env, tried out on one made for it; of one that fails, none is known."""
         env = self.env_factory()()
         try:
             env.reset(seed=0)
@@ -167,10 +182,10 @@ class ForeignWorld:
                     env.reset()
                 seconds.append(time.perf_counter() - began)
         except Exception:  # whoever trains with it is told in full
-            return False
+            return math.inf
         finally:
             env.close()
-        return num_envs * statistics.median(seconds) < QUICK_SECONDS
+        return statistics.median(seconds)
 
     @property
     def makes_vector_envs(self) -> bool:

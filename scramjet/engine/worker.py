@@ -80,9 +80,9 @@ def read_exactly(pipe: int, size: int) -> bytes:
 class Worker:
     """The envs of this process, and what its parent may ask of them."""
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, envs: GymRows | None = None) -> None:
         self._memory = memory
-        self._envs: GymRows | None = None
+        self._envs = envs
 
     def do(self, kind: int, first: int, last: int, payload: bytes) -> bytes:
         """Carry out one command; returns what to answer beyond "done"."""

@@ -30,11 +30,14 @@ class WorkerFailedError(Exception):
 class WorkerProcess:
     """One process with the envs of `rows`. Questions are answered in the order they were asked."""
 
-    def __init__(self, name: str, rows: range, memory: int, timeout: float, *, gives_way: bool = False) -> None:
+    def __init__(
+        self, name: str, rows: range, memory: int, timeout: float, *, gives_way: bool = False, looks_out: bool = False
+    ) -> None:
+        """`looks_out`: its answers are expected at once, and not slept for."""
         self.name, self.rows, self._timeout, self._gives_way = name, rows, timeout, gives_way
         self._allowed, self._has_started = max(timeout, STARTING_SECONDS), False  # for the next answer
         self.asked: deque[tuple[int, int]] = deque()  # first and last env of each unanswered step
-        self._since = time.monotonic()
+        self._since, self._looks_out = time.monotonic(), looks_out
         theirs_in, self._commands = os.pipe()
         self.answers, theirs_out = os.pipe()
         try:
@@ -64,6 +67,8 @@ class WorkerProcess:
 
     def answer(self) -> Any:
         """The answer to the oldest question. Raises where there will be none."""
+        if self._looks_out:
+            protocol.look_out(self._poller)
         if not self._poller.poll(self.seconds_left * 1000):
             self.asked.popleft()
             self.kill()

@@ -19,8 +19,10 @@ from typing import Any, Literal
 import numpy as np
 
 from scramjet.engine import worker as protocol
+from scramjet.engine.cores import available_cores
 from scramjet.engine.gym_pool import GymPool, Rows
 from scramjet.engine.gym_runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
+from scramjet.engine.own_share import OwnShare
 from scramjet.engine.pool import Batch, check_count
 from scramjet.engine.worker_process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.errors import ConfigError, WorldError
@@ -40,7 +42,8 @@ class WorkerPool(GymPool):
 
     `step`, parts of steps, or `send` and `recv`: with `batch_size` the latter hands over the first so many rows that
     are ready. An env that raises, hangs longer than `timeout` seconds or dies is an error with its traceback; with
-    on_error="restart" it is made anew and its episode ends as truncated.
+    on_error="restart" it is made anew and its episode ends as truncated. With `takes_part` the first share of the envs
+    is stepped by this process itself: quick ones are done before another would have told so.
     """
 
     def __init__(
@@ -54,19 +57,23 @@ class WorkerPool(GymPool):
         on_error: OnError = "fail",
         batch_size: int | None = None,
         gives_way: bool = False,
+        takes_part: bool = False,
     ) -> None:
-        """`gives_way`: where cores are short, to the process that decides for all."""
+        """`num_workers` with this process, where it `takes_part`. `gives_way`: where cores are short, to the process
+        that decides for all."""
         check_count("num_envs", num_envs)
-        num_workers = min(num_envs, _num_cores()) if num_workers is None else num_workers
+        num_workers = min(num_envs, available_cores()) if num_workers is None else num_workers
         _check_settings(num_envs, num_workers, timeout, on_error, batch_size)
+        if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
+            raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, batch_size or num_envs
         self.restarts = 0
-        self._factory = _pickled(name, make_env)
-        self._timeout, self._on_error, self._gives_way = timeout, on_error, gives_way
+        self._make_env, self._factory = make_env, _pickled(name, make_env)
+        self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
         self._failures: dict[range, int] = {}
         self._streaks: dict[range, tuple[int, int]] = {}  # steps finished at the last restart; restarts in a row
         self._memory = _anonymous_memory()
-        self._workers: list[WorkerProcess] = []
+        self._workers: list[WorkerProcess | OwnShare] = []
         self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
         self.name = name
         try:
@@ -95,13 +102,22 @@ class WorkerPool(GymPool):
             check_same_spaces(self.name, worker.rows[0], given, 0, first_spaces)
         return facts[0]
 
-    def _started(self, rows: range) -> WorkerProcess:
-        worker = WorkerProcess(self.name, rows, self._memory, self._timeout, gives_way=self._gives_way)
+    def _started(self, rows: range) -> WorkerProcess | OwnShare:
+        if self._takes_part and rows.start == 0:
+            share = OwnShare(self.name, self._make_env, rows, self._memory)
+            share.ask(protocol.START)
+            return share
+        return self._process(rows)
+
+    def _process(self, rows: range) -> WorkerProcess:
+        worker = WorkerProcess(
+            self.name, rows, self._memory, self._timeout, gives_way=self._gives_way, looks_out=self._takes_part
+        )
         start = (self.name, self._factory, rows, self._on_error == "restart")
         worker.ask(protocol.START, pickle.dumps(start))
         return worker
 
-    def _answer(self, worker: WorkerProcess) -> Any:
+    def _answer(self, worker: WorkerProcess | OwnShare) -> Any:
         """Where there is no other way than to fail."""
         try:
             return worker.answer()
@@ -143,7 +159,7 @@ class WorkerPool(GymPool):
             return False
         return True
 
-    def _share(self, worker: WorkerProcess, rows: slice) -> tuple[int, int]:
+    def _share(self, worker: WorkerProcess | OwnShare, rows: slice) -> tuple[int, int]:
         """Which of a worker's envs are among neighbouring rows: the first, and the one after the last."""
         first, stride = worker.rows[0], self.num_workers
         return max(0, -(-(rows.start - first) // stride)), max(0, -(-(rows.stop - first) // stride))
@@ -206,6 +222,7 @@ class WorkerPool(GymPool):
         if self._on_error == "fail":
             self.close()
             raise WorldError(str(failure)) from None
+        assert isinstance(old, WorkerProcess)
         old.kill()
         self._note_restart(old.rows, str(failure))
         new = self._begun_anew(i)
@@ -218,7 +235,7 @@ class WorkerPool(GymPool):
 
     def _begun_anew(self, i: int) -> WorkerProcess | WorkerFailedError:
         """A new process for worker i's envs, reset; or why there is none."""
-        new = self._workers[i] = self._started(self._workers[i].rows)
+        new = self._workers[i] = self._process(self._workers[i].rows)
         try:
             new.answer()
             for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seed())):
@@ -292,7 +309,11 @@ class WorkerPool(GymPool):
 
     @property
     def answering(self) -> list[tuple[int, float]]:
-        return [(worker.answers, worker.seconds_left) for worker in self._workers if worker.asked]
+        return [(worker.answers, worker.seconds_left) for worker in self._processes if worker.asked]
+
+    @property
+    def _processes(self) -> list[WorkerProcess]:
+        return [worker for worker in self._workers if isinstance(worker, WorkerProcess)]
 
     def _workers_needed(self, ready: list[int]) -> int:
         if self.batch_size == self.num_envs:
@@ -301,7 +322,11 @@ class WorkerPool(GymPool):
 
     def _first_ready(self, without: list[int]) -> list[int]:
         """Workers that have answered, or will not; waits for the first."""
-        waiting = {w.answers: i for i, w in enumerate(self._workers) if w.asked and i not in without}
+        asked = [(i, w) for i, w in enumerate(self._workers) if w.asked and i not in without]
+        mine = [i for i, worker in asked if isinstance(worker, OwnShare)]
+        if mine:
+            return mine
+        waiting = {worker.answers: i for i, worker in asked if isinstance(worker, WorkerProcess)}
         left = {i: self._workers[i].seconds_left for i in waiting.values()}
         poller = select.poll()
         for descriptor in waiting:
@@ -336,14 +361,14 @@ class WorkerPool(GymPool):
     @property
     def worker_pids(self) -> list[int]:
         """The process of each worker."""
-        return [worker.pid for worker in self._workers]
+        return [worker.pid for worker in self._processes]
 
     def close(self) -> None:
         """End all workers; again does nothing. Done by itself when the pool is forgotten and when Python ends."""
         self._close()
 
 
-def _end(workers: list[WorkerProcess], memory: int, owner: int) -> None:
+def _end(workers: list[WorkerProcess | OwnShare], memory: int, owner: int) -> None:
     if os.getpid() != owner:
         return  # a fork of the process that has the workers
     for worker in workers:
@@ -352,11 +377,6 @@ def _end(workers: list[WorkerProcess], memory: int, owner: int) -> None:
     for worker in workers:
         worker.wait_closed(max(0.0, deadline - time.monotonic()))
     os.close(memory)
-
-
-def _num_cores() -> int:
-    """That this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_settings(num_envs: int, num_workers: int, timeout: float, on_error: str, batch_size: int | None) -> None:
@@ -376,6 +396,15 @@ def _check_settings(num_envs: int, num_workers: int, timeout: float, on_error: s
             f"batch_size={batch_size} must be the envs of whole workers, and num_envs={num_envs} split evenly over "
             f"num_workers={num_workers}; num_workers={num_envs} allows any"
         )
+
+
+def can_be_sent(make_env: MakeEnv) -> bool:
+    """Whether other processes can make these envs."""
+    try:
+        _pickled("", make_env)
+    except ConfigError:
+        return False
+    return True
 
 
 def _pickled(name: str, make_env: MakeEnv) -> bytes:

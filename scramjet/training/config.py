@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule, parse_count
+from scramjet.engine.cores import available_cores
 from scramjet.engine.foreign_worlds import DEFAULT_TIMEOUT, ForeignWorld, canonical_name, is_foreign, load_world
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
@@ -109,7 +109,7 @@ class RunConfig:
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
     num_workers: int | Literal["auto"] = "auto"
-    """Processes for Gymnasium envs; auto: one for each core, or none where all envs step within 0.4 ms; 0: none."""
+    """Processes for Gymnasium envs; auto: one for each core, of quick envs this one among them or alone; 0: none."""
     on_env_error: Literal["auto", "fail", "restart"] = "auto"
     """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on; auto: fail, with
     --mode async restart."""
@@ -341,13 +341,6 @@ def parse_duration(text: str) -> float:
     if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
         raise ConfigError(f"time_limit={text!r} is no duration; write 30s, 5m, 2h or 1h30m")
     return seconds
-
-
-def available_cores() -> int:
-    """CPU cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from scramjet.engine.compiler import rules_fingerprint
+from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.foreign import ForeignPool
@@ -32,7 +33,7 @@ from scramjet.runtime.runs import Run
 from scramjet.training.actors import Actors, ActorThreads
 from scramjet.training.central_actors import CentralActors
 from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
-from scramjet.training.config import RunConfig, available_cores
+from scramjet.training.config import RunConfig
 from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
@@ -109,6 +110,7 @@ def make_pool(
             config.env_timeout,
             "restart" if config.on_env_error == "restart" else "fail",
             apart=learns and config.mode == "async",
+            in_halves=learns,
             threads=max(1, 2 * available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
         )
         pool = world.pool(num_envs, learns=learns, workers=workers)

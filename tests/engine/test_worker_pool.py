@@ -51,11 +51,21 @@ def assert_same(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "num_workers"),
-    [(Countdown, 1), (Countdown, 3), (Nested, 2), (partial(gymnasium.make, "CartPole-v1"), 2)],
+    ("make", "num_workers", "takes_part"),
+    [
+        (Countdown, 1, False),
+        (Countdown, 3, False),
+        (Countdown, 3, True),
+        (Nested, 2, False),
+        (Nested, 2, True),
+        (partial(gymnasium.make, "CartPole-v1"), 2, False),
+        (partial(gymnasium.make, "CartPole-v1"), 2, True),
+    ],
 )
-def test_workers_give_what_envs_one_after_the_other_give(workers, make, num_workers) -> None:
-    pool, serial = workers("World", make, 5, num_workers=num_workers), SerialPool("World", make, 5)
+def test_workers_give_what_envs_one_after_the_other_give(workers, make, num_workers, takes_part) -> None:
+    pool = workers("World", make, 5, num_workers=num_workers, takes_part=takes_part)
+    assert len(pool.worker_pids) == num_workers - takes_part
+    serial = SerialPool("World", make, 5)
     assert (pool.observation_space, pool.mask_size) == (serial.observation_space, serial.mask_size)
     assert_same(pool.reset(3), serial.reset(3))
     for row in random_actions(40, pool):
@@ -70,8 +80,10 @@ def test_workers_give_what_envs_one_after_the_other_give(workers, make, num_work
     assert_same(pool.reset(3), serial.reset(3))
 
 
-def test_parts_that_overlap_in_time_give_what_whole_steps_give(workers) -> None:
-    pool, serial = workers("Countdown", Countdown, 7, num_workers=2), SerialPool("Countdown", Countdown, 7)
+@pytest.mark.parametrize("takes_part", [False, True])
+def test_parts_that_overlap_in_time_give_what_whole_steps_give(workers, takes_part) -> None:
+    pool = workers("Countdown", Countdown, 7, num_workers=2, takes_part=takes_part)
+    serial = SerialPool("Countdown", Countdown, 7)
     pool.reset(1)
     serial.reset(1)
     halves, out = (slice(0, 3), slice(3, 7)), pool.allocate()
@@ -126,8 +138,10 @@ def test_a_slow_env_does_not_hold_up_the_others(workers) -> None:
     assert received[1:].min() >= 10
 
 
-def test_sends_and_receives_of_all_rows_give_what_steps_give(workers) -> None:
-    pool, serial = workers("Countdown", Countdown, 5, num_workers=2), SerialPool("Countdown", Countdown, 5)
+@pytest.mark.parametrize("takes_part", [False, True])
+def test_sends_and_receives_of_all_rows_give_what_steps_give(workers, takes_part) -> None:
+    pool = workers("Countdown", Countdown, 5, num_workers=2, takes_part=takes_part)
+    serial = SerialPool("Countdown", Countdown, 5)
     pool.reset(1)
     serial.reset(1)
     for row in random_actions(20, pool):
@@ -164,6 +178,8 @@ def test_what_cannot_be_sent_or_received_is_refused(workers) -> None:
         ({"num_workers": 2, "batch_size": 1}, "whole workers"),
         ({"num_workers": 3, "batch_size": 2}, "split evenly"),
         ({"batch_size": 8}, "batch_size=8"),
+        ({"takes_part": True, "on_error": "restart"}, "takes_part=True"),
+        ({"takes_part": True, "num_workers": 4, "batch_size": 2}, "takes_part=True"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(settings, message) -> None:
@@ -213,7 +229,8 @@ def test_envs_with_different_spaces_in_different_workers_are_refused_by_name() -
 
 def test_a_snapshot_goes_between_pools_with_any_number_of_workers(workers) -> None:
     make = partial(gymnasium.make, "CartPole-v1")
-    saved, restored = workers("CartPole-v1", make, 3, num_workers=2), workers("CartPole-v1", make, 3, num_workers=1)
+    saved = workers("CartPole-v1", make, 3, num_workers=2, takes_part=True)
+    restored = workers("CartPole-v1", make, 3, num_workers=1)
     saved.reset(0)
     for row in random_actions(15, saved):
         before = saved.step(row)

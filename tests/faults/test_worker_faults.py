@@ -125,6 +125,17 @@ def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how, mes
     pool.close()
 
 
+@pytest.mark.parametrize("in_seed", [10, 11])
+def test_an_env_of_this_process_or_another_that_raises_ends_the_pool(in_seed) -> None:
+    pool = WorkerPool("Fragile", fragile("raise", in_seed=in_seed), 4, num_workers=2, takes_part=True)
+    pids = pool.worker_pids
+    with pytest.raises(WorldError, match=rf"^Fragile: env {in_seed - 10} raised in its step\(\): KeyError"):
+        step_until_it_fails(pool)
+    assert gone_within(pids, 0)
+    with pytest.raises(ConfigError, match="was closed"):
+        pool.step(np.zeros(4, np.int64))
+
+
 def test_an_env_that_raises_is_made_anew_and_its_episode_truncated_while_others_go_on() -> None:
     pool = WorkerPool("Fragile", fragile("raise"), 4, num_workers=2, on_error="restart")
     pool.reset(10)

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 import scramjet
 from scramjet import cli
 from scramjet.engine import foreign_worlds
+from scramjet.engine.cores import available_cores
 from scramjet.engine.foreign_worlds import (
     ForeignWorld,
     WorkerSettings,
@@ -21,7 +22,6 @@ from scramjet.engine.foreign_worlds import (
     load_world,
     register_factory,
 )
-from scramjet.engine.serial import SerialPool
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network
@@ -88,7 +88,7 @@ def test_a_gymnasium_env_by_id_resumes_bit_for_bit(tmp_path, num_workers):
 
 class Slow(Staircase):
     def step(self, action):
-        time.sleep(0.002)
+        time.sleep(0.004)
         return super().step(action)
 
 
@@ -107,20 +107,22 @@ def test_no_env_is_made_for_the_spaces_of_a_world_that_has_a_pool():
         assert len(made) == count
 
 
-def test_auto_has_processes_only_where_they_pay_or_are_asked_for():
+def test_auto_has_processes_only_where_they_pay_or_are_asked_for(monkeypatch):
+    monkeypatch.setattr(foreign_worlds, "available_cores", lambda: 2)
     quick, slow = (ForeignWorld(register_factory(make)) for make in (Staircase, Slow))
-    kinds = []
-    for world, workers in (
-        (quick, WorkerSettings()),
-        (slow, WorkerSettings()),
-        (quick, WorkerSettings(on_error="restart")),
-        (quick, WorkerSettings(timeout=5.0)),
-        (quick, WorkerSettings(num_workers=2)),
+    found = []
+    for world, num_envs, workers in (
+        (quick, 4, WorkerSettings()),
+        (quick, 512, WorkerSettings()),
+        (slow, 4, WorkerSettings()),
+        (quick, 4, WorkerSettings(on_error="restart")),
+        (quick, 4, WorkerSettings(timeout=5.0)),
+        (quick, 4, WorkerSettings(num_workers=2)),
     ):
-        pool = world.pool(4, workers=workers)
-        kinds.append(type(pool))
+        pool = world.pool(num_envs, workers=workers)
+        found.append(len(pool.worker_pids) if isinstance(pool, WorkerPool) else 0)
         pool.close()
-    assert kinds == [SerialPool, WorkerPool, WorkerPool, WorkerPool, WorkerPool]
+    assert found == [0, 1, *[min(4, available_cores())] * 3, 2]
 
 
 def test_workers_and_one_process_train_the_same(tmp_path):
