@@ -69,7 +69,7 @@ def bare_ale(game: str, num_envs: int, num_threads: int, actions: np.ndarray) ->
 def pooled_ale(game: str, num_envs: int, num_threads: int, actions: np.ndarray) -> Stepper:
     from scramjet.engine.atari import AtariPool
 
-    return _stepper(AtariPool(game, num_envs, num_threads=num_threads), actions)
+    return _stepper(AtariPool(game, num_envs, in_halves=False, num_threads=num_threads), actions)
 
 
 def _stepper(pool: object, actions: np.ndarray) -> Stepper:

@@ -91,14 +91,12 @@ class Half:
 
 
 class AtariPool(ForeignPool):
-    """Copies of one game on ALE's own threads, in two halves: while a policy decides for one, the other steps."""
-
-    steps_parts = True
-    steps_beside = True
+    """Copies of one game on ALE's own threads; in halves, so that one steps while a policy decides for the other."""
 
     def __init__(
-        self, game: str, num_envs: int, *, training: bool = True, num_threads: int = 0, **parameters: Any
-    ) -> None:
+        self, game: str, num_envs: int, *, training: bool = True, in_halves: bool = True, num_threads: int = 0,
+        **parameters: Any,
+    ) -> None:  # fmt: skip
         """`num_threads` of each half, 0: one a core. Without `training`, lives and rewards are the game's own."""
         check_count("num_envs", num_envs)
         rom = rom_name(game)
@@ -109,15 +107,12 @@ class AtariPool(ForeignPool):
         make = _ale_py("vector_env").AtariVectorEnv
         self._halves = [
             Half(rows, make(rom, rows.stop - rows.start, autoreset_mode="SameStep", **options))
-            for rows in self._parts(num_envs)
+            for rows in (halves(num_envs) if in_halves else [slice(0, num_envs)])
         ]
+        self.steps_parts = self.steps_beside = in_halves
         one = self._halves[0].vector_env
         super().__init__(f"ale:{game}", one.single_observation_space, one.single_action_space, num_envs)
         self._lives = np.zeros(num_envs, np.int32)
-
-    def _parts(self, num_envs: int) -> list[slice]:
-        """The rows that step together."""
-        return halves(num_envs)
 
     def _recv(self, half: Half) -> Any:
         return half.vector_env.recv()
@@ -208,15 +203,12 @@ class AtariCrew(AtariPool):
     """Games that step together, beside those of other pools: something becomes readable when they have stepped."""
 
     def __init__(self, game: str, num_envs: int, **settings: Any) -> None:
-        super().__init__(game, num_envs, **settings)
+        super().__init__(game, num_envs, in_halves=False, **settings)
         self._answers, self._answer = os.pipe()
         self._asked: SimpleQueue[Half | None] = SimpleQueue()
         self._results: SimpleQueue[Any] = SimpleQueue()
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
-
-    def _parts(self, num_envs: int) -> list[slice]:
-        return [slice(0, num_envs)]
 
     def _wait(self) -> None:
         """A thread of its own: ALE can only be waited for."""

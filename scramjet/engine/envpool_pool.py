@@ -68,6 +68,7 @@ class EnvPoolPool(ForeignPool):
         self._place = {name: place for place, name in enumerate(self.envs._state_keys)}
         self._is_one_array = "obs" in self._place
         is_atari = _is_atari(self.envs._state_keys)
+        self._scores = self._returns[:, 0]
         self._score = self._place["info:reward" if is_atari else "reward"]  # a game's own, before it is clipped
         self._game_over = self._place["info:terminated"] if is_atari else None  # not only a life was lost
         self._results = [*(self._place[name] for name in ("reward", "done", "trunc")), self._score]
@@ -133,7 +134,8 @@ class EnvPoolPool(ForeignPool):
         reward, done, truncated, score = (state[place][:num_envs] for place in self._results)
         out.reward[:], out.truncated[:] = reward, truncated
         np.greater(done, truncated, out=out.terminated)
-        self._count(score)
+        np.add(self._scores, score, self._scores)  # as `_count` does, for all rows of the one player
+        np.add(self._lengths, 1, self._lengths)
         self._show(state, out)
         self._num_ended_spares = 0
         if True in done.tobytes():  # of few envs, any() takes as long as their step
@@ -236,7 +238,10 @@ class EnvPoolPool(ForeignPool):
     def _parts(self, state: list[np.ndarray], arrays: Any) -> list[np.ndarray]:
         """Their batch of observations, shaped as our arrays are."""
         if self._is_one_array:
-            parts = [state[self._place["obs"]]]
+            part = state[self._place["obs"]]
+            if part.ndim == arrays.ndim:
+                return [part]
+            parts = [part]
         else:
             parts = batch_parts(self.their_observation_space, self.envs._to(state, True, True)[0])
         return [

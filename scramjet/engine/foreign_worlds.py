@@ -128,7 +128,7 @@ class ForeignWorld:
 
             if workers.apart:
                 return AtariCrew(self.id, num_envs, training=learns, num_threads=workers.threads, **self.parameters)
-            return AtariPool(self.id, num_envs, training=learns, **self.parameters)
+            return AtariPool(self.id, num_envs, training=learns, in_halves=workers.in_halves, **self.parameters)
         if self.library == "envpool":
             from scramjet.engine.envpool_pool import EnvPoolPool
 
