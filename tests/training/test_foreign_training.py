@@ -88,7 +88,7 @@ def test_a_gymnasium_env_by_id_resumes_bit_for_bit(tmp_path, num_workers):
 
 class Slow(Staircase):
     def step(self, action):
-        time.sleep(0.004)
+        time.sleep(0.002)
         return super().step(action)
 
 
