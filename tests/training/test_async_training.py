@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConf
 from scramjet.training.session import make_pool
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
 
 
 class Corridor(gymnasium.Env):

@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import sys
 import time
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from scramjet.training.rollout import allocate_rollout, collect
 from scramjet.training.session import make_pool
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
 
 
 class Staircase(gymnasium.Env):
