@@ -52,7 +52,8 @@ DEFAULT_TIMEOUT = 60.0
 SHARE_SECONDS = 60e-6
 """Envs that step in less, one after the other, gain nothing by another process: telling it to takes as long."""
 QUICK_SECONDS = 2e-3
-"""Where all envs step in less, this process steps some of them itself: it is worth more than what guards workers."""
+"""Where all envs step in less, this process steps a share of them itself. That is faster; but nothing guards the share
+against an env that hangs or ends its process."""
 TRIED_SECONDS = 0.02
 """For how long that is tried out, at the most, once an env is there."""
 

@@ -151,7 +151,7 @@ def serve(commands: int, answers: int, memory: int) -> None:
             break
         except (EnvFailedError, ScramjetError) as error:
             write_message(answers, FAILED, payload=str(error).encode())
-        except BaseException:  # no env's doing, or the factory could not be loaded here, or an env wants to end it all
+        except BaseException:  # no factory here, no fault of an env's, or one that ends processes
             import traceback
 
             text = traceback.format_exc().rstrip()
