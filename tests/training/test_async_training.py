@@ -103,7 +103,14 @@ CASES = {
     "torch's operators": ("cartpole", {"fused": False}),
     "frames": ("masked_cartpole", {"frame_stack": 3}),
     "impala": ("cartpole", {"ppo": PPOConfig(loss="impala", num_epochs=1, num_minibatches=1)}),
-    "games": ("ale:Pong", {"policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)), "total_timesteps": 8 * 16 * 3}),
+    "games": (
+        "ale:Pong",
+        {
+            "policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)),
+            "total_timesteps": 8 * 16 * 3,
+            "env_parameters": {"img_height": 36, "img_width": 36, "stack_num": 2},
+        },
+    ),
     "processes": (Corridor, {}),
     "processes, memory": (Corridor, RECURRENT),
     "processes, one trunk": (Corridor, {"policy": PolicyConfig(shared_trunk=True)}),
