@@ -48,6 +48,10 @@ SKIPPED = {
 """Attributes of an env that are not its state; `env` is the next layer, seen to by itself."""
 
 
+FAILURES = (Exception, SystemExit)
+"""What an env may raise. One that leaves must not end the run as if it were done."""
+
+
 class UnsavableError(Exception):
     """Something in an env is no plain data, or does not fit the env it is put into."""
 
@@ -277,11 +281,11 @@ def why_inexact(make_env: Callable[[], Any]) -> str | None:
         other.reset(seed=2)
         restore(other, state)
         return None if _same(_play(saved, actions), _play(other, actions)) else "an env restored went on differently"
-    except Exception as problem:  # an env may also object to actions at random
+    except FAILURES as problem:  # an env may also object to actions at random
         return f"{problem}" if isinstance(problem, UnsavableError) else f"{type(problem).__name__}: {problem}"
     finally:
         for env in (saved, other):
-            with contextlib.suppress(Exception):  # both are only for this
+            with contextlib.suppress(*FAILURES):  # both are only for this
                 env.close()
 
 

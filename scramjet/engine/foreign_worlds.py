@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -170,22 +170,23 @@ class ForeignWorld:
 
     def _seconds_of_a_step(self) -> float:
         """Of one env, tried out on one made for it; of one that fails, none is known."""
-        env = self.env_factory()()
+        from scramjet.engine.env_state import FAILURES
+
+        seconds: list[float] = []
         try:
-            env.reset(seed=0)
-            env.action_space.seed(0)
-            seconds: list[float] = []
-            while sum(seconds) < TRIED_SECONDS:
-                action = env.action_space.sample()
-                began = time.perf_counter()
-                _, _, terminated, truncated, _ = env.step(action)
-                if terminated or truncated:
-                    env.reset()
-                seconds.append(time.perf_counter() - began)
-        except Exception:  # whoever trains with it is told in full
+            with closing(self.env_factory()()) as env:
+                env.reset(seed=0)
+                env.action_space.seed(0)
+                until = time.perf_counter() + TRIED_SECONDS
+                while not seconds or time.perf_counter() < until:
+                    action = env.action_space.sample()
+                    began = time.perf_counter()
+                    _, _, terminated, truncated, _ = env.step(action)
+                    if terminated or truncated:
+                        env.reset()
+                    seconds.append(time.perf_counter() - began)
+        except FAILURES:  # whoever trains with it is told in full
             return math.inf
-        finally:
-            env.close()
         return statistics.median(seconds)
 
     @property
@@ -347,7 +348,7 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
         return build(**parameters)
     except ScramjetError:
         raise
-    except Exception as error:  # whatever a library or a user's function raises, it is the env that cannot be made
+    except (Exception, SystemExit) as error:  # whatever a user's function raises, it is the env that cannot be made
         given = f" with {parameters}" if parameters else ""
         raise WorldError(f"{name} cannot be made{given}: {type(error).__name__}: {error}") from error
 

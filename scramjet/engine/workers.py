@@ -417,11 +417,18 @@ def _pickled(name: str, make_env: MakeEnv) -> bytes:
         factory: bytes = cloudpickle.dumps(make_env)
     except Exception as error:
         raise ConfigError(
-            f"{name}: the factory {getattr(make_env, '__name__', make_env)!r} cannot be sent to worker processes "
+            f"{name}: the factory {_name_of(make_env)!r} cannot be sent to worker processes "
             f"({type(error).__name__}: {error}); make it a function at the top of a module that opens files, locks, "
-            f"sockets and the env itself when it is called, or use the serial pool"
+            f"sockets and the env itself when it is called, or step all envs in this process: --num-workers 0 (with "
+            f"--mode async there is no such way)"
         ) from error
     return factory
+
+
+def _name_of(make_env: Any) -> str:
+    """Of a function, also where it comes with its arguments."""
+    inner = next((word for word in getattr(make_env, "args", ()) if callable(word)), make_env)
+    return str(getattr(inner, "__name__", inner))
 
 
 def _anonymous_memory() -> int:

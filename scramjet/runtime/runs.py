@@ -39,8 +39,8 @@ class Run:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = FileLock(path / ".lock")
+        self.path = Path(os.path.abspath(path))  # an env may change the working directory
+        self._lock = FileLock(self.path / ".lock")
 
     @classmethod
     def create(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from scramjet.engine.drawn import DrawnPool
 from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_worlds import ForeignWorld
+from scramjet.engine.foreign_worlds import ForeignWorld, register_factory
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.pool import Pool
 from scramjet.policies.policy import Policy
@@ -29,9 +30,18 @@ def load_policy(path: str | Path, network: nn.Module | None = None) -> Policy:
 
 
 def evaluate(
-    path: str | Path, episodes: int = 100, seed: int | None = None, network: nn.Module | None = None
+    path: str | Path,
+    episodes: int = 100,
+    seed: int | None = None,
+    network: nn.Module | None = None,
+    env: Callable[..., Any] | None = None,
 ) -> Evaluation:
-    """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python."""
+    """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python.
+
+    `network` and `env` are what `train` was given, where that was a module and a function.
+    """
+    if env is not None:
+        register_factory(env)
     policy, config, _ = load_trained(path, network)
     chosen_seed = config.seed if seed is None else seed
     return make_evaluator(config, episodes=episodes, seed=chosen_seed)(policy)

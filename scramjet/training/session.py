@@ -175,7 +175,8 @@ def _collector(
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule))
-    if config.record_schedule and not (run.path / SCHEDULE).exists():  # a resumed run begins other episodes
+    is_resumed = bool(CheckpointStore(run.checkpoints_path, None).steps())
+    if config.record_schedule and not is_resumed:  # that begins other episodes, from weights that nobody has to replay
         actors.exchange.record = ScheduleLog(run.path / SCHEDULE)
     return Asynchronous(actors, pool, learner, rollout)
 

@@ -14,7 +14,7 @@ from torch import nn
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
 from scramjet.errors import CheckpointError, ConfigError, RunError
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_checkpoint
-from scramjet.runtime.files import write_atomic
+from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training import config_files
 from scramjet.training.collecting import cut_schedule
@@ -115,7 +115,8 @@ def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, tim
     env_device = frozen.env_device_beside(device)
     config = replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
     if not CheckpointStore(run.checkpoints_path, None).steps():
-        (run.path / SCHEDULE).unlink(missing_ok=True)  # it begins again
+        with explain_disk_errors(run.path / SCHEDULE):
+            (run.path / SCHEDULE).unlink(missing_ok=True)  # it begins again
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
@@ -162,7 +163,7 @@ def _cut_logs(session: Session, step: int) -> str:
     """Take what came after the checkpoint out of the run's files; says what they miss before it."""
     log, schedule = session.metrics_log, session.run.path / SCHEDULE
     log.truncate_after(step)
-    if schedule.exists():
+    if schedule.is_file():
         cut_schedule(schedule, session.first_update)
     if session.first_update == 0 or log.last_step == step:
         return ""

@@ -299,6 +299,23 @@ def test_the_schedule_of_updates_that_were_lost_is_cut(tmp_path):
     assert "learn" in told[-1]
 
 
+def test_a_resumed_run_is_not_recorded_from_its_middle(tmp_path):
+    first = train(settings(record_schedule=True), tmp_path, run_name="r")
+    (first.run_path / "schedule.jsonl").unlink()
+    scramjet.train(resume=first.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=8 * 16 * 8)
+    assert not (first.run_path / "schedule.jsonl").exists()
+
+
+def test_a_folder_in_the_place_of_a_schedule_is_left_alone(tmp_path):
+    first = train(settings(record_schedule=True), tmp_path, run_name="r")
+    (first.run_path / "schedule.jsonl").unlink()
+    (first.run_path / "schedule.jsonl").mkdir()
+    scramjet.train(resume=first.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=8 * 16 * 8)
+    shutil.rmtree(first.run_path / "checkpoints")
+    with pytest.raises(ScramjetError, match=r"schedule\.jsonl"):
+        scramjet.train(resume=first.run_path, runs_dir=tmp_path, display="quiet", total_timesteps=8 * 16 * 9)
+
+
 def test_empty_lines_of_a_schedule_are_passed_over(tmp_path):
     path = tmp_path / "gaps.jsonl"
     lines = Path(lagging_schedule(path, 3, 2, 0)).read_text().splitlines()

@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
 import cloudpickle
 import gymnasium
@@ -126,6 +128,69 @@ def test_auto_has_processes_only_where_they_pay_or_are_asked_for(monkeypatch):
         found.append(len(pool.worker_pids) if isinstance(pool, WorkerPool) else 0)
         pool.close()
     assert found == [0, 1, *[min(4, available_cores())] * 3, 2]
+
+
+class Departing(Staircase):
+    """Ends its process, or tries to, wherever it is told to."""
+
+    def __init__(self, where="", how=SystemExit):
+        super().__init__()
+        self.where, self.how = where, how
+        self.leave("made")
+
+    def leave(self, where):
+        if self.where == where:
+            raise self.how(0)
+
+    def reset(self, *, seed=None, options=None):
+        self.leave("reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.leave("step")
+        return super().step(action)
+
+    def close(self):
+        self.leave("close")
+
+
+@pytest.mark.parametrize("where", ["made", "reset", "step"])
+def test_an_env_that_leaves_does_not_end_the_run_as_if_it_were_done(where, tmp_path):
+    with pytest.raises(WorldError, match="SystemExit"):
+        train(settings("cartpole"), tmp_path, env=lambda: Departing(where))
+
+
+@pytest.mark.parametrize("how", [SystemExit, ValueError])
+def test_an_env_that_does_not_close_trains(how, tmp_path):
+    assert train(settings("cartpole"), tmp_path, env=lambda: Departing("close", how)).step == 512
+
+
+def test_an_env_that_changes_the_working_directory_does_not_take_the_run_along(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+
+    class Wandering(Staircase):
+        def __init__(self):
+            super().__init__()
+            os.chdir(tmp_path / "elsewhere")
+
+    result = train(settings("cartpole", num_workers=0), Path("here"), env=Wandering)
+    assert result.run_path.parent == tmp_path / "here"
+    assert (tmp_path / "here" / result.run_path.name / "metrics.jsonl").exists()
+    assert list((tmp_path / "here" / result.run_path.name / "checkpoints").glob("step_*"))
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_function_in_a_function_is_given_again_from_python(tmp_path, capsys):
+    config = settings("cartpole", eval=EvaluationConfig(every=0, final_episodes=2))
+
+    def make():
+        return Staircase()
+
+    result = scramjet.train(config, runs_dir=tmp_path, env=make, display="plain")
+    assert f"scramjet.evaluate('{result.run_path}', env=...)" in capsys.readouterr().out
+    foreign_worlds._FACTORIES.clear()
+    assert scramjet.evaluate(result.run_path, episodes=2, env=make).episodes == 2
 
 
 def test_workers_and_one_process_train_the_same(tmp_path):

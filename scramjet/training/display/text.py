@@ -151,11 +151,12 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     checkpoints = Path(summary.run_path) / "checkpoints"
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
     checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
-    if summary.is_own_network:
-        further = f", total_timesteps={2 * summary.step}" if summary.stopped_by is None else ""
+    given = ["network=..."] * summary.is_own_network + ["env=..."] * ("<" in summary.env)  # a function in a function
+    if given:
+        words, further = ", ".join(given), f", total_timesteps={2 * summary.step}" if summary.stopped_by is None else ""
         return [
-            ("evaluate it, from Python", f"scramjet.evaluate({run!r}, network=...)"),
-            ("train it further, from Python", f"scramjet.train(resume={run!r}, network=...{further})"),
+            ("evaluate it, from Python", f"scramjet.evaluate({run!r}, {words})"),
+            ("train it further, from Python", f"scramjet.train(resume={run!r}, {words}{further})"),
         ]
     run = shlex.quote(run)
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
@@ -191,7 +192,7 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
         rows.append(("best return", human_number(summary.best_return)))
     if summary.evaluation:
         rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
-    pace = f"{human_count(summary.steps_per_second)} steps/s"
+    pace = f"{human_count(summary.steps_per_second)} steps/s{' between evaluations' * bool(summary.evaluation)}"
     took = f"in {human_duration(summary.seconds)}"
     now = "" if summary.trained == summary.step else f"; {summary.trained:,} now,"
     rows.append(("steps", f"{summary.step:,}{now} {took} ({pace})"))
