@@ -94,6 +94,8 @@ class Pool(ABC):
 
     Such a pool steps either half of its rows (`halves`), and the two of them at the same time.
     """
+    processes = ""
+    """Which other processes step envs, in words; empty where none does."""
 
     @property
     @abstractmethod

@@ -76,6 +76,8 @@ class WorkerPool(GymPool):
         self._workers: list[WorkerProcess | OwnShare] = []
         self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
         self.name = name
+        others = num_workers - takes_part
+        self.processes = f"{others} worker process{'es' * (others > 1)}{' and this one' * takes_part}"
         try:
             facts = self._start_all(num_envs)
             super().__init__(name, facts, num_envs)

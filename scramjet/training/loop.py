@@ -205,7 +205,7 @@ def _run_info(session: Session) -> RunInfo:
         first_step=session.first_step + session.first_update * config.batch_size,
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,
         num_parameters=count_parameters(session.policy),
-        note="; ".join(part for part in (_mode_note(config), session.note) if part),
+        note="; ".join(part for part in (_mode_note(config), session.pool.processes, session.note) if part),
     )
 
 

@@ -65,6 +65,7 @@ def assert_same(one: Any, other: Any) -> None:
 def test_workers_give_what_envs_one_after_the_other_give(workers, make, num_workers, takes_part) -> None:
     pool = workers("World", make, 5, num_workers=num_workers, takes_part=takes_part)
     assert len(pool.worker_pids) == num_workers - takes_part
+    assert pool.processes.endswith("and this one") == takes_part
     serial = SerialPool("World", make, 5)
     assert (pool.observation_space, pool.mask_size) == (serial.observation_space, serial.mask_size)
     assert_same(pool.reset(3), serial.reset(3))
