@@ -286,6 +286,11 @@ def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
     return spelled
 
 
+def must_be_given(name: str) -> bool:
+    """Whether other processes do not find its function by this name, since it is in another or has none."""
+    return name.startswith("factory:") and "<" in name
+
+
 def _factory(name: str) -> Callable[..., gymnasium.Env]:
     """The function that a name means: one given from Python, or one in a module or file."""
     known = _FACTORIES.get(canonical_name(name))

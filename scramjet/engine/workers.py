@@ -373,7 +373,7 @@ class WorkerPool(GymPool):
 def _end(workers: list[WorkerProcess | OwnShare], memory: int, owner: int) -> None:
     if os.getpid() != owner:
         return  # a fork of the process that has the workers
-    for worker in workers:
+    for worker in reversed(workers):  # what this process has itself comes last, as it is waited for
         worker.ask_to_close()
     deadline = time.monotonic() + CLOSING_SECONDS
     for worker in workers:

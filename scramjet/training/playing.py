@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +41,22 @@ def evaluate(
 
     `network` and `env` are what `train` was given, where that was a module and a function.
     """
-    if env is not None:
-        register_factory(env)
-    policy, config, _ = load_trained(path, network)
+    policy, config, _ = load_trained(path, network, env=env)
     chosen_seed = config.seed if seed is None else seed
     return make_evaluator(config, episodes=episodes, seed=chosen_seed)(policy)
 
 
 def load_trained(
-    path: str | Path, network: nn.Module | None = None, runs_dir: str | Path = "runs"
+    path: str | Path,
+    network: nn.Module | None = None,
+    runs_dir: str | Path = "runs",
+    env: Callable[..., Any] | None = None,
 ) -> tuple[Policy, RunConfig, Checkpoint]:
-    """A checkpoint's policy, the config it was trained with, and the checkpoint."""
+    """A checkpoint's policy, the config it was trained with, and the checkpoint; `env`: a function in place of its."""
     checkpoint = find_checkpoint(path, Path(runs_dir))
     config = checkpoint_config(checkpoint)
+    if env is not None:
+        config = replace(config, env=register_factory(env))
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)

@@ -176,7 +176,7 @@ def _collector(
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule))
     is_resumed = bool(CheckpointStore(run.checkpoints_path, None).steps())
-    if config.record_schedule and not is_resumed:  # that begins other episodes, from weights that nobody has to replay
+    if config.record_schedule and not is_resumed:  # what that plays cannot be replayed from the start
         actors.exchange.record = ScheduleLog(run.path / SCHEDULE)
     return Asynchronous(actors, pool, learner, rollout)
 

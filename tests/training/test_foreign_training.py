@@ -191,6 +191,8 @@ def test_a_function_in_a_function_is_given_again_from_python(tmp_path, capsys):
     assert f"scramjet.evaluate('{result.run_path}', env=...)" in capsys.readouterr().out
     foreign_worlds._FACTORIES.clear()
     assert scramjet.evaluate(result.run_path, episodes=2, env=make).episodes == 2
+    tall = scramjet.evaluate(result.run_path, episodes=2, env=lambda: Staircase(height=100))
+    assert tall.mean_length == 20  # it is the one that was given that is played
 
 
 def test_workers_and_one_process_train_the_same(tmp_path):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scramjet.engine.foreign_worlds import is_foreign
+from scramjet.engine.foreign_worlds import is_foreign, must_be_given
 from scramjet.training.display.interface import RunInfo, Summary
 from scramjet.training.metrics import Record
 
@@ -151,7 +151,7 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     checkpoints = Path(summary.run_path) / "checkpoints"
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
     checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
-    given = ["network=..."] * summary.is_own_network + ["env=..."] * ("<" in summary.env)  # a function in a function
+    given = ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
     if given:
         words, further = ", ".join(given), f", total_timesteps={2 * summary.step}" if summary.stopped_by is None else ""
         return [
