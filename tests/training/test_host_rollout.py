@@ -19,6 +19,7 @@ from scramjet.engine.trees import leaves
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
+from scramjet.runtime.devices import set_precision
 from scramjet.training import host_rollout
 from scramjet.training.config_files import starting_config
 from scramjet.training.host_rollout import Part
@@ -281,9 +282,8 @@ def test_a_rollout_in_halves_counts_as_one_step_of_the_pool():
 @pytest.mark.gpu
 @each_case
 @pytest.mark.parametrize("num_envs", [1, 7, 64])
-def test_a_policy_on_the_gpu_plays_what_it_plays_on_the_cpu(case: Case, num_envs: int, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+def test_a_policy_on_the_gpu_plays_what_it_plays_on_the_cpu(case: Case, num_envs: int):
+    set_precision("float32")
     assert_same(play(case, num_envs, apart=False), play(case, num_envs, apart=None, device="cuda"), 1e-4)
 
 
