@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +26,9 @@ commands:
 
 `scramjet COMMAND --help` tells all about a command; `scramjet --version` the version.
 """
+
+
+_COMMANDS = ("train", "eval", "list", "check", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,52 +78,24 @@ def run(words: list[str]) -> int:
 
         print(f"scramjet {__version__}")
         return 0
-    command = _COMMANDS.get(words[0])
-    if command is None:
+    if words[0] not in _COMMANDS:
         raise ScramjetError(
             f"unknown command '{words[0]}'.{did_you_mean(words[0], _COMMANDS)} Commands: {', '.join(_COMMANDS)}"
         )
-    return command(words[1:])
+    return _load(words[0])(words[1:])
 
 
-def _train(words: list[str]) -> int:
-    from scramjet.algorithms.ahead import compile_ahead
+def _load(command: str) -> Callable[[list[str]], int]:
+    """The function of a command. Its modules wait for this, so that `scramjet --help` does not load torch."""
+    gc.disable()  # a million objects are made that stay: to look through them time and again is a sixth of a start
+    try:
+        if command == "train":
+            from scramjet.algorithms.ahead import compile_ahead
 
-    compile_ahead()
-    from scramjet.commands.train import train_command
-
-    return train_command(words)
-
-
-def _eval(words: list[str]) -> int:
-    from scramjet.commands.eval import eval_command
-
-    return eval_command(words)
-
-
-def _list(words: list[str]) -> int:
-    from scramjet.commands.list import list_command
-
-    return list_command(words)
-
-
-def _check(words: list[str]) -> int:
-    from scramjet.commands.check import check_command
-
-    return check_command(words)
-
-
-def _bench(words: list[str]) -> int:
-    from scramjet.commands.bench import bench_command
-
-    return bench_command(words)
-
-
-# Imports wait for their command, so that `scramjet --help` does not load torch.
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "train": _train,
-    "eval": _eval,
-    "list": _list,
-    "check": _check,
-    "bench": _bench,
-}
+            compile_ahead()
+        module = importlib.import_module(f"scramjet.commands.{command}")
+    finally:
+        gc.freeze()
+        gc.enable()
+    function: Callable[[list[str]], int] = getattr(module, f"{command}_command")
+    return function

@@ -8,6 +8,7 @@ starts look for that and start nothing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import subprocess
@@ -61,5 +62,6 @@ def _compile() -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # it ends soon
     with contextlib.suppress(OSError, KeyboardInterrupt):
         _compile()

@@ -63,12 +63,13 @@ def train_command(words: list[str]) -> int:
     words, env_values = split_env_parameters(words)
     words = ["None" if word in NONE_WORDS else word for word in words]
     asked = [word for word in words if word not in ("-h", "--help")]  # help shows the values of the chosen world
-    place, _ = tyro.cli(Place, prog="scramjet train", args=asked, return_unknown_args=True)
+    place, rest = tyro.cli(Place, prog="scramjet train", args=asked, return_unknown_args=True)
     if place.resume is not None:
         return _resume(words, env_values, place)
     named = asked[0] if asked and not asked[0].startswith("-") else None
     base = base_config(named, place)
-    config = _parse(asked, base).settings
+    changes_nothing = rest == ([] if named is None else [base.env])
+    config = base if changes_nothing else _parse(asked, base).settings
     env, is_final = config.env, words == asked
     if env != base.env:  # the world was named after the flags
         base, is_final = base_config(env, place), False

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba.extending import register_jitable
+
+from scramjet.engine.jit import ONLY_FROM_COMPILED
 
 SATURATED = np.float32(7.905)
 """Beyond this tanh is 1, to within 3e-7."""
 
 # a * b + c may round once, not twice. Without forceinline each call would count references to its arrays, which takes
 # longer than the loop. The cache does not see these options: a change here needs one in a function too.
-inlined = register_jitable(fastmath={"contract"}, error_model="numpy", forceinline=True)
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, **ONLY_FROM_COMPILED}
+inlined = register_jitable(fastmath={"contract"}, **_OPTIONS)
 # The same for sums, whose terms may be taken in another order.
-inlined_sum = register_jitable(fastmath={"contract", "reassoc"}, error_model="numpy", forceinline=True)
+inlined_sum = register_jitable(fastmath={"contract", "reassoc"}, **_OPTIONS)
 
 
 @inlined

@@ -22,6 +22,8 @@ from numba import carray, cfunc, types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
+from scramjet.engine.jit import ONLY_FROM_COMPILED
+
 _SGEMM, _SET_THREADS = "scramjet_sgemm", "scramjet_set_blas_threads"
 _PLAIN, _TRANSPOSED = np.int8(ord("N")), np.int8(ord("T"))
 _ONE = np.float32(1)
@@ -159,19 +161,19 @@ _sgemm: Any = _call_sgemm
 # of arrays, there would be a version to compile for each way in which they may lie.
 
 
-@register_jitable
+@register_jitable(**ONLY_FROM_COMPILED)
 def multiply(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a [m, k] b [k, n] + keep * c, float32."""
     _sgemm(_PLAIN, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
-@register_jitable
+@register_jitable(**ONLY_FROM_COMPILED)
 def multiply_by_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a b' + keep * c, of a [m, k] and b [n, k]: such as a layer. Slower than `multiply` for few rows."""
     _sgemm(_TRANSPOSED, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
-@register_jitable
+@register_jitable(**ONLY_FROM_COMPILED)
 def multiply_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a' b + keep * c, of a [k, m] and b [k, n]: such as the gradient of a weight."""
     _sgemm(_PLAIN, _TRANSPOSED, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import dis
 import enum
+import functools
 import hashlib
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
@@ -220,14 +221,17 @@ class RulesCompiler:
 
 def _globals_used(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Names of the function's module that its code loads, with their values now."""
-    names: dict[str, None] = {}
-    for code in _codes(function.__code__):
-        for instruction in dis.get_instructions(code):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                names[instruction.argval] = None
-    for name in names:
+    for name in _global_names(function.__code__):
         if name in function.__globals__:
             yield name, function.__globals__[name]
+
+
+@functools.cache  # helpers are used by many, and to disassemble them anew for each takes a tenth of a second at a start
+def _global_names(code: CodeType) -> tuple[str, ...]:
+    """Names that are no variables of the code itself, nested code included."""
+    instructions = (instruction for part in _codes(code) for instruction in dis.get_instructions(part))
+    names = [one.argval for one in instructions if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    return tuple(dict.fromkeys(names))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

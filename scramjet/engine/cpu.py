@@ -11,17 +11,19 @@ from numba import get_num_threads, njit
 from scramjet.engine import kernels
 from scramjet.engine.cache import KernelCache
 from scramjet.engine.compiler import RulesCompiler
+from scramjet.engine.jit import NOT_FROM_C, ONLY_FROM_COMPILED
 from scramjet.engine.transitions import Compilers
 from scramjet.envs.api import Env
 
 # IEEE arithmetic as in the interpreted source; division by zero gives inf or nan instead of a check per division.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": True, "_nrt": True}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": True, "_nrt": True, **NOT_FROM_C}
+_INNER_OPTIONS = {**_OPTIONS, **ONLY_FROM_COMPILED}
 
 
 def compile_kernels(env: Env) -> kernels.Kernels:
     """The kernels of `env`, each compiled (or read from the cache) when first called."""
     # Rules are inlined into the loop over envs, where their parameters become constants; helpers as LLVM sees fit.
-    rules_compiler = RulesCompiler(env, njit(forceinline=True, **_OPTIONS), njit(**_OPTIONS))
+    rules_compiler = RulesCompiler(env, njit(forceinline=True, **_INNER_OPTIONS), njit(**_INNER_OPTIONS))
     fingerprint = rules_compiler.fingerprint
 
     def named(function: Callable[..., Any]) -> FunctionType:
@@ -31,11 +33,11 @@ def compile_kernels(env: Env) -> kernels.Kernels:
 
     def inner(function: Callable[..., Any]) -> Callable[..., Any]:
         # It only borrows its arrays; to count references to them would cost more than a step of CartPole.
-        return njit(forceinline=True, **{**_OPTIONS, "_nrt": False})(named(function))
+        return njit(forceinline=True, **{**_INNER_OPTIONS, "_nrt": False})(named(function))
 
     def view(function: Callable[..., Any]) -> Callable[..., Any]:
         # Put into its caller before references are counted, or each view handed over would count as one for ever.
-        return njit(inline="always", **_OPTIONS)(named(function))
+        return njit(inline="always", **_INNER_OPTIONS)(named(function))
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(**_OPTIONS)(named(function))

@@ -161,7 +161,7 @@ class ForeignWorld:
             self.name,
             factory,
             num_envs,
-            num_workers=None if num_workers is None else min(num_workers, num_envs),
+            num_workers=num_workers,
             timeout=workers.timeout,
             on_error=workers.on_error,
             gives_way=workers.apart,

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-STOPPING = "stopping after this update and saving; press Ctrl-C again to stop at once"
+STOPPING = {
+    signal.SIGINT: "stopping after this update and saving; press Ctrl-C again to stop at once",
+    signal.SIGTERM: "stopping after this update and saving; send SIGTERM again to stop at once",
+}
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(STOPPING)
 # `timeout` and some launchers signal the process and then its group: that is one request, not two.
 _SAME_REQUEST_SECONDS = 0.1
 
@@ -68,7 +71,7 @@ class StopSignal:
             if self._notify is not None:
                 # The signal may have come in the middle of a print: then this line cannot be printed.
                 with contextlib.suppress(Exception):
-                    self._notify(STOPPING)
+                    self._notify(STOPPING[signal.Signals(number)])
         elif now - self._requested_at >= _SAME_REQUEST_SECONDS:
             self._exit_at_once(number)
 

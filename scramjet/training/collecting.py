@@ -152,10 +152,19 @@ class Asynchronous(Collector):
 class Replayed(Asynchronous):
     """The same actors on this thread, doing what a schedule says, event by event."""
 
-    def __init__(self, actors: Actors, pool: JoinedPool, learner: Learner, rollout: Rollout, schedule: Path) -> None:
+    def __init__(
+        self,
+        actors: Actors,
+        pool: JoinedPool,
+        learner: Learner,
+        rollout: Rollout,
+        schedule: Path,
+        settings: dict[str, Any],
+    ) -> None:
+        """`settings`: what must be as it was when the schedule was recorded."""
         super().__init__(actors, pool, learner, rollout)
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
-        events = read_schedule(schedule, len(pool.pools), actors.kind)
+        events = read_schedule(schedule, len(pool.pools), actors.kind, settings)
         self.num_rollouts = sum("learn" in event for _, event in events)
         self._events = iter(events)
         self._line = 0
@@ -207,10 +216,12 @@ class Replayed(Asynchronous):
 
 
 class ScheduleLog:
-    """Writes events to a file, one a line."""
+    """Writes events to a file, one a line, after a line with the settings that a replay must have too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self._path, self._file = path, path.open("a")
+        if self._file.tell() == 0:
+            self({"run": settings})
 
     def __call__(self, event: dict[str, Any]) -> None:
         with explain_disk_errors(self._path):
@@ -227,7 +238,7 @@ def cut_schedule(path: Path, num_updates: int) -> None:
         write_atomic(path, "".join(lines[: learned[num_updates - 1]]).encode())
 
 
-def read_schedule(path: Path, num_actors: int, kind: str) -> list[tuple[int, dict[str, Any]]]:
+def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """The events of a file with their lines, checked; `kind` is what these actors do: play or round."""
     try:
         lines = path.read_text().splitlines()
@@ -244,6 +255,9 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[tuple[int, dic
             event = json.loads(line)
         except (ValueError, RecursionError):
             event = None
+        if not events and isinstance(event, dict) and isinstance(event.get("run"), dict):
+            _check_settings(path, event["run"], settings)
+            continue
         problem = _problem_of(event, num_actors, kind)
         if problem:
             raise ConfigError(f"'{path}' is no schedule of this run, line {number}: {problem}")
@@ -253,6 +267,14 @@ def read_schedule(path: Path, num_actors: int, kind: str) -> list[tuple[int, dic
             f"the schedule '{path}' has no update in it; --record-schedule writes one to RUN/schedule.jsonl"
         )
     return events
+
+
+def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Refuse to replay with others than those it was recorded with: that would be another run."""
+    for name, value in settings.items():
+        if recorded.get(name, value) != value:
+            flag = recorded[name] if name == "env" else f"--{name.replace('_', '-')} {recorded[name]}"
+            raise ConfigError(f"the schedule '{path}' was recorded with {flag}, and {name} is {value}; use {flag}")
 
 
 def _problem_of(event: Any, num_actors: int, kind: str) -> str | None:

@@ -48,7 +48,9 @@ it about as long for few envs as for many."""
 
 
 ASYNC_LIBRARIES = ("gym", "mujoco", "ale", "factory")
-"""Other libraries whose envs step in processes of their own."""
+"""Other libraries whose envs actors can step."""
+WORKER_LIBRARIES = ("gym", "mujoco", "factory")
+"""Of these, whose envs step in processes of their own."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,24 @@ class RunConfig:
                 f"mode='async' has no frame stacks of {library} envs; use --frame-stack 1, or wrap the env"
             )
 
+    def _check_workers(self) -> None:
+        """Refuse worker processes where there would be none, or more than have anything to do."""
+        if self.num_workers == "auto":
+            return
+        if self.num_workers > 0 and self.env.partition(":")[0] not in WORKER_LIBRARIES:
+            raise ConfigError(
+                f"num_workers={self.num_workers} are processes of Gymnasium envs, and {self.env} has none; leave it out"
+            )
+        if self.mode == "async" and self.env.partition(":")[0] in WORKER_LIBRARIES:
+            raise ConfigError(
+                f"num_workers={self.num_workers}, and with mode='async' each actor is a process; use --num-actors "
+                f"{max(1, self.num_workers)}"
+            )
+        assert isinstance(self.num_envs, int)
+        if self.num_workers > self.num_envs:
+            problem = f"num_workers={self.num_workers} are more than num_envs={self.num_envs}"
+            raise ConfigError(f"{problem}; try --num-workers {self.num_envs}")
+
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
         cores = available_cores()
@@ -231,6 +251,7 @@ class RunConfig:
             env_parameters=self.make_env().parameters,
             num_envs=num_auto if self.num_envs == "auto" else self.num_envs,
         )
+        decided._check_workers()
         decided = decided._with_mode(cores)
         if self.num_threads != "auto":
             return decided

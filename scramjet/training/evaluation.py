@@ -4,6 +4,7 @@ per env."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,6 +39,10 @@ class Evaluation:
         return asdict(self)
 
 
+def _never() -> bool:
+    return False
+
+
 class Evaluator:
     """Plays a policy on a pool of its own, which is reset for every evaluation.
 
@@ -58,6 +63,12 @@ class Evaluator:
 
     def __call__(self, policy: Policy) -> Evaluation:
         """Play every env's quota of episodes and average."""
+        evaluation = self.unless(_never, policy)
+        assert evaluation is not None
+        return evaluation
+
+    def unless(self, gives_up: Callable[[], bool], policy: Policy) -> Evaluation | None:
+        """The same; None as soon as `gives_up` says so."""
         pool, played = self.pool, np.zeros(len(self.quota), np.int64)
         if policy.device.type != "cpu":  # its envs are few, and play on the CPU
             policy = copy.deepcopy(policy).cpu()
@@ -68,6 +79,8 @@ class Evaluator:
         stats: dict[str, list[float]] = {}
         player = Player(pool, policy, torch.Generator().manual_seed(self.seed) if self.samples else None)
         for _ in range(STEP_LIMIT):
+            if gives_up():
+                return None
             out = pool.step(player.act(out))
             player.see(out)
             if not (out.terminated.any() or out.truncated.any()):

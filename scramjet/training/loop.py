@@ -111,7 +111,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
                 metrics = learner.update(batch, step - config.batch_size)
                 collector.learned()
             with clock.phase("evaluate"):
-                evaluation = _evaluate_if_due(session, update, num_updates, display)
+                evaluation = _evaluate_if_due(session, update, num_updates, display, stop)
             record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
             record.update(collector.metrics())
             record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
@@ -134,15 +134,17 @@ def _tell_news(session: Session, display: Display) -> None:
         display.event(session.news.popleft())
 
 
-def _evaluate_if_due(session: Session, update: int, num_updates: int, display: Display) -> Evaluation | None:
-    """An evaluation every so many updates, and a longer one after the last."""
+def _evaluate_if_due(
+    session: Session, update: int, num_updates: int, display: Display, stop: StopSignal
+) -> Evaluation | None:
+    """An evaluation every so many updates, and a longer one after the last, which a signal ends."""
     settings = session.config.eval
     if update == num_updates and settings.final_episodes:
         display.event(f"evaluating over {settings.final_episodes:,} episodes")
         evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
         evaluator.pool.tell(session.news.append)
         with contextlib.closing(evaluator.pool):
-            return evaluator(session.policy)
+            return evaluator.unless(stop.was_requested, session.policy)
     if settings.every and update % settings.every == 0:
         return session.evaluator(session.policy)
     return None

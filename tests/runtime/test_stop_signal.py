@@ -40,14 +40,14 @@ def test_the_first_signal_only_asks_and_the_exit_code_names_it(number: signal.Si
         assert (stop.requested, stop.exit_code) == (None, 0)
         os.kill(os.getpid(), number)
         assert (stop.requested, stop.exit_code) == (number, 128 + number)
-    assert told == [STOPPING]
+    assert told == [STOPPING[number]]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_process_that_is_asked_ends_in_order(number: signal.Signals) -> None:
     process = start_loop(stops=True)
     process.send_signal(number)
-    assert process.communicate(timeout=10) == (f"{STOPPING}\n", None)
+    assert process.communicate(timeout=10) == (f"{STOPPING[number]}\n", None)
     assert process.returncode == 128 + number
 
 
@@ -56,7 +56,7 @@ def test_the_second_signal_ends_a_process_that_does_not_stop(second: signal.Sign
     process = start_loop(stops=False)
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
-    assert process.stdout.readline() == f"{STOPPING}\n"
+    assert process.stdout.readline() == f"{STOPPING[signal.SIGINT]}\n"
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=0.3)
     process.send_signal(second)

@@ -1,9 +1,13 @@
 """Evaluation: a fixed quota for each env, repeatable, apart from training."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import torch
 
+import scramjet
 from scramjet.engine.native import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
@@ -11,9 +15,11 @@ from scramjet.envs.rng import randint
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training import evaluation
+from scramjet.training import evaluation, loop
+from scramjet.training.config import EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.session import make_evaluator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -191,6 +197,28 @@ def test_an_episode_that_never_ends_counts_as_it_stands_at_the_limit(monkeypatch
     env = ShortOrLong(endless=True)
     result = evaluator_of(env, episodes=2, seed=0, backend="interpreted")(make_policy(env))
     assert (result.episodes, result.mean_length) == (2, 50.0)
+
+
+def test_a_signal_ends_the_evaluation_after_training_and_the_run_is_whole(tmp_path, monkeypatch):
+    """Games may take minutes; what was trained is saved all the same."""
+
+    def interrupted(*arguments, **options):
+        evaluator = make_evaluator(*arguments, **options)
+        step = evaluator.pool.step
+
+        def step_once(action):
+            assert not os.kill(os.getpid(), signal.SIGTERM)
+            monkeypatch.setattr(evaluator.pool, "step", pytest.fail)
+            return step(action)
+
+        monkeypatch.setattr(evaluator.pool, "step", step_once)
+        return evaluator
+
+    monkeypatch.setattr(loop, "make_evaluator", interrupted)
+    config = RunConfig(num_envs=4, num_steps=16, total_timesteps=128, eval=EvaluationConfig(every=0), device="cpu")
+    result = scramjet.train(config, runs_dir=tmp_path, display="quiet")
+    assert (result.step, result.evaluation, result.stopped_by, result.exit_code) == (128, None, None, 143)
+    assert (result.run_path / "checkpoints" / "step_00000128").exists()
 
 
 def test_no_episodes_is_refused():

@@ -73,6 +73,20 @@ def lines_of(run_path):
     return [json.loads(line) for line in (run_path / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("env", "changes", "words"),
+    [
+        ("gym:CartPole-v1", {"num_workers": 9}, "num_workers=9 are more than num_envs=4; try --num-workers 4"),
+        ("gym:CartPole-v1", {"num_workers": 2, "mode": "async"}, "each actor is a process; use --num-actors 2"),
+        ("cartpole", {"num_workers": 2}, "processes of Gymnasium envs, and cartpole has none; leave it out"),
+    ],
+)
+def test_worker_processes_that_would_do_nothing_are_refused(env, changes, words, tmp_path):
+    with pytest.raises(ConfigError, match=words):
+        train(settings(env, **changes), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_gymnasium_env_by_id_resumes_bit_for_bit(tmp_path, num_workers):
     config = settings("gym:CartPole-v1", num_workers=num_workers)

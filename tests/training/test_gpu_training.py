@@ -21,7 +21,7 @@ from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.graphs import Recorder
-from scramjet.training import loop
+from scramjet.training import collecting
 from scramjet.training.config import RunConfig
 from scramjet.training.config_files import starting_config
 from scramjet.training.fused import fused_mlp
@@ -171,7 +171,7 @@ def test_ctrl_c_saves_and_a_resume_goes_on_as_if_nothing_had_been(tmp_path: Path
             os.kill(os.getpid(), signal.SIGINT)
         return collect(*arguments)
 
-    monkeypatch.setattr(loop, "collect", collect_and_interrupt)
+    monkeypatch.setattr(collecting, "collect", collect_and_interrupt)
     stopped = scramjet.train(small_config(), runs_dir=tmp_path, run_name="stopped", display="quiet")
     assert (stopped.stopped_by, stopped.step) == ("ctrl-c", UPDATE * 7)
     resumed = scramjet.train(resume="stopped", runs_dir=tmp_path, display="quiet")
