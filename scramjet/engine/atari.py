@@ -81,6 +81,9 @@ class AtariConfig:
         return cls(**parameters)
 
 
+_NONE = np.zeros(0, np.intp)
+
+
 @dataclass(slots=True)
 class Half:
     """Neighbouring games of a pool, with threads of their own."""
@@ -88,6 +91,8 @@ class Half:
     rows: slice
     vector_env: Any
     is_stepping: bool = False
+    latest: Any = None
+    """Kept until the next is there: memory of that size goes back to the system when it is freed, and costs page faults."""
 
 
 class AtariPool(ForeignPool):
@@ -130,7 +135,7 @@ class AtariPool(ForeignPool):
         for half in self._halves:
             self._send(half, actions)
         for half in self._halves:
-            self._receive(half, out.part(half.rows))
+            self._receive(half, out.part(half.rows) if len(self._halves) > 1 else out)
 
     def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
         self.begin_part(actions, rows)
@@ -163,15 +168,18 @@ class AtariPool(ForeignPool):
 
     def _receive(self, half: Half, out: Transition) -> None:
         """Wait for one half and write its rows."""
-        obs, reward, terminated, truncated, infos = self._recv(half)
+        obs, reward, terminated, truncated, infos = half.latest = self._recv(half)
         half.is_stepping = False
+        # Between one step and the next only this thread works: what most steps do not need is not computed.
         out.reward[:], out.terminated[:] = reward, terminated
-        np.greater(truncated, terminated, out=out.truncated)  # and not terminated
         self._count(out.reward, half.rows)
         if self._clips:
             np.sign(out.reward, out=out.reward)
-        ended = np.flatnonzero(out.terminated | out.truncated)
+        has_ended = terminated | truncated
+        ended = np.flatnonzero(has_ended) if True in has_ended.tobytes() else _NONE
+        out.truncated.fill(False)
         if len(ended):
+            np.greater(truncated, terminated, out=out.truncated)  # and not terminated
             out.final_obs[ended] = infos["final_obs"][ended]
             for row in ended:
                 self._log_episode(half.rows.start + int(row), {})
