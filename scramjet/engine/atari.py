@@ -92,7 +92,7 @@ class Half:
     vector_env: Any
     is_stepping: bool = False
     latest: Any = None
-    """Kept until the next is there: memory of that size goes back to the system when it is freed, and costs page faults."""
+    """Kept until the next is there: freed before, so much memory goes back to the system and comes by page faults."""
 
 
 class AtariPool(ForeignPool):
