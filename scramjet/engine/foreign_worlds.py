@@ -135,7 +135,7 @@ class ForeignWorld:
 
             return EnvPoolPool(self.id, num_envs, training=learns, **self.parameters)
         if self.library == "pettingzoo":
-            from scramjet.engine.pettingzoo_pool import make_pettingzoo_pool
+            from scramjet.engine.pettingzoo_games import make_pettingzoo_pool
 
             return make_pettingzoo_pool(self.name, self.id, num_envs, **self.parameters)
         if self.makes_vector_envs:

@@ -12,9 +12,10 @@ import pytest
 from gymnasium import spaces
 from player_worlds import Mortals
 
-from scramjet.engine import NativePool, Transition, pettingzoo_pool
+from scramjet.engine import NativePool, Transition, pettingzoo_games
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.pettingzoo_pool import AECPool, ParallelPool, make_pettingzoo_pool
+from scramjet.engine.pettingzoo_games import make_pettingzoo_pool
+from scramjet.engine.pettingzoo_pool import AECPool, ParallelPool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
 from scramjet.envs import load_env
@@ -380,10 +381,10 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
         return import_module
 
-    monkeypatch.setattr(pettingzoo_pool.importlib, "import_module", without("tictactoe_v3"))
+    monkeypatch.setattr(pettingzoo_games.importlib, "import_module", without("tictactoe_v3"))
     with pytest.raises(WorldError, match=r"tictactoe_v3 cannot be imported .*pip install 'pettingzoo\[classic\]'"):
         make_pettingzoo_pool("x", "tictactoe_v3", 1)
-    monkeypatch.setattr(pettingzoo_pool.importlib, "import_module", without("pettingzoo"))
+    monkeypatch.setattr(pettingzoo_games.importlib, "import_module", without("pettingzoo"))
     with pytest.raises(WorldError, match=r"pip install 'scramjet\[pettingzoo\]'"):
         make_pettingzoo_pool("x", "tictactoe_v3", 1)
 
