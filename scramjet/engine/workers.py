@@ -24,17 +24,11 @@ from scramjet.engine.gym_pool import GymPool, Rows
 from scramjet.engine.gym_runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.engine.own_share import OwnShare
 from scramjet.engine.pool import Batch, check_count
+from scramjet.engine.restarts import Restarts
 from scramjet.engine.worker_process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.errors import ConfigError, WorldError
 
 OnError = Literal["fail", "restart"]
-
-MOST_RESTARTS = 10
-"""Restarts in a row without a step finished in between."""
-TOLD_ONE_BY_ONE, THEN_EVERY = 3, 10
-"""Restarts that people are told of."""
-STEPS_PER_RESTART = 100
-"""Over a whole run an env may fail so often more: once in so many of its steps."""
 
 
 class WorkerPool(GymPool):
@@ -67,11 +61,9 @@ class WorkerPool(GymPool):
         if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, batch_size or num_envs
-        self.restarts = 0
+        self._restarts = Restarts()
         self._make_env, self._factory = make_env, _pickled(name, make_env)
         self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
-        self._failures: dict[range, int] = {}
-        self._streaks: dict[range, tuple[int, int]] = {}  # steps finished at the last restart; restarts in a row
         self._memory = _anonymous_memory()
         self._workers: list[WorkerProcess | OwnShare] = []
         self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
@@ -200,23 +192,16 @@ class WorkerPool(GymPool):
         return ended
 
     def _note_restart(self, rows: range, problem: str) -> None:
-        """Say so, and give up where restarts follow each other without a step finished in between."""
-        self.restarts += 1
-        finished = max(int(self._finished_steps[row]) for row in rows)
-        last, in_a_row = self._streaks.get(rows, (-2, 0))
-        in_a_row = in_a_row + 1 if finished - last <= 1 else 1  # the step that failed counts as finished
-        self._streaks[rows] = (finished, in_a_row)
-        self._failures[rows] = self._failures.get(rows, 0) + 1
-        if in_a_row > MOST_RESTARTS:
+        """Say so, or give up."""
+        try:
+            told = self._restarts.note(rows, max(int(self._finished_steps[row]) for row in rows), problem)
+        except WorldError:
             self.close()
-            raise WorldError(f"restarted {MOST_RESTARTS} times in a row, and failed again: {problem}")
-        if self._failures[rows] > MOST_RESTARTS + finished / STEPS_PER_RESTART:
-            self.close()
-            raise WorldError(
-                f"restarted {self._failures[rows] - 1} times in {finished} steps, and failed again: {problem}"
-            )
-        if self.restarts <= TOLD_ONE_BY_ONE or self.restarts % THEN_EVERY == 0:
-            self.say(f"restarted: {problem.splitlines()[0]} (restart {self.restarts})")
+            raise
+        finally:
+            self.restarts = self._restarts.total
+        if told:
+            self.say(told)
 
     def _restart(self, i: int, failure: WorkerFailedError) -> None:
         """A new process in place of one that failed; the episodes of all its envs end as truncated."""
