@@ -371,6 +371,7 @@ def test_a_resumed_run_refuses_every_other_flag_by_name(trained: Path, capsys: p
     for words in (["--gamma", "0.5"], ["--env.gravity", "1"], ["--seed=3"], ["bandit"]):
         message = refusal(capsys, "train", "--resume", trained, *words)
         assert words[0].partition("=")[0] in message
+    assert "the run knows its world" in refusal(capsys, "train", "cartpole", "--resume", trained)  # the default, too
 
 
 def test_a_finished_run_says_how_to_go_on(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

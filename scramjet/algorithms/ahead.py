@@ -20,10 +20,10 @@ from scramjet.engine.cache import KernelCache, versions
 
 def compile_ahead() -> None:
     """Begin to compile the functions of small networks, unless that was done before or there is but one core."""
-    if (os.cpu_count() or 1) == 1 or _mark(_entry()).exists():
-        return
     silent = subprocess.DEVNULL
-    with contextlib.suppress(OSError):  # no process to be had: each is compiled when it is needed
+    with contextlib.suppress(OSError):  # no cache or no process to be had: each is compiled when it is needed
+        if (os.cpu_count() or 1) == 1 or _mark(_entry()).exists():
+            return
         subprocess.Popen([sys.executable, "-m", __name__], stdin=silent, stdout=silent, stderr=silent)
 
 

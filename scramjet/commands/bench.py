@@ -138,6 +138,7 @@ def bench_command(words: list[str]) -> int:
         set_precision(arguments.precision)
     if arguments.env == "all":
         return _bench_all(arguments)
+    load_env(arguments.env)  # one that cannot be is told before anything else
     threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
     rows: list[Row] = []
     if not arguments.json:

@@ -109,8 +109,9 @@ def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
             f"--time-limit may; to change more, start a new run with --fork {place.resume}"
         )
     assert place.resume is not None
-    given = _parse(words, RunConfig()).settings
-    if given.env != RunConfig.env:
+    unnamed = ""
+    given = _parse(words, RunConfig(env=unnamed)).settings
+    if given.env != unnamed:
         raise ConfigError(f"'{given.env}' is not needed with --resume: the run knows its world")
     result = train(
         resume=place.resume,

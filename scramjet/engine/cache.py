@@ -16,7 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,13 @@ def cache_directory() -> Path:
 def versions() -> str:
     """All that compiles, by its version."""
     return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__))
+
+
+@cache
+def _tell_not_kept(folder: Path, reason: str) -> None:
+    """Once: each of many kernels meets the same."""
+    fix = "set SCRAMJET_CACHE_DIR to a folder that can be written, or each start compiles anew"
+    warnings.warn(f"compiled kernels are not kept in {folder}: {reason}; {fix}", stacklevel=2)
 
 
 class KernelCache(_Cache):
@@ -101,7 +108,7 @@ class KernelCache(_Cache):
             os.replace(file.name, path)
             _forget_oldest(self.directory.parent)
         except OSError as error:
-            warnings.warn(f"compiled kernels are not kept in {self.directory}: {error}", stacklevel=2)
+            _tell_not_kept(self.directory.parent, error.strerror or str(error))
 
     def _make_ready(self, target_context: Any) -> None:
         """What machine code needs to run. All that the compiler knows of Python stays unloaded: it takes long."""

@@ -273,8 +273,16 @@ def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, An
     """Refuse to replay with others than those it was recorded with: that would be another run."""
     for name, value in settings.items():
         if recorded.get(name, value) != value:
-            flag = recorded[name] if name == "env" else f"--{name.replace('_', '-')} {recorded[name]}"
-            raise ConfigError(f"the schedule '{path}' was recorded with {flag}, and {name} is {value}; use {flag}")
+            flags = _as_flags(name, recorded[name])
+            raise ConfigError(f"the schedule '{path}' was recorded with {flags}, and {name} is {value}; use {flags}")
+
+
+def _as_flags(name: str, value: Any) -> str:
+    if name == "env":
+        return str(value)
+    if name == "env_parameters" and isinstance(value, dict):
+        return " ".join(_as_flags(f"env.{parameter}", its) for parameter, its in value.items())
+    return f"--{name.replace('_', '-')} {value}"
 
 
 def _problem_of(event: Any, num_actors: int, kind: str) -> str | None:

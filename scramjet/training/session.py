@@ -173,7 +173,7 @@ def _collector(
     else:
         restarts = config.on_env_error == "restart"
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
-    settings = {name: getattr(config, name) for name in ("env", "seed", "num_envs", "num_steps")}
+    settings = {name: getattr(config, name) for name in ("env", "env_parameters", "seed", "num_envs", "num_steps")}
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule), settings)
     is_resumed = bool(CheckpointStore(run.checkpoints_path, None).steps())

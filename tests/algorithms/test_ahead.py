@@ -36,6 +36,12 @@ def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
     assert len(started) == 1
 
 
+def test_a_cache_that_cannot_be_looked_into_costs_no_more_than_time(started, monkeypatch):
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", "x" * 300)
+    ahead.compile_ahead()
+    assert started == []
+
+
 def test_on_one_core_nothing_is_started(cache, started, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     ahead.compile_ahead()
