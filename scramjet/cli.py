@@ -87,6 +87,7 @@ def run(words: list[str]) -> int:
 
 def _load(command: str) -> Callable[[list[str]], int]:
     """The function of a command. Its modules wait for this, so that `scramjet --help` does not load torch."""
+    was_enabled = gc.isenabled()
     gc.disable()  # a million objects are made that stay: to look through them time and again is a sixth of a start
     try:
         if command == "train":
@@ -96,6 +97,7 @@ def _load(command: str) -> Callable[[list[str]], int]:
         module = importlib.import_module(f"scramjet.commands.{command}")
     finally:
         gc.freeze()
-        gc.enable()
+        if was_enabled:
+            gc.enable()
     function: Callable[[list[str]], int] = getattr(module, f"{command}_command")
     return function

@@ -271,18 +271,12 @@ def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, An
 
 def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, Any]) -> None:
     """Refuse to replay with others than those it was recorded with: that would be another run."""
-    for name, value in settings.items():
-        if recorded.get(name, value) != value:
-            flags = _as_flags(name, recorded[name])
-            raise ConfigError(f"the schedule '{path}' was recorded with {flags}, and {name} is {value}; use {flags}")
-
-
-def _as_flags(name: str, value: Any) -> str:
-    if name == "env":
-        return str(value)
-    if name == "env_parameters" and isinstance(value, dict):
-        return " ".join(_as_flags(f"env.{parameter}", its) for parameter, its in value.items())
-    return f"--{name.replace('_', '-')} {value}"
+    for name, value in recorded.items():
+        is_known = name in settings or name.startswith("env.")
+        if is_known and settings.get(name) != value:
+            flag = str(value) if name == "env" else f"--{name.replace('_', '-')} {value}"
+            here = f"{name} is {settings[name]}" if name in settings else f"there is no {name}"
+            raise ConfigError(f"the schedule '{path}' was recorded with {flag}, and {here}; use {flag}")
 
 
 def _problem_of(event: Any, num_actors: int, kind: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -173,7 +174,9 @@ def _collector(
     else:
         restarts = config.on_env_error == "restart"
         actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
-    settings = {name: getattr(config, name) for name in ("env", "env_parameters", "seed", "num_envs", "num_steps")}
+    parameters = {f"env.{name}": value for name, value in config.env_parameters.items()}
+    settings = {name: getattr(config, name) for name in ("env", "seed", "num_envs", "num_steps")}
+    settings = json.loads(json.dumps({**settings, **parameters}, default=str))  # as a schedule's first line has them
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule), settings)
     is_resumed = bool(CheckpointStore(run.checkpoints_path, None).steps())

@@ -261,7 +261,11 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
         (['{"drop": 1}', '{"learn": [0, 1]}'], "line 1: it takes what actor 1 has done, which is nothing yet"),
         (['{"play": 0, "version": 3}', '{"learn": [0, 1]}'], "line 1: it plays with the weights of update 3"),
         (['{"run": {"seed": 7}}'], "was recorded with --seed 7, and seed is 1; use --seed 7"),
-        (['{"run": {"env_parameters": {"gravity": 5.0}}}'], "was recorded with --env.gravity 5.0, and"),
+        (
+            ['{"run": {"env.gravity": 5.0}}'],
+            "with --env.gravity 5.0, and env.gravity is 9.8; use --env.gravity",
+        ),
+        (['{"run": {"env.wind": 2}}'], "was recorded with --env.wind 2, and there is no env.wind"),
         (['{"run": {"env": "acrobot"}}'], "was recorded with acrobot, and env is cartpole; use acrobot"),
         (['{"play": 0, "version": 0}'] * 40 + ['{"learn": [0, 0]}'], "line 19: actor 0 may not run further ahead"),
     ],
