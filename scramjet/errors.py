@@ -8,6 +8,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+ENV_FAILURES = (Exception, SystemExit)
+"""What an env of a user may raise. One that leaves must not end the run as if it were done."""
+
 
 class ScramjetError(Exception):
     """Base of every error meant for a user."""

@@ -81,7 +81,7 @@ class AtariConfig:
         return cls(**parameters)
 
 
-_NONE = np.zeros(0, np.intp)
+_NO_ROWS = np.zeros(0, np.intp)
 
 
 @dataclass(slots=True)
@@ -176,7 +176,7 @@ class AtariPool(ForeignPool):
         if self._clips:
             np.sign(out.reward, out=out.reward)
         has_ended = terminated | truncated
-        ended = np.flatnonzero(has_ended) if True in has_ended.tobytes() else _NONE
+        ended = np.flatnonzero(has_ended) if True in has_ended.tobytes() else _NO_ROWS
         out.truncated.fill(False)
         if len(ended):
             np.greater(truncated, terminated, out=out.truncated)  # and not terminated

@@ -23,6 +23,8 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.envs.registration import EnvSpec
 
+from scramjet.errors import ENV_FAILURES
+
 TRIED_STEPS = 40
 DEEPEST = 8
 """How far to follow attributes of attributes."""
@@ -46,10 +48,6 @@ SKIPPED = {
     "_ezpickle_kwargs",
 }
 """Attributes of an env that are not its state; `env` is the next layer, seen to by itself."""
-
-
-FAILURES = (Exception, SystemExit)
-"""What an env may raise. One that leaves must not end the run as if it were done."""
 
 
 class UnsavableError(Exception):
@@ -281,11 +279,11 @@ def why_inexact(make_env: Callable[[], Any]) -> str | None:
         other.reset(seed=2)
         restore(other, state)
         return None if _same(_play(saved, actions), _play(other, actions)) else "an env restored went on differently"
-    except FAILURES as problem:  # an env may also object to actions at random
+    except ENV_FAILURES as problem:  # an env may also object to actions at random
         return f"{problem}" if isinstance(problem, UnsavableError) else f"{type(problem).__name__}: {problem}"
     finally:
         for env in (saved, other):
-            with contextlib.suppress(*FAILURES):  # both are only for this
+            with contextlib.suppress(*ENV_FAILURES):  # both are only for this
                 env.close()
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scramjet.engine.cores import available_cores
 from scramjet.envs.registry import canonical_name as canonical_native_name
 from scramjet.envs.registry import env_class, import_file, load_env
-from scramjet.errors import ConfigError, ScramjetError, WorldError, did_you_mean
+from scramjet.errors import ENV_FAILURES, ConfigError, ScramjetError, WorldError, did_you_mean
 
 if TYPE_CHECKING:
     import gymnasium
@@ -170,8 +170,6 @@ class ForeignWorld:
 
     def _seconds_of_a_step(self) -> float:
         """Of one env, tried out on one made for it; of one that fails, none is known."""
-        from scramjet.engine.env_state import FAILURES
-
         seconds: list[float] = []
         try:
             with closing(self.env_factory()()) as env:
@@ -185,7 +183,7 @@ class ForeignWorld:
                     if terminated or truncated:
                         env.reset()
                     seconds.append(time.perf_counter() - began)
-        except FAILURES:  # whoever trains with it is told in full
+        except ENV_FAILURES:  # whoever trains with it is told in full
             return math.inf
         return statistics.median(seconds)
 
@@ -353,7 +351,7 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
         return build(**parameters)
     except ScramjetError:
         raise
-    except (Exception, SystemExit) as error:  # whatever a user's function raises, it is the env that cannot be made
+    except ENV_FAILURES as error:  # whatever a user's function raises, it is the env that cannot be made
         given = f" with {parameters}" if parameters else ""
         raise WorldError(f"{name} cannot be made{given}: {type(error).__name__}: {error}") from error
 

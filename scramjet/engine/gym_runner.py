@@ -16,10 +16,9 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.engine import env_state
-from scramjet.engine.env_state import FAILURES
 from scramjet.engine.foreign import numbers_in
 from scramjet.engine.foreign_spaces import adapted_action_space, native_actions, observation_writer
-from scramjet.errors import WorldError
+from scramjet.errors import ENV_FAILURES, WorldError
 
 MakeEnv = Callable[[], Any]
 """Makes one `gymnasium.Env`."""
@@ -97,7 +96,7 @@ class GymRows:
     def _made(self, i: int) -> Any:
         try:
             env = self._make_env()
-        except FAILURES as error:
+        except ENV_FAILURES as error:
             raise self._failure("making", i, error) from error
         if not callable(getattr(env, "step", None)) or not hasattr(env, "observation_space"):
             raise WorldError(
@@ -114,7 +113,7 @@ class GymRows:
         # Whether there is a mask is known only from an env's first `info`.
         try:
             _, info = first.reset(seed=0)
-        except FAILURES as error:
+        except ENV_FAILURES as error:
             raise self._failure("reset()", 0, error) from error
         has_mask = isinstance(info, Mapping) and "action_mask" in info
         size = _num_choices(self.name, first.action_space) if has_mask else 0
@@ -138,7 +137,7 @@ class GymRows:
             self._write(obs, i)
             if self.facts.mask_size:
                 self._write_mask(info, i)
-        except FAILURES as error:
+        except ENV_FAILURES as error:
             raise self._failure("reset()", i, error) from error
 
     def step(self, start: int, stop: int) -> tuple[list[Ended], list[Renewed]]:
@@ -162,7 +161,7 @@ class GymRows:
                     if has_mask:
                         self._write_mask(info, i)
                 rewards.append(reward)
-            except FAILURES as error:
+            except ENV_FAILURES as error:
                 if not self._renews:
                     raise self._failure("step()", i, error) from error
                 renewed.append(self._renew(i, error))
@@ -245,7 +244,7 @@ class GymRows:
         for env in self._envs:
             try:
                 env.close()
-            except FAILURES:
+            except ENV_FAILURES:
                 continue
 
 

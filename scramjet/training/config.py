@@ -220,7 +220,7 @@ class RunConfig:
             )
 
     def _check_workers(self) -> None:
-        """Refuse worker processes where there would be none, or more than have anything to do."""
+        """Refuse worker processes where there would be none."""
         if self.num_workers == "auto":
             return
         if self.num_workers > 0 and self.env.partition(":")[0] not in WORKER_LIBRARIES:
@@ -232,10 +232,6 @@ class RunConfig:
                 f"num_workers={self.num_workers}, and with mode='async' each actor is a process; use --num-actors "
                 f"{max(1, self.num_workers)}"
             )
-        assert isinstance(self.num_envs, int)
-        if self.num_workers > self.num_envs:
-            problem = f"num_workers={self.num_workers} are more than num_envs={self.num_envs}"
-            raise ConfigError(f"{problem}; try --num-workers {self.num_envs}")
 
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""

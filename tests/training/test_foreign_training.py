@@ -76,7 +76,7 @@ def lines_of(run_path):
 @pytest.mark.parametrize(
     ("env", "changes", "words"),
     [
-        ("gym:CartPole-v1", {"num_workers": 9}, "num_workers=9 are more than num_envs=4; try --num-workers 4"),
+        ("gym:CartPole-v1", {"num_workers": 9}, "num_workers=9 but num_envs=4; use at most one worker an env"),
         ("gym:CartPole-v1", {"num_workers": 2, "mode": "async"}, "each actor is a process; use --num-actors 2"),
         ("cartpole", {"num_workers": 2}, "processes of Gymnasium envs, and cartpole has none; leave it out"),
     ],
