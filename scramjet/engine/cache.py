@@ -28,6 +28,8 @@ from numba.core import compiler, serialize
 from numba.core.caching import _Cache
 from numba.core.runtime import rtsys
 
+from scramjet.engine import linked
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -45,9 +47,11 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scramjet"
 
 
+@cache
 def versions() -> str:
-    """All that compiles, by its version."""
-    return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__))
+    """All that compiles, by its version; our part in that, by its source."""
+    ours = hashlib.sha256(Path(linked.__file__).read_bytes()).hexdigest()
+    return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__, ours))
 
 
 @cache
@@ -97,6 +101,7 @@ class KernelCache(_Cache):
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""
+        self._give_environments(result)
         if not self._enabled or not self._is_lasting(result):
             return
         payload = serialize.dumps(self._reduce(result))
@@ -114,9 +119,15 @@ class KernelCache(_Cache):
         """What machine code needs to run. All that the compiler knows of Python stays unloaded: it takes long."""
         rtsys.initialize(target_context)
 
+    def _give_environments(self, result: Any) -> None:
+        """To the helpers in it, what they print and raise with: Numba would have given it to their own machine code."""
+        result.library._ensure_finalized()
+        for environment in result._find_referenced_environments():
+            result.library.codegen.set_env(environment.env_name, environment)
+
     def _is_lasting(self, result: Any) -> bool:
         """Whether the code has no addresses of this process in it."""
-        return not result.library.has_dynamic_globals
+        return not result.library.has_dynamic_globals and not linked.calls_by_address(result.library)
 
     def _library(self, result: Any) -> Any:
         return result.library
@@ -164,6 +175,9 @@ class CudaKernelCache(KernelCache):
 
     def _make_ready(self, target_context: Any) -> None:
         target_context.refresh()
+
+    def _give_environments(self, result: Any) -> None:
+        """There is no Python on a GPU."""
 
     def _is_lasting(self, result: Any) -> bool:
         return True

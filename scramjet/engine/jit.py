@@ -16,6 +16,7 @@ from numba.extending import register_jitable
 
 from scramjet.engine.cache import CudaKernelCache, KernelCache
 from scramjet.engine.compiler import function_fingerprint
+from scramjet.engine.linked import LinkedCompiler
 
 PARALLEL_REGION = threading.Lock()
 """To be held while a kernel runs on several threads: Numba's fallback layer allows one such kernel in a process."""
@@ -25,7 +26,7 @@ ROWS_PER_BLOCK = 32
 
 # Numba writes an entrance for Python and one for C into every function: for helpers, a fifth of their compilation.
 NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
-ONLY_FROM_COMPILED: dict[str, Any] = {"no_cpython_wrapper": True, **NOT_FROM_C}
+ONLY_FROM_COMPILED: dict[str, Any] = {"no_cpython_wrapper": True, "pipeline_class": LinkedCompiler, **NOT_FROM_C}
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

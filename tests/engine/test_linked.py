@@ -1,0 +1,132 @@
+"""Helpers without machine code of their own: what they compute, print and raise, at the first start and at the next."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numba import njit
+
+from scramjet.engine.jit import compiled
+from scramjet.engine.linked import LinkedCompiler
+
+WORLD = """
+import numpy as np
+
+from scramjet.envs import Box, Discrete, Env
+
+
+def divisor(a, b):
+    return a if b == 0 else divisor(b, a % b)
+
+
+def is_even(n):
+    return True if n == 0 else is_odd(n - 1)
+
+
+def is_odd(n):
+    return False if n == 0 else is_even(n - 1)
+
+
+def leaves(n):
+    return 1 if n < 2 else leaves(n - 1) + leaves(n - 2)
+
+
+def plain(n):
+    return 3 * n
+
+
+def told(n):
+    if n == 3:
+        print("count", n)
+    return n
+
+
+def limited(n):
+    if n == 40:
+        raise ValueError("forty", 40)
+    return n
+
+
+class Called(Env):
+    observation_space = Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = Discrete(2)
+    state = {"count": np.int32}
+
+    def reset(self, s):
+        s.count = 0
+
+    def step(self, s, action):
+        s.count += 1
+        return 1.0 * HELPER, False
+
+    def observe(self, s, obs):
+        obs[0] = s.count
+"""
+
+PLAY = """
+import sys
+import numpy as np
+from scramjet.engine import make
+from scramjet.errors import WorldError
+for backend in ("interpreted", "cpu"):
+    pool = make(sys.argv[1], 1, num_threads=1, backend=backend)
+    pool.reset(0)
+    rewards = []
+    try:
+        for _ in range(60):
+            rewards.append(int(pool.step(np.zeros(1, np.int64)).reward[0]))
+    except WorldError as error:
+        rewards.append(str(error).partition(" failed: ")[2])
+    print(rewards, flush=True)
+kernel = pool._kernels.step
+print(sum(kernel.stats.cache_misses.values()))
+"""
+
+HELPERS = {
+    "plain(s.count)": True,
+    "leaves(s.count % 9)": True,  # calls itself
+    "divisor(s.count, 12)": False,  # itself, with other types
+    "is_even(s.count)": False,  # another, which calls it
+    "told(s.count)": True,  # prints
+    "limited(s.count)": True,  # raises
+}
+"""What a world's step may call, and whether it is kept for the next start: not what finds others by their addresses."""
+
+
+@pytest.mark.parametrize("helper", HELPERS)
+def test_helpers_do_at_each_start_what_their_source_does(helper, tmp_path: Path) -> None:
+    world = tmp_path / "called.py"
+    world.write_text(WORLD.replace("HELPER", helper))
+    environment = {**os.environ, "SCRAMJET_CACHE_DIR": str(tmp_path / "cache")}
+    for is_first in (True, False):
+        done = subprocess.run(
+            [sys.executable, "-c", PLAY, str(world)], env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        interpreted, compiled, misses = done.stdout.replace("count 3\n", "printed ").splitlines()
+        assert compiled == interpreted
+        assert len(compiled) > 60
+        assert int(misses) == (1 if is_first or not HELPERS[helper] else 0)
+
+
+def test_a_helper_has_no_machine_code_of_its_own() -> None:
+    @njit(pipeline_class=LinkedCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    def linked(x):
+        return x + 1
+
+    @njit
+    def usual(x):
+        return x + 2
+
+    def both(x):
+        return linked(x) * usual(x)
+
+    assert compiled(both)(3) == 20
+    (of_linked,), (of_usual,) = linked.overloads.values(), usual.overloads.values()
+    engine = of_usual.library.codegen._engine
+    assert engine.is_symbol_defined(of_usual.fndesc.llvm_func_name)
+    assert not engine.is_symbol_defined(of_linked.fndesc.llvm_func_name)
