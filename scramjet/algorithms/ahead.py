@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scramjet.engine.cache import KernelCache, versions
+from scramjet.engine.cache_folder import entry_directory, held, versions
 
 
 def compile_ahead() -> None:
@@ -27,25 +27,25 @@ def compile_ahead() -> None:
         subprocess.Popen([sys.executable, "-m", __name__], stdin=silent, stdout=silent, stderr=silent)
 
 
-def _entry() -> KernelCache:
+def _entry() -> Path:
     """The place in the cache that says whether all is compiled, for this very code."""
     digest = hashlib.sha256(versions().encode())
     package = Path(__file__).parent.parent
     for layer in ("algorithms", "engine", "policies"):
         for source in sorted((package / layer).glob("*.py")):
             digest.update(source.read_bytes())
-    return KernelCache(digest.hexdigest(), "ahead")
+    return entry_directory(digest.hexdigest())
 
 
-def _mark(entry: KernelCache) -> Path:
+def _mark(entry: Path) -> Path:
     """A file that is there once all is compiled."""
-    return entry.directory / "done"
+    return entry / "done"
 
 
 def _compile() -> None:
     """Compile what an MLP with discrete actions needs: by far the most common."""
     entry = _entry()
-    with entry.held():  # a second such process waits, and finds the mark
+    with held(entry):  # a second such process waits, and finds the mark
         if _mark(entry).exists():
             return
         from scramjet.algorithms import loss_kernels, native_towers

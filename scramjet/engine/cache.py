@@ -12,46 +12,23 @@ import hashlib
 import os
 import pickle
 import shutil
-import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import llvmlite
-import numba
-import numpy as np
 from numba.core import compiler, serialize
 from numba.core.caching import _Cache
 from numba.core.runtime import rtsys
 
-from scramjet.engine import linked
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from scramjet.engine.cache_folder import entry_directory
+from scramjet.engine.linked import calls_by_address
 
 MAX_ENTRIES = 256
 _DIGEST_BYTES = 32
-
-
-def cache_directory() -> Path:
-    """Where compiled kernels live: $SCRAMJET_CACHE_DIR, or `scramjet` in the user's cache folder."""
-    chosen = os.environ.get("SCRAMJET_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scramjet"
-
-
-@cache
-def versions() -> str:
-    """All that compiles, by its version; our part in that, by its source."""
-    ours = hashlib.sha256(Path(linked.__file__).read_bytes()).hexdigest()
-    return repr((sys.version_info[:3], numba.__version__, llvmlite.__version__, np.__version__, ours))
 
 
 @cache
@@ -74,7 +51,7 @@ class KernelCache(_Cache):
     def directory(self) -> Path:
         """Where this kernel is kept, for each of its signatures."""
         fingerprint = self._fingerprint if isinstance(self._fingerprint, str) else self._fingerprint()
-        return cache_directory() / fingerprint[:32]
+        return entry_directory(fingerprint)
 
     @property
     def cache_path(self) -> str:
@@ -127,7 +104,7 @@ class KernelCache(_Cache):
 
     def _is_lasting(self, result: Any) -> bool:
         """Whether the code has no addresses of this process in it."""
-        return not result.library.has_dynamic_globals and not linked.calls_by_address(result.library)
+        return not result.library.has_dynamic_globals and not calls_by_address(result.library)
 
     def _library(self, result: Any) -> Any:
         return result.library
@@ -141,21 +118,6 @@ class KernelCache(_Cache):
     def _path(self, signature: Any, codegen: Any) -> Path:
         key = hashlib.sha256(repr((signature, codegen.magic_tuple())).encode()).hexdigest()
         return self.directory / f"{self.kernel}-{key[:16]}"
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold this entry: of several processes that want one kernel, one compiles it and the others wait."""
-        descriptor = None
-        with contextlib.suppress(OSError):  # where files cannot be written or locked, each compiles for itself
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
 
     def enable(self) -> None:
         self._enabled = True

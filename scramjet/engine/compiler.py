@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.cache import versions
+from scramjet.engine.cache_folder import versions
 from scramjet.engine.layout import (
     PlayedBy,
     action_kind,

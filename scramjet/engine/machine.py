@@ -24,6 +24,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from scramjet.engine.cache import KernelCache
+from scramjet.engine.cache_folder import held
 from scramjet.engine.jit import (
     PARALLEL_REGION,
     ThreadsThatPay,
@@ -45,7 +46,7 @@ class NativeFunction:
         signature = sigutils.normalize_signature(types.void(*[types.int64] * self._function.__code__.co_argcount))
         made: Any = CFunc(self._function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
         made._cache = KernelCache(fingerprint, self._function.__name__)
-        with made._cache.held():
+        with held(made._cache.directory):
             made.compile()
         return made
 

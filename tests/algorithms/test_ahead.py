@@ -9,7 +9,7 @@ import time
 import pytest
 
 from scramjet.algorithms import ahead
-from scramjet.engine.cache import KernelCache
+from scramjet.engine.cache_folder import entry_directory, held
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def started(monkeypatch):
 def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
     ahead.compile_ahead()
     assert started == [[sys.executable, "-m", "scramjet.algorithms.ahead"]]
-    with ahead._entry().held():
+    with held(ahead._entry()):
         ahead._mark(ahead._entry()).touch()
     ahead.compile_ahead()
     assert len(started) == 1
@@ -70,10 +70,10 @@ def test_the_process_fills_the_cache_and_says_so(cache):
 
 
 def test_of_two_who_want_one_kernel_the_second_waits(cache):
-    entry, order = KernelCache("0" * 64, "kernel"), []
+    entry, order = entry_directory("0" * 64), []
 
     def first():
-        with entry.held():
+        with held(entry):
             order.append("first")
             time.sleep(0.2)
             order.append("first is done")
@@ -82,7 +82,7 @@ def test_of_two_who_want_one_kernel_the_second_waits(cache):
     thread.start()
     while not order:
         time.sleep(0.01)
-    with KernelCache("0" * 64, "kernel").held():
+    with held(entry):
         order.append("second")
     thread.join()
     assert order == ["first", "first is done", "second"]
@@ -91,12 +91,19 @@ def test_of_two_who_want_one_kernel_the_second_waits(cache):
 def test_where_nothing_can_be_written_each_compiles_for_itself(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "file"))
-    with KernelCache("0" * 64, "kernel").held():
+    with held(entry_directory("0" * 64)):
         assert (tmp_path / "file").read_text() == "in the way"
 
 
 def test_what_it_compiles_needs_no_torch():
     """It is at work while the main process still loads that."""
     source = "import sys, scramjet.algorithms.native_kernels; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_to_look_whether_it_is_done_needs_no_compiler():
+    """The process starts while the main one still loads that."""
+    source = "import sys, scramjet.algorithms.ahead; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from scramjet.engine import NativePool, cache
+from scramjet.engine.cache_folder import cache_directory
 from scramjet.engine.cpu import compile_kernels
 from scramjet.engine.jit import compiled
 from scramjet.envs import load_env
@@ -260,7 +261,7 @@ def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix(tmp_path: Path
     """Numba names symbols by function, not by what it closes over: two parameter sets could call each other's code."""
     monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
     path = str(HERE.parents[1] / "examples" / "corridor.py")
-    folder = cache.cache_directory()  # the usual one: warm after the first time
+    folder = cache_directory()  # the usual one: warm after the first time
     answers = []
     for _ in range(2):
         process = start(path, folder, TWO_WORLDS)
@@ -298,10 +299,10 @@ def count(counter) -> int:
 
 def test_the_cache_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "a"))
-    assert cache.cache_directory() == tmp_path / "a"
+    assert cache_directory() == tmp_path / "a"
     monkeypatch.delenv("SCRAMJET_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
-    assert cache.cache_directory() == tmp_path / "b" / "scramjet"
+    assert cache_directory() == tmp_path / "b" / "scramjet"
 
 
 def test_a_function_is_compiled_once_for_each_type_and_closure(cache_folder: Path) -> None:
