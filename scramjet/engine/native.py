@@ -194,11 +194,11 @@ class NativePool(WorldPool):
 
     def episodes(self) -> Episodes:
         capacity = self._log.shape[1] - 1
-        ended = self._log_size[:, 0]
-        log = np.concatenate([self._log[i, : min(int(count), capacity)] for i, count in enumerate(ended)])
-        num_ended = int(ended.sum())
+        ended: list[int] = self._log_size[:, 0].tolist()
+        parts = [self._log[i, : min(count, capacity)] for i, count in enumerate(ended) if count]
+        log = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else self._log[0, :0]
         self._log_size[:] = 0
-        return self._listed(log, num_ended)
+        return self._listed(log, sum(ended))
 
     def _state_of(self, index: int) -> Any:
         return self._states[index]

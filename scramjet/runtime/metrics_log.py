@@ -15,6 +15,8 @@ from types import TracebackType
 from scramjet.errors import RunError
 from scramjet.runtime.files import explain_disk_errors, fsync_directory, write_all
 
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
 
 class MetricsLog:
     """The one writer of a metrics file. The caller holds the run's lock.
@@ -41,7 +43,7 @@ class MetricsLog:
             raise RuntimeError(f"a metrics record needs an integer 'step', not {step!r}")
         if self.last_step is not None and step <= self.last_step:
             raise RuntimeError(f"metrics at step {step} cannot follow step {self.last_step}: steps must grow")
-        line = json.dumps(_as_plain_json(record, "record"), allow_nan=False, separators=(",", ":"))
+        line = _ENCODER.encode(_as_plain_json(record, "record"))
         descriptor = self._open_descriptor()
         end = os.fstat(descriptor).st_size
         with explain_disk_errors(self.path):
@@ -149,12 +151,16 @@ def _truncate_if_longer(descriptor: int, end: int) -> bool:
 def _as_plain_json(value: object, name: str) -> object:
     """Return `value` with numbers that are not finite as None; refuse all but plain Python values."""
     # Exact types: a NumPy float is a Python float by inheritance, and a tensor would wait for its device.
-    if value is None or type(value) in (bool, int, str):
+    kind = type(value)
+    if kind is float:
+        return value if math.isfinite(value) else None  # type: ignore[arg-type]
+    if kind in _WRITTEN_AS_THEY_ARE:
         return value
-    if type(value) is float:
-        return value if math.isfinite(value) else None
-    if type(value) in (list, tuple):
+    if kind in (list, tuple):
         return [_as_plain_json(item, name) for item in value]  # type: ignore[attr-defined]
-    if type(value) is dict and all(type(key) is str for key in value):
-        return {key: _as_plain_json(item, key) for key, item in value.items()}
-    raise TypeError(f"metric '{name}' is a {type(value).__name__}; metrics take plain Python values only")
+    if kind is dict and all(type(key) is str for key in value):  # type: ignore[attr-defined]
+        return {key: _as_plain_json(item, key) for key, item in value.items()}  # type: ignore[attr-defined]
+    raise TypeError(f"metric '{name}' is a {kind.__name__}; metrics take plain Python values only")
+
+
+_WRITTEN_AS_THEY_ARE = frozenset((type(None), bool, int, str))

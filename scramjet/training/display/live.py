@@ -109,8 +109,8 @@ class LiveDisplay:
             self._live.refresh()
         cost = time.perf_counter() - began
         self._drawn_at = self._clock()
-        # A slow terminal is drawn less often: drawing stays under about 1 % of the time.
-        self._next_draw_at = self._drawn_at + min(2.0, max(self.REDRAW_SECONDS, 100 * cost))
+        # A slow terminal is drawn less often: drawing stays under about half a percent of the time.
+        self._next_draw_at = self._drawn_at + min(2.0, max(self.REDRAW_SECONDS, 200 * cost))
 
     def _frame(self) -> Group:
         progress = self._progress
