@@ -57,7 +57,6 @@ class _LinkedLowering(NativeLowering):
         name = lowered.fndesc.qualname.rpartition(".")[2]
         handle = _dynfunc.make_function(lowered.fndesc.lookup_module(), name, name, 0, lowered.env, (library,))
         state.targetctx.insert_user_function(handle, lowered.fndesc, [library])
-        state.reload_init.extend(library._reload_init)
         state["cr"] = lowered._replace(cfunc=handle)
         return True
 
