@@ -12,8 +12,9 @@ import dis
 import enum
 import functools
 import hashlib
+import os
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -207,6 +208,7 @@ class RulesCompiler:
         scope: dict[str, Any] = {"__builtins__": builtins, "__name__": __name__}
         cells = tuple(CellType() for _ in function.__closure__ or ())
         rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+        rebuilt.__kwdefaults__ = function.__kwdefaults__
         # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.
         rebuilt.__qualname__ = f"{function.__qualname__}_{self.fingerprint[:16]}"
         jit = self._jit_rule if function in self.functions.values() else self._jit_helper
@@ -281,42 +283,104 @@ def function_fingerprint(function: FunctionType, **options: Any) -> str:
 
 def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
     """Add a value that compiled code depends on, functions by their code and everything that they use."""
-    if isinstance(value, FunctionType) and value.__module__.startswith("numba."):
+    if isinstance(value, FunctionType) and (value.__module__ or "").startswith("numba."):
         digest.update(f"{value.__module__}.{value.__name__}".encode())  # the version says the rest
     elif isinstance(value, FunctionType):
-        if id(value) in seen:  # its number says which it is: two names may have changed places
-            digest.update(f"function {seen[id(value)]}".encode())
-            return
-        seen[id(value)] = len(seen)
-        for code in _codes(value.__code__):
-            plain = tuple(item for item in code.co_consts if not isinstance(item, CodeType))
-            digest.update(code.co_code)
-            digest.update(repr((plain, code.co_names, code.co_varnames, code.co_freevars)).encode())
-        _hash_value(digest, value.__defaults__, seen)
-        for name, used in _globals_used(value):
-            digest.update(name.encode())
-            _hash_value(digest, used, seen)
-            if isinstance(used, ModuleType):  # constants may be read through it, wherever it has them from
-                for attribute in sorted({name for code in _codes(value.__code__) for name in code.co_names}):
-                    if _is_constant(getattr(used, attribute, None)):
-                        _hash_value(digest, getattr(used, attribute), seen)
-        for cell in value.__closure__ or ():
-            _hash_value(digest, cell.cell_contents, seen)
+        if not _is_seen(digest, value, seen):
+            _hash_function(digest, value, seen)
     elif hasattr(value, "_defn"):  # an intrinsic of Numba: the function that writes its code
         _hash_value(digest, value._defn, seen)
+    elif (source := _source_of(value)) is not None:
+        digest.update(f"{type(value).__name__}{getattr(value, 'targetoptions', '')}".encode())
+        _hash_value(digest, source, seen)
     elif isinstance(value, ModuleType):
         digest.update(value.__name__.encode())
-    elif isinstance(value, type) and issubclass(value, enum.Enum):
-        digest.update(repr([(member.name, member.value) for member in value]).encode())
+    elif isinstance(value, type):
+        if not _is_seen(digest, value, seen):
+            _hash_class(digest, value, seen)
     elif isinstance(value, np.ndarray):
         digest.update(repr((value.dtype, value.shape)).encode())
         digest.update(np.ascontiguousarray(value).tobytes())
     elif isinstance(value, tuple | list):
-        digest.update(f"{type(value).__name__}{len(value)}".encode())
+        digest.update(f"{type(value).__name__}{len(value)}{getattr(value, '_fields', '')}".encode())
         for item in value:
             _hash_value(digest, item, seen)
     else:
-        digest.update(f"{type(value).__name__}:{value!r}".encode())
+        text = repr(value)
+        digest.update(f"{type(value).__name__}:{text}".encode())
+        if " at 0x" in text and not isinstance(value, str):  # it says where it is, not what it is
+            digest.update(os.urandom(16))
+
+
+def _source_of(value: Any) -> FunctionType | None:
+    """The function that the author has compiled with a decorator of Numba."""
+    value = getattr(value, "_dispatcher", value)  # of numba.vectorize
+    function = getattr(value, "py_func", None) or getattr(value, "_pyfunc", None)
+    return function if isinstance(function, FunctionType) else None
+
+
+def _is_seen(digest: Any, value: Any, seen: dict[int, int]) -> bool:
+    """Whether it has been added before; its number says which it is: two names may have changed places."""
+    if id(value) in seen:
+        digest.update(f"{type(value).__name__} {seen[id(value)]}".encode())
+        return True
+    seen[id(value)] = len(seen)
+    return False
+
+
+def _hash_function(digest: Any, function: FunctionType, seen: dict[int, int]) -> None:
+    for code in _codes(function.__code__):
+        plain = tuple(item for item in code.co_consts if not isinstance(item, CodeType))
+        digest.update(code.co_code + getattr(code, "co_exceptiontable", b""))
+        digest.update(repr((plain, code.co_names, code.co_varnames, code.co_freevars)).encode())
+    _hash_value(digest, function.__defaults__, seen)
+    _hash_value(digest, tuple(sorted((function.__kwdefaults__ or {}).items())), seen)
+    names = sorted({name for code in _codes(function.__code__) for name in code.co_names})
+    for name, used in _globals_used(function):
+        digest.update(name.encode())
+        _hash_value(digest, used, seen)
+        if isinstance(used, ModuleType):
+            _hash_module(digest, used, names, seen)
+    for cell in function.__closure__ or ():
+        _hash_value(digest, cell.cell_contents, seen)
+
+
+def _hash_module(digest: Any, module: ModuleType, names: Sequence[str], seen: dict[int, int]) -> None:
+    """What code that uses these names may read through a module, wherever that has it from."""
+    is_known = module.__name__.partition(".")[0] in _KNOWN_BY_VERSION
+    for name in names:
+        value = getattr(module, name, None)
+        if _is_constant(value) or (value is not None and not is_known and not isinstance(value, ModuleType)):
+            digest.update(name.encode())
+            _hash_value(digest, value, seen)
+        elif isinstance(value, ModuleType) and not is_known and not _is_seen(digest, value, seen):
+            _hash_module(digest, value, names, seen)
+
+
+_KNOWN_BY_VERSION = ("numpy", "numba", "math", "cmath", "random", "builtins", "operator")
+
+
+def _hash_class(digest: Any, cls: type, seen: dict[int, int]) -> None:
+    """Enums by their members; other classes by their fields, functions and constants."""
+    digest.update(cls.__qualname__.encode())
+    if issubclass(cls, enum.Enum):
+        digest.update(repr([(member.name, member.value) for member in cls]).encode())
+        return
+    compiled = getattr(cls, "class_type", None)  # of a jitclass
+    if compiled is not None:
+        digest.update(repr(sorted(compiled.struct.items(), key=str)).encode())
+        properties = {f"{name} {kind}": one for name, of in compiled.jit_props.items() for kind, one in of.items()}
+        for name, method in sorted({**compiled.jit_methods, **compiled.jit_static_methods, **properties}.items()):
+            digest.update(name.encode())
+            _hash_value(digest, method, seen)
+        return
+    if cls.__module__.partition(".")[0] in _KNOWN_BY_VERSION:
+        return
+    digest.update(repr(getattr(cls, "_fields", ())).encode())
+    for name, value in sorted(vars(cls).items()):
+        if isinstance(value, FunctionType) or _is_constant(value):
+            digest.update(name.encode())
+            _hash_value(digest, value, seen)
 
 
 _ENGINE_SOURCES = [

@@ -13,6 +13,7 @@ import pytest
 
 from scramjet.engine import NativePool, cache
 from scramjet.engine.cache_folder import cache_directory
+from scramjet.engine.compiler import function_fingerprint
 from scramjet.engine.cpu import compile_kernels
 from scramjet.engine.jit import compiled
 from scramjet.envs import load_env
@@ -413,3 +414,56 @@ def test_a_helper_defined_below_its_caller_counts_for_the_fingerprint(cache_fold
         out = np.zeros(1, np.int64)
         scope["count"](out.ctypes.data)
         assert (scope["twice_counted"](), out[0]) == (2 * number, number)
+
+
+# --- what a function depends on
+
+MODULES = "import types; outer = types.ModuleType('outer'); outer.inner = types.ModuleType('inner')\n"
+DEPENDENCIES = {
+    "a function under numba.vectorize": "@numba.vectorize\ndef f(a): return a * VALUE\ndef rule(x): return f(x)",
+    "a function under numba.njit": "@numba.njit\ndef f(a): return a * VALUE\ndef rule(x): return f(x)",
+    "a default that only a name gives": "def rule(x, *, factor=VALUE): return factor * x",
+    "the fields of a named tuple": "C = namedtuple('C', 'a b' if VALUE < 20 else 'b a')(1, 2)\ndef rule(x): return C.a",
+    "the fields of its class": "C = namedtuple('C', 'a b' if VALUE < 20 else 'b a')\ndef rule(x): return C(1, x).a",
+    "a module in a module": MODULES + "outer.inner.X = VALUE\ndef rule(x): return outer.inner.X",
+    "an enum in a module": MODULES + "outer.E = IntEnum('E', {'A': VALUE})\ndef rule(x): return outer.E.A.value",
+    "a compiled function in a module": MODULES + "outer.f = numba.njit(lambda a: a * VALUE)\n"
+    "def rule(x): return outer.f(x)",
+    "a method of a compiled class": "@jitclass([('a', numba.float64)])\nclass J:\n    def __init__(self): self.a = 1\n"
+    "    def m(self): return self.a * VALUE\ndef rule(x): return J().m()",
+    "a property of a compiled class": "@jitclass([('a', numba.float64)])\nclass J:\n"
+    "    def __init__(self): self.a = 1\n    @property\n    def p(self): return VALUE\ndef rule(x): return J().p",
+}
+PREAMBLE = """
+import numba
+from collections import namedtuple
+from enum import IntEnum
+from numba.experimental import jitclass
+"""
+
+
+def fingerprint_of(source: str, value: int = 7) -> str:
+    scope: dict = {}
+    exec(PREAMBLE + source.replace("VALUE", str(value)), scope)
+    return function_fingerprint(scope["rule"])
+
+
+@pytest.mark.parametrize("dependency", DEPENDENCIES)
+def test_a_fingerprint_sees(dependency: str) -> None:
+    source = DEPENDENCIES[dependency]
+    assert fingerprint_of(source) == fingerprint_of(source)
+    assert fingerprint_of(source) != fingerprint_of(source, 25)
+
+
+def test_a_fingerprint_sees_where_a_try_ends() -> None:
+    start = "def rule(x):\n    try:\n        y = 1\n"
+    caught = "    except Exception:\n        y = 9\n"
+    inside, behind = f"{start}        y = f(x)\n{caught}", f"{start}{caught}    else:\n        y = f(x)\n"
+    assert fingerprint_of(inside) != fingerprint_of(behind)
+
+
+def test_what_only_says_where_it_lies_is_never_taken_for_the_same() -> None:
+    source = "import ctypes\nf = ctypes.CFUNCTYPE(None)(print)\ndef rule(x): return f(x)"
+    scope: dict = {}
+    exec(source, scope)
+    assert function_fingerprint(scope["rule"]) != function_fingerprint(scope["rule"])
