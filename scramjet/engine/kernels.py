@@ -19,6 +19,9 @@ from numba import prange
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.transitions import Compilers, Rules, transitions_for
 
+IS_STEPPED = 2
+"""Where a thread's part of `log_size` says that its chunk is stepped; before it, see `transitions.next_slot`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
@@ -28,7 +31,7 @@ class Kernels:
     reset: Callable[..., None]
     observe: Callable[..., None]
     step: Callable[..., None]
-    step_threaded: Callable[..., None]
+    step_threaded: Callable[..., bool]
     simulate: Callable[..., None]
     views: Callable[..., None]
 
@@ -102,14 +105,22 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
     def step_threaded(
         chunks: int, start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
-    ) -> None:  # fmt: skip
-        """`step`, one chunk of neighbours a thread; each chunk has its own part of the log."""
+    ) -> bool:  # fmt: skip
+        """`step`, one chunk of neighbours a thread; each chunk has its own part of the log. False where a rule raised
+        an exception: threads lose them."""
         count = stop - start
+        for chunk in range(chunks):
+            log_size[chunk, IS_STEPPED] = 0
         for chunk in prange(chunks):
             step(
                 start + chunk * count // chunks, start + (chunk + 1) * count // chunks, tick, states, actions,
                 obs, mask, turn, reward, terminated, truncated, final_obs, True, log[chunk], log_size[chunk],
             )  # fmt: skip
+            log_size[chunk, IS_STEPPED] = 1
+        num_stepped = 0
+        for chunk in range(chunks):
+            num_stepped += log_size[chunk, IS_STEPPED]
+        return num_stepped == chunks
 
     @entry
     def simulate(

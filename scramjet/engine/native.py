@@ -235,15 +235,22 @@ class NativePool(WorldPool):
 
     def _step_on_threads(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         with PARALLEL_REGION:
-            self._run(
-                "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,
-                *out.arrays, self._log, self._log_size,
-            )  # fmt: skip
+            try:
+                is_whole = self._run(
+                    "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,
+                    *out.arrays, self._log, self._log_size,
+                )  # fmt: skip
+            except SystemError:  # so Python calls an exception of Numba's on the thread that waits for the others
+                is_whole = False
+        if not is_whole:
+            self._step_in_chunks(start, stop, actions, out)  # what has raised will do so again, most likely
+            problem = f"a rule of {self.name} raised an exception on one of {self.num_threads} threads"
+            raise WorldError(f"{problem}, and none when its envs were stepped again; find it with --num-threads 1")
 
-    def _run(self, kernel: str, *arguments: Any) -> None:
+    def _run(self, kernel: str, *arguments: Any) -> Any:
         """Call a kernel; what goes wrong in it is told in the author's terms."""
         try:
-            getattr(self._kernels, kernel)(*arguments)
+            return getattr(self._kernels, kernel)(*arguments)
         except Exception as error:
             raise self._explained(error) from error
 

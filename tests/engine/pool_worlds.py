@@ -87,3 +87,23 @@ class Sometimes(Env):
     def stats(self, s: Any, stats: Any) -> None:
         if s.won:
             stats.win = 1.0
+
+
+class Fragile(Env):
+    """Action 1 breaks it."""
+
+    observation_space = Box(0, 1000, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"count": np.int32}
+
+    def reset(self, s: Any) -> None:
+        pass
+
+    def step(self, s: Any, action: Any) -> tuple[float, bool]:
+        s.count += 1
+        if action == 1 and s.count > 5:
+            raise ValueError("broken")
+        return 0.0, False
+
+    def observe(self, s: Any, obs: Any) -> None:
+        obs[0] = s.count

@@ -156,6 +156,32 @@ def test_one_two_and_three_threads_give_the_same_episodes_when_envs_do_not_divid
     assert run_python(THREADS, **environment) == "1"
 
 
+RAISING = """
+import sys
+import numpy as np
+from pool_worlds import Fragile
+from scramjet.engine import NativePool
+from scramjet.errors import WorldError
+
+for num_threads in (1, 2):
+    for breaks in (1, 6):  # on this thread, on the other
+        pool = NativePool(Fragile(), 8, num_threads=num_threads)
+        pool.reset(0)
+        actions = np.zeros(8, np.int64)
+        for step in range(9):
+            actions[breaks] = step == 7
+            try:
+                pool.step(actions)
+            except WorldError as error:
+                print(step, "pool_worlds.py" in str(error), "ValueError: broken" in str(error))
+"""
+
+
+def test_an_exception_in_a_rule_is_told_on_whichever_thread_it_is_raised() -> None:
+    environment = {"NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(Path(__file__).parent)}
+    assert run_python(RAISING, **environment).splitlines() == ["7 True True"] * 4
+
+
 def run_python(program: str, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment}, check=False
