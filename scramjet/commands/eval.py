@@ -69,8 +69,9 @@ def eval_command(words: list[str]) -> int:
     print(f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:")
     print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
     print(f"  mean length  {evaluation.mean_length:.1f}")
+    width = max((12, *map(len, evaluation.stats)))
     for name, value in evaluation.stats.items():
-        print(f"  {name:<12} {value:.3f}")
+        print(f"  {name:<{width}} {value:.3f}")
     return 0
 
 

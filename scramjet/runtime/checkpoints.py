@@ -278,6 +278,8 @@ def _describe_missing(path: Path) -> str:
     target = read_link(path)
     if target is not None:
         return f"{path} points at {target}, which is gone; use another checkpoint in {path.parent}/"
-    siblings = [step_name(step) for step in _steps_in(path.parent)]
+    siblings: list[str] = []
+    with contextlib.suppress(OSError, ValueError):  # ValueError: a name that no file can have
+        siblings = [name for name in os.listdir(path.parent) if not name.startswith(".")]
     nearest = did_you_mean(path.name, siblings)
     return f"there is no checkpoint at {path}.{nearest or ' Give the folder of a run or of one of its checkpoints.'}"

@@ -12,8 +12,8 @@ from types import FrameType, TracebackType
 from typing import Any
 
 STOPPING = {
-    signal.SIGINT: "stopping after this update and saving; press Ctrl-C again to stop at once",
-    signal.SIGTERM: "stopping after this update and saving; send SIGTERM again to stop at once",
+    signal.SIGINT: "stopping after this update; press Ctrl-C again to leave now",
+    signal.SIGTERM: "stopping after this update; send SIGTERM again to leave now",
 }
 
 _SIGNALS = tuple(STOPPING)
