@@ -347,7 +347,8 @@ def _hash_function(digest: Any, function: FunctionType, seen: dict[int, int]) ->
 
 def _hash_module(digest: Any, module: ModuleType, names: Sequence[str], seen: dict[int, int]) -> None:
     """What code that uses these names may read through a module, wherever that has it from."""
-    is_known = module.__name__.partition(".")[0] in _KNOWN_BY_VERSION
+    # What `scramjet` itself offers is not for rules: a field of theirs may be called `train`.
+    is_known = module.__name__ == "scramjet" or module.__name__.partition(".")[0] in _KNOWN_BY_VERSION
     for name in names:
         value = getattr(module, name, None)
         if _is_constant(value) or (value is not None and not is_known and not isinstance(value, ModuleType)):
