@@ -113,7 +113,9 @@ def test_helpers_do_at_each_start_what_their_source_does(helper, tmp_path: Path)
         assert int(misses) == (1 if is_first or not HELPERS[helper] else 0)
 
 
-def test_a_helper_has_no_machine_code_of_its_own() -> None:
+def test_a_helper_has_no_machine_code_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path))  # not one that has it from before
+
     @njit(pipeline_class=LinkedCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     def linked(x):
         return x + 1

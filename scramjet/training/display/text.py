@@ -189,7 +189,8 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     if summary.return_100 is None:
         rows = [("return", "no episode finished")]
     if summary.best_return is not None:
-        rows.append(("best return", human_number(summary.best_return)))
+        judged = " in an evaluation" if summary.evaluation else ""
+        rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))
     if summary.evaluation:
         rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
     pace = f"{human_count(summary.steps_per_second)} steps/s{' between evaluations' * bool(summary.evaluation)}"
