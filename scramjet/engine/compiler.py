@@ -281,6 +281,9 @@ def function_fingerprint(function: FunctionType, **options: Any) -> str:
     return digest.hexdigest()
 
 
+_THIS_PROCESS = os.urandom(16)
+
+
 def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
     """Add a value that compiled code depends on, functions by their code and everything that they use."""
     if isinstance(value, FunctionType) and (value.__module__ or "").startswith("numba."):
@@ -308,8 +311,8 @@ def _hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
     else:
         text = repr(value)
         digest.update(f"{type(value).__name__}:{text}".encode())
-        if " at 0x" in text and not isinstance(value, str):  # it says where it is, not what it is
-            digest.update(os.urandom(16))
+        if " at 0x" in text and not isinstance(value, str):  # where it is, which another process may use for another
+            digest.update(_THIS_PROCESS)
 
 
 def _source_of(value: Any) -> FunctionType | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool, cache
+from scramjet.engine import NativePool, cache, compiler
 from scramjet.engine.cache_folder import cache_directory
 from scramjet.engine.compiler import function_fingerprint
 from scramjet.engine.cpu import compile_kernels
@@ -462,8 +462,10 @@ def test_a_fingerprint_sees_where_a_try_ends() -> None:
     assert fingerprint_of(inside) != fingerprint_of(behind)
 
 
-def test_what_only_says_where_it_lies_is_never_taken_for_the_same() -> None:
-    source = "import ctypes\nf = ctypes.CFUNCTYPE(None)(print)\ndef rule(x): return f(x)"
+def test_what_only_says_where_it_lies_is_the_same_in_this_process_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     scope: dict = {}
-    exec(source, scope)
-    assert function_fingerprint(scope["rule"]) != function_fingerprint(scope["rule"])
+    exec("import ctypes\nf = ctypes.CFUNCTYPE(None)(print)\ndef rule(x): return f(x)", scope)
+    here = function_fingerprint(scope["rule"])
+    assert function_fingerprint(scope["rule"]) == here
+    monkeypatch.setattr(compiler, "_THIS_PROCESS", b"another")
+    assert function_fingerprint(scope["rule"]) != here
