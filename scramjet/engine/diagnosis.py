@@ -31,7 +31,8 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
     last_frame = traceback.extract_tb(error.__traceback__)[-1]
     if last_frame.name == "play" and last_frame.filename == transitions.__file__:  # it takes apart what step returned
         wanted = "terminated, a bool" if writes_rewards(env) else "(reward, terminated), a number and a bool"
-        return WorldError(f"{type(env).__name__}.step must return {wanted}: {error}")
+        code = type(env).step.__code__
+        return WorldError(f"{_describe(env, code.co_filename, code.co_firstlineno)} must return {wanted}: {error}")
     place = _place(env, error)
     if not place and not _is_compilation(error):
         return error
