@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.layout import Transition
 from scramjet.engine.pool import check_count, halves, is_whole
@@ -122,13 +123,13 @@ class AtariPool(ForeignPool):
     def _recv(self, half: Half) -> Any:
         return half.vector_env.recv()
 
-    def _reset(self, seed: int, out: Transition) -> None:
-        first = seed % (2**31 - self.num_envs)  # ALE holds seeds in 32 bits and counts up from the first
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        each = np.array(seeds.of_envs(self.num_envs))
         for half in self._halves:
             if half.is_stepping:
                 self._recv(half)
                 half.is_stepping = False
-            out.obs[half.rows], _ = half.vector_env.reset(seed=first + half.rows.start)
+            out.obs[half.rows], _ = half.vector_env.reset(seed=each[half.rows])
         self._lives[:] = 0  # of the first step all are new
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:

@@ -97,10 +97,10 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
         return dispatcher
 
     @kernel
-    def reset(num_envs, seed, states, obs, mask, turn):  # type: ignore[no-untyped-def]
+    def reset(num_envs, key, first_env, states, obs, mask, turn):  # type: ignore[no-untyped-def]
         i = cuda.grid(1)
         if i < num_envs:
-            reset_one(i, i + 1, seed, states, obs, mask, turn)
+            reset_one(i, i + 1, key, first_env, states, obs, mask, turn)
 
     @kernel
     def observe(num_envs, states, obs, mask, turn):  # type: ignore[no-untyped-def]

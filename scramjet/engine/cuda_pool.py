@@ -14,6 +14,7 @@ from torch import Tensor
 from scramjet.engine import diagnosis
 from scramjet.engine.cuda import bytes_of, compile_kernels, launch, require_cuda
 from scramjet.engine.cuda_staging import plan
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import (
     PlayedBy,
     Transition,
@@ -100,10 +101,10 @@ class CudaPool(WorldPool):
         self.step(torch.zeros(self._action_shape, dtype=self._action_type, device=self.device))
         torch.cuda.synchronize()
 
-    def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        self._check_seed(seed)
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        seeds = EpisodeSeed.of(seed)
         out = self._own if out is None else self._fitting(out, self._layout)
-        self._run("reset", self.num_envs, int(seed), self._records, *out.arrays[:3])
+        self._run("reset", self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._begin_at(0)
         return out
 

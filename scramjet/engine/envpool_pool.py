@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.foreign_spaces import batch_parts, native_actions
 from scramjet.engine.layout import Transition, allocate_obs
@@ -30,7 +31,6 @@ from scramjet.errors import ConfigError, WorldError, did_you_mean
 
 ATARI_TRAINING = {"episodic_life": True, "reward_clip": True}
 RESERVED = ("num_envs", "batch_size", "seed", "env_seed", "env_type", "gym_reset_return_info", "max_num_players")
-_MAX_SEED = 2**31 - 1  # EnvPool holds seeds in 32 bits
 
 ENVS_PER_SPARE = 8
 """Episodes of 20 steps, the shortest that are common, end in a twentieth of the envs at a time."""
@@ -63,7 +63,7 @@ class EnvPoolPool(ForeignPool):
         self._num_threads = num_threads
         has_spares = self.batch_size == num_envs and not _is_atari(_envpool().make_spec(task_id)._state_keys)
         self._num_spares = -(-num_envs // ENVS_PER_SPARE) if has_spares else 0
-        self.envs = self._made(0, num_envs)
+        self.envs = self._made(EpisodeSeed(0), num_envs)
         super().__init__(f"envpool:{task_id}", self.envs.observation_space, self.envs.action_space, num_envs)
         self._place = {name: place for place, name in enumerate(self.envs._state_keys)}
         self._is_one_array = "obs" in self._place
@@ -88,16 +88,15 @@ class EnvPoolPool(ForeignPool):
         """Whether `recv` hands over a part of the envs."""
         return self.batch_size < self.num_envs
 
-    def _made(self, seed: int, num_envs: int) -> Any:
+    def _made(self, seeds: EpisodeSeed, num_envs: int) -> Any:
         envpool, num_made = _envpool(), num_envs + self._num_spares
-        seeds = [(seed + i) % _MAX_SEED for i in range(num_made)]
         numbers = {"num_envs": num_made, "batch_size": self.batch_size + self._num_spares}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Gymnasium, about the precision of bounds
             try:
                 envs = envpool.make(
-                    self.task_id, env_type="gymnasium", seed=seeds, num_threads=self._num_threads, **numbers,
-                    **self._options,
+                    self.task_id, env_type="gymnasium", seed=seeds.of_envs(num_made), num_threads=self._num_threads,
+                    **numbers, **self._options,
                 )  # fmt: skip
                 _ = envs.observation_space
             except (TypeError, ValueError, AssertionError, RuntimeError) as error:
@@ -106,8 +105,8 @@ class EnvPoolPool(ForeignPool):
             raise WorldError(f"envpool:{self.task_id} is played by several; only envs with one player are taken")
         return envs
 
-    def _reset(self, seed: int, out: Transition) -> None:
-        self.envs = self._made(seed, self.num_envs)  # EnvPool takes seeds only when it is made
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        self.envs = self._made(seeds, self.num_envs)  # EnvPool takes seeds only when it is made
         self._is_resetting[:] = False
         self._handed_over = self._tick * self.num_envs
         self._ids[:] = np.arange(len(self._ids))

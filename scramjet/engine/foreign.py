@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign_spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
-from scramjet.engine.pool import Batch, Episodes, Pool, check_actions_fit, check_count, is_whole
+from scramjet.engine.pool import Batch, Episodes, Pool, check_actions_fit, check_count
 from scramjet.errors import ConfigError
 
 EPISODES_KEPT = 100_000
@@ -71,7 +72,7 @@ class ForeignPool(Pool):
         self._log: deque[EndedTogether] = deque()
         self._num_ended = self._num_logged = 0
         self._tick = 0
-        self._seed = 0  # of the last reset
+        self._seeds = EpisodeSeed(0)  # of the last reset
         self._was_reset = False
         self._own = self.allocate()
         self._layout = self._own.layout
@@ -94,13 +95,12 @@ class ForeignPool(Pool):
             ),
         )
 
-    def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        if not is_whole(seed) or not 0 <= seed < 2**62:
-            raise ConfigError(f"seed={seed!r} must be a whole number from 0 to 2**62")
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        seeds = EpisodeSeed.of(seed)
         out = self._fitting(out)
         self._forget_counts()
-        self._reset(int(seed), out)
-        self._seed, self._was_reset = int(seed), True
+        self._reset(seeds, out)
+        self._seeds, self._was_reset = seeds, True
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
@@ -111,8 +111,8 @@ class ForeignPool(Pool):
         return out
 
     @abstractmethod
-    def _reset(self, seed: int, out: Transition) -> None:
-        """Begin anew; env i is seeded with seed + i."""
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        """Begin anew; env i is seeded with `seeds.of_env(i)`."""
 
     @abstractmethod
     def _step(self, actions: np.ndarray, out: Transition) -> None:
@@ -227,22 +227,22 @@ class ForeignPool(Pool):
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Of envs that cannot save their state: what `restore` needs to begin others."""
-        return {**self._counts(), "seed": np.array([self._seed])}
+        return {**self._counts(), "seed": np.array([self._seeds.key])}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
         """Of envs that cannot save their state: fresh episodes, other ones than those that the run began with."""
         out = self._fitting(out)
         self._restore_counts(snapshot)
-        self._seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
-        self._reset(self._seed_of_fresh_episodes(), out)
+        self._seeds = seeds_in(snapshot)
+        self._reset(self._seeds_of_fresh_episodes(), out)
         self._was_reset = True
         return out
 
-    def _seed_of_fresh_episodes(self) -> int:
-        """A seed for episodes that were not played before, where those under way are lost; it is told."""
+    def _seeds_of_fresh_episodes(self) -> EpisodeSeed:
+        """Seeds of episodes that were not played before, where those under way are lost; it is told."""
         self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
         self._returns[:], self._lengths[:] = 0.0, 0
-        return int(np.random.SeedSequence([self._seed, self._tick]).generate_state(1)[0]) >> 1  # below 2**31
+        return self._seeds.after("resumed at", self._tick)
 
     def _fitting(self, out: Transition | None) -> Transition:
         if out is None:
@@ -255,6 +255,11 @@ class ForeignPool(Pool):
         if not self._was_reset:
             raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
         check_actions_fit(actions, shape, self._action_dtype)
+
+
+def seeds_in(snapshot: dict[str, np.ndarray]) -> EpisodeSeed:
+    """The seeds that a pool was reset with before its snapshot."""
+    return EpisodeSeed(int(snapshot["seed"][0]) if "seed" in snapshot else 0)
 
 
 def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:

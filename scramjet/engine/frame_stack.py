@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
 from scramjet.engine.pool import Batch, Episodes, Pool
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
@@ -92,7 +93,7 @@ class FrameStackPool(Pool):
         """Compile what steps need."""
         self.pool.prepare()
 
-    def reset(self, seed: int, out: Transition | None = None) -> Transition:
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         out = self._own if out is None else self._fitting(out)
         self.pool.reset(seed, out=self._new)
         for frames in leaves(self._frames):

@@ -50,15 +50,15 @@ def render_modes(rules: Env, modes: list[str]) -> list[str]:
 
 
 def _first_of(seeds: Any, num_envs: int) -> int:
-    """The seed of env 0, where those of the others follow on from it: no others can be had."""
+    """The one seed that a list of consecutive seeds stands for, as Gymnasium's own vector envs count them up."""
     first = int(seeds[0]) if len(seeds) and seeds[0] is not None else None
     if first is None or list(seeds) != list(range(first, first + num_envs)):
-        raise gymnasium.error.Error(f"seed={seeds!r}: env i uses the first seed + i; give one seed")
+        raise gymnasium.error.Error(f"seed={seeds!r}: envs cannot be seeded one by one; give one seed for all")
     return first
 
 
 class GymEnv(gymnasium.Env[Any, Any]):
-    """One env of a native world. Seeded with s, it plays the episode that env i of a pool seeded with s - i plays."""
+    """One env of a native world. Seeded with s, it plays what env 0 of a pool seeded with s plays."""
 
     metadata = {"render_modes": ["rgb_array", "ansi"], "render_fps": 30}
 

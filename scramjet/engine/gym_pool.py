@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.foreign import ForeignPool
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.foreign import ForeignPool, seeds_in
 from scramjet.engine.foreign_spaces import action_shape_and_dtype
 from scramjet.engine.gym_runner import Ended, EnvFacts, RowArrays
 from scramjet.engine.layout import Transition, leaf_layout
@@ -50,9 +51,9 @@ class GymPool(ForeignPool):
         self._row_layout = row_layout(self.observation_space, self.action_space, facts.mask_size, num_envs)
         self._rows: RowArrays
 
-    def _reset(self, seed: int, out: Transition) -> None:
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         self._parts_begun.clear()
-        self._reset_envs(seed)
+        self._reset_envs(seeds)
         self._show(slice(None), out)
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
@@ -96,7 +97,7 @@ class GymPool(ForeignPool):
             raise ConfigError(f"{what} while envs step: call finish_part() or recv() first")
 
     @abstractmethod
-    def _reset_envs(self, seed: int) -> None:
+    def _reset_envs(self, seeds: EpisodeSeed) -> None:
         """Have every env begin anew and show itself in `_rows`."""
 
     @abstractmethod
@@ -172,28 +173,28 @@ class GymPool(ForeignPool):
         """The state of each env."""
 
     @abstractmethod
-    def _put_back(self, states: list[bytes], seed: int) -> str | None:
+    def _put_back(self, states: list[bytes], seeds: EpisodeSeed) -> str | None:
         """Put every env into a state; says what is in the way where one cannot be."""
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
         self._refuse_if_busy("restore()")
         out = self._fitting(out)
         self._restore_counts(snapshot)
-        self._seed = int(snapshot["seed"][0]) if "seed" in snapshot else 0
-        problem = self._put_back_saved(snapshot, self._seed) if "states" in snapshot else "its episodes are fresh"
+        self._seeds = seeds_in(snapshot)
+        problem = self._put_back_saved(snapshot) if "states" in snapshot else "its episodes are fresh"
         self.resume_note = None
         if problem is not None:
-            self._reset_envs(self._seed_of_fresh_episodes())
+            self._reset_envs(self._seeds_of_fresh_episodes())
         self._was_reset = True
         self._show(slice(None), out)
         return out
 
-    def _put_back_saved(self, snapshot: dict[str, np.ndarray], seed: int) -> str | None:
+    def _put_back_saved(self, snapshot: dict[str, np.ndarray]) -> str | None:
         sizes, raw = snapshot["state_sizes"], snapshot["states"].tobytes()
         if len(sizes) != self.num_envs or int(sizes.sum()) != len(raw) or (sizes < 0).any():
             raise ConfigError(f"a snapshot of {len(sizes)} envs does not fit a pool of {self.num_envs}")
         ends = np.cumsum(sizes)
-        problem = self._put_back([raw[end - size : end] for end, size in zip(ends, sizes, strict=True)], seed)
+        problem = self._put_back([raw[end - size : end] for end, size in zip(ends, sizes, strict=True)], self._seeds)
         if problem is None:
             for i, leaf in enumerate(self._rows.obs):
                 leaf[:] = snapshot[f"obs/{i}"]

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.engine import env_state
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign import numbers_in
 from scramjet.engine.foreign_spaces import adapted_action_space, native_actions, observation_writer
 from scramjet.errors import ENV_FAILURES, WorldError
@@ -89,7 +90,7 @@ class GymRows:
         self._make_env, self._renews = make_env, renews
         self._envs = [self._made(i) for i in range(len(rows))]
         self._steps = [env.step for env in self._envs]
-        self._renewals, self._seed = 0, 0
+        self._renewals, self._seeds = 0, EpisodeSeed(0)
         self.facts = self._facts()
         self._native = native_actions(self.facts.action_space)
 
@@ -125,11 +126,11 @@ class GymRows:
         self._write = observation_writer(self.facts.observation_space, arrays.obs)
         self._write_final = observation_writer(self.facts.observation_space, arrays.final_obs)
 
-    def reset(self, seed: int) -> None:
-        """Begin anew: the env of row r is seeded with seed + r."""
-        self._seed = seed
+    def reset(self, seeds: EpisodeSeed) -> None:
+        """Begin anew: the env of row r is seeded with `seeds.of_env(r)`."""
+        self._seeds = seeds
         for i, row in enumerate(self.rows):
-            self._reset_one(i, seed + row)
+            self._reset_one(i, seeds.of_env(row))
 
     def _reset_one(self, i: int, seed: int | None) -> None:
         try:
@@ -187,8 +188,7 @@ class GymRows:
         self._renewals += 1
         self._envs[i] = self._made(i)
         self._steps[i] = self._envs[i].step
-        fresh = np.random.SeedSequence([self._seed, self.rows[i], self._renewals]).generate_state(1)
-        self._reset_one(i, int(fresh[0]))
+        self._reset_one(i, self._seeds.after("renewed", self._renewals).of_env(self.rows[i]))
         self._arrays.truncated[i] = True
         return Renewed(self.rows[i], problem)
 
@@ -232,11 +232,11 @@ class GymRows:
         """The state of each env."""
         return [env_state.capture(env) for env in self._envs]
 
-    def restore(self, states: Sequence[bytes], seed: int) -> None:
+    def restore(self, states: Sequence[bytes], seeds: EpisodeSeed) -> None:
         """Put each env back into a state. What they show then is for the pool to write: it was seen before."""
-        self._seed = seed
+        self._seeds = seeds
         for i, state in enumerate(states):
-            self._reset_one(i, seed + self.rows[i])  # so that all that a state fills is there
+            self._reset_one(i, seeds.of_env(self.rows[i]))  # so that all that a state fills is there
             env_state.restore(self._envs[i], state)
 
     def close(self) -> None:

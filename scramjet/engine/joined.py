@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Batch, Episodes, Pool
 from scramjet.engine.trees import map_leaves
@@ -25,7 +26,7 @@ class JoinedPool(Pool):
         self.num_rows = sum(pool.num_rows for pool in pools)
         self.played_by, self.num_players, self.mask_size = first.played_by, first.num_players, first.mask_size
         self.observation_space, self.action_space = first.observation_space, first.action_space
-        self._seed = 0
+        self._seeds = EpisodeSeed(0)
         self.shown = self.allocate()
         """What all envs showed after the last reset."""
 
@@ -58,11 +59,11 @@ class JoinedPool(Pool):
         with ThreadPoolExecutor(len(self.pools)) as closers:  # an env may take its time
             list(closers.map(lambda pool: pool.close(), self.pools))
 
-    def reset(self, seed: int, out: Transition | None = None) -> Transition:
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         """Together they play what one pool of all envs would."""
-        self._seed = int(seed)
+        self._seeds = EpisodeSeed.of(seed)
         for i, pool in enumerate(self.pools):
-            pool.reset(self._seed + i * pool.num_envs, out=self.shown.part(self.rows_of(i)))
+            pool.reset(self._seeds.part(i * pool.num_envs), out=self.shown.part(self.rows_of(i)))
         return self.shown
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
@@ -81,14 +82,13 @@ class JoinedPool(Pool):
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Not of the envs, which are never all at rest: what `restore` needs to begin others."""
-        return {"seed": np.array([self._seed]), "ticks": np.array([pool.steps_taken for pool in self.pools])}
+        return {"seed": np.array([self._seeds.key]), "ticks": np.array([pool.steps_taken for pool in self.pools])}
 
     def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
         """Fresh episodes, other ones than those played before; see `shown`."""
-        parts = [int(snapshot["seed"][0]), *snapshot["ticks"].tolist()]
-        seed = int(np.random.SeedSequence(parts).generate_state(1)[0]) >> 1  # below 2**31
+        before = EpisodeSeed(int(snapshot["seed"][0]))
         self.resume_note = "asynchronous: resumed with fresh episodes"
-        return self.reset(seed, out)
+        return self.reset(before.after("resumed at", *snapshot["ticks"].tolist()), out)
 
     def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
         raise ConfigError("pools that are joined are stepped each by itself")

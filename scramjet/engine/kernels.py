@@ -71,12 +71,13 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
         show(s, i, obs, mask, turn)
 
     @entry
-    def reset(start: int, stop: int, seed: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
-        """Begin episode 0 of each env; env i is keyed by seed + i."""
+    def reset(start: int, stop: int, key: int, first_env: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
+        """Begin episode 0 of each env; random numbers of env i are keyed by `key` and first_env + i."""
         for index in range(start, stop):
             i = np.uintp(index)
             s = states[i]
-            s._seed = seed + index
+            s._seed = key
+            s._index = first_env + index
             s._episode = 0
             begin_episode(s)
             show(s, i, obs, mask, turn)

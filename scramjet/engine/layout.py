@@ -18,15 +18,16 @@ from scramjet.errors import WorldError
 
 HEADER = np.dtype(
     [
-        ("_seed", np.int64),  # the generator's key: pool seed + env index
+        ("_seed", np.int64),  # the generator's key: a hash of the pool's seed and purpose
         ("_return", np.float64),  # sum of this episode's rewards
         ("_episode", np.int32),  # episodes begun before this one
         ("_draw", np.int32),  # random draws taken in this episode
         ("_steps", np.int32),  # steps taken in this episode
-        ("_unused", np.int32),  # 32 bytes: with as much state again, a record is one cache line
+        ("_index", np.int32),  # this env's number, which keeps its random numbers apart from the others'
     ]
 )
-"""What the engine keeps at the front of every env's record, before the author's fields."""
+"""What the engine keeps at the front of every env's record, before the author's fields: 32 bytes, so that with as much
+state again a record is one cache line."""
 
 
 class PlayedBy(enum.Enum):

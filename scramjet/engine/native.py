@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from scramjet.engine import diagnosis
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.jit import PARALLEL_REGION, ThreadsThatPay, launch_threads
 from scramjet.engine.kernels import Kernels
 from scramjet.engine.layout import (
@@ -91,10 +92,10 @@ class NativePool(WorldPool):
         self._step_envs(0, 0, self._sent_actions, self._own)
         self._tick = 0
 
-    def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        self._check_seed(seed)
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        seeds = EpisodeSeed.of(seed)
         out = self._own if out is None else self._fitting(out, self._layout)
-        self._run("reset", 0, self.num_envs, int(seed), self._records, *out.arrays[:3])
+        self._run("reset", 0, self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._begin_at(0, out)
         return out
 

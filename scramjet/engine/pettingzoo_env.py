@@ -60,7 +60,7 @@ def _pool_of(world: str, wanted: PlayedBy, parameters: dict[str, Any]) -> Native
 class Table:
     """One game of a native world that stays where it ended: what both of PettingZoo's interfaces are made of.
 
-    Seeded with s, it plays the episode that env i of a pool seeded with s - i plays.
+    Seeded with s, it plays what env 0 of a pool seeded with s plays.
     """
 
     def __init__(self, world: str, pool: NativePool, render_mode: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign import ForeignPool, numbers_in
 from scramjet.engine.foreign_spaces import native_action, observation_writer
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
@@ -135,9 +136,9 @@ class ParallelPool(PettingZooPool):
             _, infos = self.envs[0].reset()
         return infos
 
-    def _reset(self, seed: int, out: Transition) -> None:
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         for i in range(self.num_envs):
-            self._begin(i, out, seed + i)
+            self._begin(i, out, seeds.of_env(i))
         self._show(out)
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
@@ -230,10 +231,10 @@ class AECPool(PettingZooPool):
             self.envs[0].reset()
         return self.envs[0].infos
 
-    def _reset(self, seed: int, out: Transition) -> None:
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         self._numbers = [[{}] * self.num_players for _ in self.envs]
         for i in range(self.num_envs):
-            self._begin(i, out, seed + i)
+            self._begin(i, out, seeds.of_env(i))
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
         for i in range(self.num_envs):

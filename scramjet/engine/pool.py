@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import (
     PlayedBy,
     Transition,
@@ -123,8 +124,11 @@ class Pool(ABC):
         """End what runs beside this process; may be called again."""
 
     @abstractmethod
-    def reset(self, seed: int, out: Transition | None = None) -> Transition:
-        """Begin anew: env i plays the episodes keyed by seed + i. Writes `obs` and `mask` of `out`."""
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        """Begin anew: env i plays its own episodes of this seed. Writes `obs` and `mask` of `out`.
+
+        Pools with other seeds play other episodes, and so do training and evaluation: see `EpisodeSeed`.
+        """
 
     @abstractmethod
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
@@ -229,10 +233,6 @@ class WorldPool(Pool):
         from scramjet.engine.interpreted import Record
 
         return Record(state, self.name)
-
-    def _check_seed(self, seed: int) -> None:
-        if not is_whole(seed) or not -(2**63) <= seed <= 2**63 - self.num_envs:
-            raise ConfigError(f"seed={seed!r} must be a whole number from -2**63 to 2**63 less the number of envs")
 
     def _fitting(self, out: Transition, layout: tuple[Any, ...]) -> Transition:
         """Refuse arrays of another size: compiled code would write past their end."""

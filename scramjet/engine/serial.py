@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from scramjet.engine.env_state import UnsavableError
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.gym_pool import GymPool, row_arrays
 from scramjet.engine.gym_runner import Ended, EnvFailedError, GymRows, MakeEnv
 from scramjet.engine.layout import Transition
@@ -30,9 +31,9 @@ class SerialPool(GymPool):
         self._envs.bind(self._rows)
         self._sent: list[slice] = []
 
-    def _reset_envs(self, seed: int) -> None:
+    def _reset_envs(self, seeds: EpisodeSeed) -> None:
         try:
-            self._envs.reset(seed)
+            self._envs.reset(seeds)
         except EnvFailedError as error:
             raise WorldError(str(error)) from error
 
@@ -67,9 +68,9 @@ class SerialPool(GymPool):
         if self._sent:
             raise ConfigError(f"{what} while envs have actions: call recv() first")
 
-    def _reset(self, seed: int, out: Transition) -> None:
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         self._sent.clear()
-        super()._reset(seed, out)
+        super()._reset(seeds, out)
 
     def _try_saving(self) -> str | None:
         return self._envs.why_inexact()
@@ -77,9 +78,9 @@ class SerialPool(GymPool):
     def _capture(self) -> list[bytes]:
         return self._envs.capture()
 
-    def _put_back(self, states: list[bytes], seed: int) -> str | None:
+    def _put_back(self, states: list[bytes], seeds: EpisodeSeed) -> str | None:
         try:
-            self._envs.restore(states, seed)
+            self._envs.restore(states, seeds)
         except UnsavableError as problem:
             return str(problem)
         return None

@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign import ForeignPool, numbers_in
 from scramjet.engine.foreign_spaces import batch_parts, native_actions, observation_writer
 from scramjet.engine.layout import PlayedBy, Transition
@@ -59,8 +60,8 @@ class VectorPool(ForeignPool):
         self._dead = np.zeros(num_envs, np.bool_)  # NEXT_STEP: the coming step only resets
         self._shown = self._own  # where the observations of the last step are
 
-    def _reset(self, seed: int, out: Transition) -> None:
-        obs, _ = self.vector_env.reset(seed=_seeds(seed, self.num_envs))
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        obs, _ = self.vector_env.reset(seed=seeds.of_env(0))  # a number, from which vector envs count up
         self._dead[:] = False
         out.turn[:] = True
         self._show(obs, out)
@@ -195,11 +196,6 @@ def info_of(infos: Any, row: int) -> dict[str, Any]:
 
 def _first_of(infos: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((infos[name] for name in names if name in infos), None)
-
-
-def _seeds(seed: int, num_envs: int) -> Any:
-    """What `reset` takes: a number, from which vector envs count up. Most hold it in 32 bits."""
-    return seed % (2**31 - num_envs)
 
 
 def _checked(name: str, env: Any, num_envs: int) -> VectorEnv:

@@ -20,6 +20,7 @@ import numpy as np
 
 from scramjet.engine import worker as protocol
 from scramjet.engine.cores import available_cores
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.gym_pool import GymPool, Rows
 from scramjet.engine.gym_runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.engine.own_share import OwnShare
@@ -129,13 +130,13 @@ class WorkerPool(GymPool):
             worker.ask(kind, b"" if its is None else pickle.dumps(its))
         return [self._answer(worker) for worker in self._workers]
 
-    def _reset_envs(self, seed: int) -> None:
+    def _reset_envs(self, seeds: EpisodeSeed) -> None:
         self._check_open()
         for i in range(self.num_workers):  # what was begun is not wanted any more
             while self._workers[i].asked:
                 self._step_answer(i)
         self._sent[:] = False
-        given = pickle.dumps(seed)
+        given = pickle.dumps(seeds)
         for worker in self._workers:
             worker.ask(protocol.RESET, given)
         for i in range(self.num_workers):
@@ -225,7 +226,7 @@ class WorkerPool(GymPool):
         new = self._workers[i] = self._process(self._workers[i].rows)
         try:
             new.answer()
-            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seed())):
+            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seeds())):
                 new.ask(kind, pickle.dumps(given))
                 new.answer()
         except WorkerFailedError as failure:
@@ -233,8 +234,8 @@ class WorkerPool(GymPool):
             return failure
         return new
 
-    def _fresh_seed(self) -> int:
-        return int(np.random.SeedSequence([self._seed, self._tick, self.restarts]).generate_state(1)[0])
+    def _fresh_seeds(self) -> EpisodeSeed:
+        return self._seeds.after("restarted", self._tick, self.restarts)
 
     def _tell_lost(self, rows: np.ndarray) -> None:
         """Mark as truncated what ended with its worker."""
@@ -340,8 +341,8 @@ class WorkerPool(GymPool):
             states[i :: self.num_workers] = its
         return states
 
-    def _put_back(self, states: list[bytes], seed: int) -> str | None:
-        given = [(states[i :: self.num_workers], seed) for i in range(self.num_workers)]
+    def _put_back(self, states: list[bytes], seeds: EpisodeSeed) -> str | None:
+        given = [(states[i :: self.num_workers], seeds) for i in range(self.num_workers)]
         problems = self._ask_all(protocol.RESTORE, given)
         return next((problem for problem in problems if problem is not None), None)
 

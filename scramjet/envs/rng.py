@@ -1,8 +1,9 @@
 """Random draws for rules: `uniform(s)`, `randint(s, n)`, `normal(s)`, `choice(s, options)`, `shuffle(s, array)`.
 
 The generator is Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"). Draw number d of
-episode e of the env with seed k is a pure function of (k, e, d): the engine keeps these three integers in the
-record, so the thread count, the batch split and the device never change an episode. One draw is one block.
+episode e of env i is a pure function of (k, i, e, d), k being the key of the pool's seed. The engine keeps these four
+integers in the record, so the thread count, the batch split and the device never change an episode. One draw is one
+block.
 
 All arithmetic stays within 63 bits, because that means the same in Python's unbounded integers, in Numba and on a GPU:
 Numba lets LLVM assume that signed integers never overflow. So a word is multiplied by m - 2**32 in place of m, which
@@ -39,15 +40,14 @@ def draw_words(s: Any) -> tuple[int, int, int, int]:
     """The next four random 32-bit words of this env's episode."""
     draw = s._draw
     s._draw = draw + 1
-    episode = s._episode
-    seed = s._seed
+    key = s._seed
     return philox4x32(
         draw & _MASK32,
-        (draw >> 32) & _MASK32,
-        episode & _MASK32,
-        (episode >> 32) & _MASK32,
-        seed & _MASK32,
-        (seed >> 32) & _MASK32,
+        s._index & _MASK32,
+        s._episode & _MASK32,
+        0,
+        key & _MASK32,
+        (key >> 32) & _MASK32,
     )
 
 

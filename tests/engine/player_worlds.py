@@ -25,7 +25,7 @@ class Mortals(Env):
 
     def reset(self, s: Any) -> None:
         for k in range(3):
-            s.life[k] = 1 + (s._seed + 2 * s._episode + k * s._seed) % 5
+            s.life[k] = 1 + (s._index + 2 * s._episode + k * s._index) % 5
 
     def step(self, s: Any, action: Any, reward: Any) -> bool:
         s.age += 1
@@ -67,7 +67,7 @@ class Duel(Env):
     stat_names = ("won",)
 
     def reset(self, s: Any) -> None:
-        s.first = (s._seed + s._episode) % 5
+        s.first = (s._index + s._episode) % 5
 
     def seat(self, s: Any) -> int:
         return self.order[(s.first + s.ply) % 5]
@@ -108,7 +108,7 @@ class Trio(Env):
     state = {"ply": np.int32, "length": np.int32, "last": (np.int32, 2)}
 
     def reset(self, s: Any) -> None:
-        s.length = 2 + (s._seed + 3 * s._episode) % 7
+        s.length = 2 + (s._index + 3 * s._episode) % 7
 
     def seat(self, s: Any) -> int:
         return self.order[s.ply % 5]

@@ -47,7 +47,7 @@ class Film(Env):
     state = {"length": np.int32, "time": np.int32, "last": np.int32}
 
     def reset(self, s: Any) -> None:
-        s.length = 2 + (s._seed + s._episode) % 4
+        s.length = 2 + (s._index + s._episode) % 4
 
     def step(self, s: Any, action: Any) -> tuple[float, bool]:
         s.time += 1
@@ -67,7 +67,7 @@ class Film(Env):
         obs.lone[0] = 1 + s.time
 
     def mask(self, s: Any, mask: Any) -> None:
-        mask[(s.time + s._seed) % 5] = False
+        mask[(s.time + s._index) % 5] = False
 
 
 def is_stacked(space: Any) -> Any:
