@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -60,6 +62,14 @@ def _gae(
             returns[t, n] = gained + worth
 
 
+class SeatEstimate(NamedTuple):
+    """Advantages and returns of a turn-based game, [T, N] each."""
+
+    advantage: Tensor  # 0 where not counted
+    returns: Tensor  # the value as it was, where not counted
+    counts: Tensor  # bool: the seat's next turn, or the game's end, is known
+
+
 def seat_gae(
     reward: Tensor,
     value: Tensor,
@@ -67,21 +77,23 @@ def seat_gae(
     terminated: Tensor,
     truncated: Tensor,
     final_value: Tensor,
-    last_value: Tensor,
     *,
     gamma: float,
     gae_lambda: float,
-) -> tuple[Tensor, Tensor]:
-    """GAE of a turn-based game, a chain of its own for each seat: advantages and returns, both [T, N].
+) -> SeatEstimate:
+    """GAE of a turn-based game, a chain of its own for each seat.
 
     A seat's step lasts from one of its turns to its next: all it is paid in between, on others' turns too, is the
-    reward of its last action, and gamma counts its own turns. reward [T, N, S]; value, seat, terminated, truncated
-    [T, N], value being that of the seat to move; final_value [T, N, S], read only where truncated; last_value [N, S]
-    of each seat's own view after the rollout.
+    reward of its last action, and gamma counts its own turns. reward [T, N, S]; value and seat [T + 1, N], of the seat
+    to move; terminated, truncated [T, N]; final_value [T, N], read only where a seat plays alone and is truncated.
+
+    Values are those of the seat to move: a critic that has only ever seen such views knows no others. So where a
+    rollout or a truncated game ends between two turns of a seat, the outcome of the first of them is not known, and it
+    does not count; the seat's turns before it are bootstrapped from its value.
     """
-    on_policy = torch.ones_like(value)
+    on_policy = torch.ones_like(reward[..., 0])
     return _seat_chains(
-        reward, value, seat, terminated, truncated, final_value, last_value, on_policy, on_policy, gamma, gae_lambda
+        reward, value, seat, terminated, truncated, final_value, on_policy, on_policy, gamma, gae_lambda
     )
 
 
@@ -111,12 +123,12 @@ def vtrace(
     other losses must bring it. Where log_ratio is 0 and no clip below 1, both are `gae`'s for every lambda. The paper
     wants rho_clip >= c_clip. Ratios over e^20 count as e^20.
     """
-    one_seat = torch.zeros(reward.shape, dtype=torch.int8, device=reward.device)
-    return seat_vtrace(
-        reward.unsqueeze(-1), value[:-1], one_seat, terminated, truncated,
-        final_value.unsqueeze(-1), value[-1].unsqueeze(-1), log_ratio,
-        gamma=gamma, gae_lambda=gae_lambda, rho_clip=rho_clip, c_clip=c_clip,
-    )  # fmt: skip
+    one_seat = torch.zeros(value.shape, dtype=torch.int8, device=reward.device)
+    rho, trace = _clipped_ratios(log_ratio, rho_clip, c_clip)
+    estimate = _seat_chains(
+        reward.unsqueeze(-1), value, one_seat, terminated, truncated, final_value, rho, trace, gamma, gae_lambda
+    )
+    return estimate.advantage, estimate.returns
 
 
 def seat_vtrace(
@@ -126,38 +138,40 @@ def seat_vtrace(
     terminated: Tensor,
     truncated: Tensor,
     final_value: Tensor,
-    last_value: Tensor,
     log_ratio: Tensor,
     *,
     gamma: float,
     gae_lambda: float = 1.0,
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
-) -> tuple[Tensor, Tensor]:
-    """`vtrace` of a turn-based game, a chain of its own for each seat: advantages and returns, both [T, N].
+) -> SeatEstimate:
+    """`vtrace` of a turn-based game, a chain of its own for each seat.
 
-    Steps and shapes are those of `seat_gae`; log_ratio [T, N] is of the action of the seat to move. A step is weighed
-    by its own seat's ratio alone: the other seats are part of its world, played as they played.
+    Steps, shapes and what counts are those of `seat_gae`; log_ratio [T, N] is of the action of the seat to move. A step
+    is weighed by its own seat's ratio alone: the other seats are part of its world, played as they played.
     """
+    rho, trace = _clipped_ratios(log_ratio, rho_clip, c_clip)
+    return _seat_chains(reward, value, seat, terminated, truncated, final_value, rho, trace, gamma, gae_lambda)
+
+
+def _clipped_ratios(log_ratio: Tensor, rho_clip: float, c_clip: float) -> tuple[Tensor, Tensor]:
     ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()  # so that exp is never infinite, and 0 * infinity never NaN
-    rho, trace = ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
-    return _seat_chains(
-        reward, value, seat, terminated, truncated, final_value, last_value, rho, trace, gamma, gae_lambda
-    )
+    return ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
 
 
 def _seat_chains(
     reward: Tensor, value: Tensor, seat: Tensor, terminated: Tensor, truncated: Tensor, final_value: Tensor,
-    last_value: Tensor, rho: Tensor, trace: Tensor, gamma: float, gae_lambda: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    rho: Tensor, trace: Tensor, gamma: float, gae_lambda: float,
+) -> SeatEstimate:  # fmt: skip
     """Allocate what `_seat_vtrace` writes, and call it."""
-    advantage, returns = torch.empty_like(value), torch.empty_like(value)
+    advantage, returns = torch.empty_like(value[:-1]), torch.empty_like(value[:-1])
+    counts = torch.empty(advantage.shape, dtype=torch.bool, device=value.device)
+    scratch = torch.zeros(4, reward.shape[1], reward.shape[2], device=value.device)
     _seat_vtrace.on(
         reward.shape[1], reward, value, seat, terminated, truncated, final_value, rho, trace, advantage, returns,
-        last_value.clone(), torch.zeros_like(last_value), torch.zeros_like(last_value),
-        np.float32(gamma), np.float32(gae_lambda),
+        counts, scratch, np.float32(gamma), np.float32(gae_lambda),
     )  # fmt: skip
-    return advantage, returns
+    return SeatEstimate(advantage, returns, counts)
 
 
 @RowKernel
@@ -165,30 +179,43 @@ def _seat_vtrace(
     start: int, stop: int,
     reward: np.ndarray, value: np.ndarray, seat: np.ndarray, terminated: np.ndarray, truncated: np.ndarray,
     final_value: np.ndarray, rho: np.ndarray, trace: np.ndarray, advantage: np.ndarray, returns: np.ndarray,
-    next_value: np.ndarray, next_gain: np.ndarray, earned: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
+    counts: np.ndarray, scratch: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
-    """Backwards; next_value, next_gain (v - V) and earned [N, S] are of each seat's next turn and what came before it.
+    """Backwards over the steps. Scratch [4, N, S] holds, for each seat, of its next turn the value and the gain
+    (v - V), what it earns until then, and whether that turn is not known.
 
     rho and trace [T, N] are the clipped ratios; where both are 1, gain and advantage are the same: GAE.
     """
     num_steps, _, num_seats = reward.shape
+    zero, one = np.float32(0.0), np.float32(1.0)
+    next_value, next_gain, earned, is_open = scratch[0], scratch[1], scratch[2], scratch[3]
+    for n in range(start, stop):
+        for p in range(num_seats):
+            is_mover = p == seat[num_steps, n]
+            next_value[n, p] = value[num_steps, n] if is_mover else zero
+            is_open[n, p] = zero if is_mover else one
     for t in range(num_steps - 1, -1, -1):
         for n in range(start, stop):
             for p in range(num_seats):
                 if terminated[t, n] or truncated[t, n]:
-                    next_value[n, p] = final_value[t, n, p] if truncated[t, n] else np.float32(0.0)
-                    next_gain[n, p] = np.float32(0.0)
-                    earned[n, p] = np.float32(0.0)
+                    is_cut = bool(truncated[t, n])
+                    next_value[n, p] = final_value[t, n] if is_cut and num_seats == 1 else zero
+                    is_open[n, p] = one if is_cut and num_seats > 1 else zero
+                    next_gain[n, p] = zero
+                    earned[n, p] = zero
                 earned[n, p] += reward[t, n, p]
             mover = seat[t, n]
+            is_known = is_open[n, mover] == zero
             error = earned[n, mover] + gamma * next_value[n, mover] - value[t, n]
             following = gamma * gae_lambda * next_gain[n, mover]
-            gain = rho[t, n] * error + trace[t, n] * following
-            advantage[t, n] = error + following
+            gain = rho[t, n] * error + trace[t, n] * following if is_known else zero
+            advantage[t, n] = error + following if is_known else zero
             returns[t, n] = value[t, n] + gain
+            counts[t, n] = is_known
             next_value[n, mover] = value[t, n]
             next_gain[n, mover] = gain
-            earned[n, mover] = np.float32(0.0)
+            earned[n, mover] = zero
+            is_open[n, mover] = zero
 
 
 class RewardScaler:

@@ -201,7 +201,7 @@ def _density_back(columns, action, mean, deviation, to_entropy, num):  # type: i
         inverse = exp(-min(max(given, low), high))
         distance = (columns[action, i] - columns[mean, i]) * inverse
         pull = slope * (distance * distance - one) + to_entropy
-        leaves = (given > high and pull < 0) or (given < low and pull > 0)  # see distributions._KeepWithin
+        leaves = (given > high and pull < 0) or (given < low and pull > 0)  # see layers.keep_within
         columns[mean, i] = slope * distance * inverse
         columns[deviation, i] = np.float32(0) if leaves else pull
 

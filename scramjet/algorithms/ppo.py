@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
@@ -35,8 +35,8 @@ class PPOConfig:
     """vtrace: bound on the probability ratio that carries later errors back."""
     bptt_horizon: int | None = None
     """With memory: steps that gradients go back; divides num_steps; none: the whole rollout."""
-    num_epochs: int = 4
-    """Passes over each rollout."""
+    num_epochs: int | Literal["auto"] = "auto"
+    """Passes over each rollout; auto: 4, with impala 1, for nothing bounds how far more of its steps would lead."""
     num_minibatches: int = 4
     """Gradient steps per pass; each sample is in exactly one minibatch."""
     minibatch_size: int | None = None
@@ -67,7 +67,8 @@ class PPOConfig:
     def __post_init__(self) -> None:
         settle(self)
         require(self, ("gamma", "gae_lambda"), lambda x: 0 <= x <= 1, "must be from 0 to 1")
-        require(self, ("num_epochs", "num_minibatches"), lambda x: x >= 1, "must be at least 1")
+        require(self, ("num_epochs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
+        require(self, ("num_minibatches",), lambda x: x >= 1, "must be at least 1")
         require(self, ("value_coef",), lambda x: 0 <= x < math.inf, "must be finite and at least 0")
         require(self, ("adam_eps",), lambda x: 0 < x < math.inf, "must be finite and above 0")
         require(self, ("vtrace_rho_clip", "vtrace_c_clip"), lambda x: 0 < x < math.inf, "must be finite and above 0")
@@ -75,6 +76,13 @@ class PPOConfig:
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
+
+    @property
+    def epochs(self) -> int:
+        """Passes over each rollout, decided."""
+        if self.num_epochs == "auto":
+            return 1 if self.loss == "impala" else 4
+        return self.num_epochs
 
     def num_minibatches_for(self, batch_size: int, sequence_length: int = 1) -> int:
         """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences."""
@@ -119,6 +127,10 @@ class LossTerms:
     approx_kl_k1: Tensor
     clip_fraction: Tensor
 
+    def scaled(self, factor: Tensor) -> LossTerms:
+        """All of them multiplied by a number."""
+        return LossTerms(*(getattr(self, field.name) * factor for field in fields(self)))
+
 
 def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, *, clip: float | Tensor) -> Tensor:
     """PPO policy loss (Schulman et al. 2017, eq. 7), to be minimized. Both [B]; returns a scalar."""
@@ -136,10 +148,17 @@ def value_loss(value: Tensor, old_value: Tensor, returns: Tensor, *, clip: float
     return 0.5 * error.mean()
 
 
-def normalize(advantage: Tensor) -> Tensor:
-    """Mean 0 and deviation 1; a single sample is only centred."""
-    centred = advantage - advantage.mean()
-    return centred / (centred.square().sum() / max(len(advantage) - 1, 1)).sqrt().add(1e-8)
+def normalize(advantage: Tensor, counts: Tensor | None = None) -> Tensor:
+    """Advantages [B] brought to mean 0 and deviation 1; a single sample is only centred.
+
+    `counts` [B] bool: those that count; the others become 0.
+    """
+    if counts is None:
+        centred = advantage - advantage.mean()
+        return centred / (centred.square().sum() / max(len(advantage) - 1, 1)).sqrt().add(1e-8)
+    number = counts.sum()
+    centred = torch.where(counts, advantage - torch.where(counts, advantage, 0.0).sum() / number, 0.0)
+    return centred / (centred.square().sum() / (number - 1).clamp(min=1)).sqrt().add(1e-8)
 
 
 def ppo_loss(
@@ -175,8 +194,16 @@ def ppo_loss(
     return LossTerms(total, policy_term, value_term, entropy_term, k3, k1, clip_fraction)
 
 
-def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
-    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary."""
-    variance = returns.var(unbiased=False)
-    varies = variance > 1e-12 * returns.mean().square() + 1e-12  # else nothing to explain but rounding
-    return torch.where(varies, 1 - (returns - value).var(unbiased=False) / variance, torch.nan)
+def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = None) -> Tensor:
+    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary. `counts` [B] bool: which do."""
+    mean, variance = _moments(returns, counts)
+    varies = variance > 1e-12 * mean.square() + 1e-12  # else nothing to explain but rounding
+    return torch.where(varies, 1 - _moments(returns - value, counts)[1] / variance, torch.nan)
+
+
+def _moments(numbers: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mean and variance of numbers [B], of those that count."""
+    if counts is None:
+        return numbers.mean(), numbers.var(unbiased=False)
+    mean = torch.where(counts, numbers, 0.0).sum() / counts.sum()
+    return mean, torch.where(counts, (numbers - mean).square(), 0.0).sum() / counts.sum()

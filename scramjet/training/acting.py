@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.algorithms.native import NativeNetwork
-from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 
@@ -45,19 +43,14 @@ def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
     return distribution.env_action(rollout.action[t])
 
 
-def value_rows(pool: Pool, policy: Policy, rollout: Rollout) -> None:
+def value_rows(policy: Policy, rollout: Rollout) -> None:
     """Fill in the values that the steps left open: all of them, or only those after the rollout."""
-    memories = rollout.memories
     if policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
         value_into(policy, rollout.fast, flat_obs, None, rollout.value.flatten())
     else:
-        state = memories.of_movers(rollout.turn(-1))
+        state = rollout.memories.of_movers(rollout.turn(-1))
         value_into(policy, rollout.fast, rollout.steps_obs[-1], state, rollout.value[-1])
-    if rollout.last_value is not None:
-        views = map_leaves(lambda leaf: torch.as_tensor(leaf, device=policy.device), pool.views())
-        states = memories.states if memories.is_used else None
-        value_into(policy, rollout.fast, views, states, rollout.last_value.flatten())
 
 
 def value_into(

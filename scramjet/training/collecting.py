@@ -104,7 +104,7 @@ class Asynchronous(Collector):
         """All at once, and with the weights that learn from it."""
         if self._rollout.native is not None:
             self._rollout.native.network.refresh()
-        value_rows(self._pool, self._policy, self._rollout)
+        value_rows(self._policy, self._rollout)
 
     def _carry_returns(self, trajectory: Trajectory, place: int) -> None:
         """Rewards are scaled by discounted returns, which go on from an actor's last trajectory, wherever it stood."""
@@ -311,8 +311,6 @@ def _copy(source: Rollout, target: Rollout, rows: slice) -> None:
         if here is not None:
             for mine, its in zip(leaves(here), leaves(there), strict=True):
                 its[:, rows].copy_(mine, non_blocking=True)
-    if source.last_value is not None and target.last_value is not None:
-        target.last_value[rows].copy_(source.last_value, non_blocking=True)
     if source.memories.is_used:
         slots = target.memories.slots(rows)
         target.states[:, slots].copy_(source.states, non_blocking=True)

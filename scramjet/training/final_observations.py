@@ -33,6 +33,11 @@ class Finals(Protocol):
         """Write all values; after the last step."""
 
 
+def are_valued(pool: Pool) -> bool:
+    """Whether last observations are of use: of several seats, none is seen by the one whose turn would be next."""
+    return pool.played_by is not PlayedBy.SEATS or pool.num_players == 1
+
+
 def final_observations(pool: Pool, rollout: Rollout, value_into: ValueInto) -> Finals:
     """For one rollout, where its envs are."""
     return FinalsOnGPU(pool, rollout, value_into) if rollout.is_on_gpu else FinalsOnCPU(pool, rollout, value_into)
@@ -49,19 +54,18 @@ class FinalsOnCPU:
         self._rollout = rollout
         self._value_into = value_into
         rollout.final_value.zero_()
-        self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
+        self._are_valued = are_valued(pool)
         self._observations: list[Any] = []
         self._states: list[Tensor] = []  # what was remembered when each was seen; empty without memory
-        self._places: list[tuple[int, np.ndarray]] = []  # the step, and where in its flattened row
+        self._places: list[tuple[int, np.ndarray]] = []  # the step, and which rows
         self._held = 0
 
     def keep(self, t: int) -> None:
         """Copy what step t cut short, before the next step writes over it and memory forgets."""
         row = self._rollout.rows[t]
-        if True not in row.truncated.tobytes():  # of few envs, any() takes as long as their step
+        if not self._are_valued or True not in row.truncated.tobytes():  # of few envs, any() takes as long as a step
             return
-        cut = np.flatnonzero(row.truncated)
-        places = (cut[:, None] * self._views + np.arange(self._views)).ravel()
+        places = np.flatnonzero(row.truncated)
         observations = map_leaves(lambda leaf: leaf[places], row.final_obs)
         self._check_finite(observations, places)
         self._observations.append(observations)
@@ -77,7 +81,7 @@ class FinalsOnCPU:
             if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
                 worst = int(np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(1))[0])
                 value = float(leaf[worst][~np.isfinite(leaf[worst])][0])
-                row = self._rollout.first_row + int(places[worst]) // self._views
+                row = self._rollout.first_row + int(places[worst])
                 raise soundness.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
 
     def value_all(self) -> None:
@@ -94,7 +98,7 @@ class FinalsOnCPU:
         steps, places = zip(*self._places, strict=True)
         step = torch.from_numpy(np.repeat(steps, [len(of_step) for of_step in places])).to(final_value.device)
         place = torch.from_numpy(np.concatenate(places)).to(final_value.device)
-        final_value.view(len(final_value), -1)[step, place] = values
+        final_value[step, place] = values
         self._observations, self._states, self._places, self._held = [], [], [], 0
 
 
@@ -106,8 +110,7 @@ class FinalsOnGPU:
 
     def __init__(self, pool: Pool, rollout: Rollout, value_into: ValueInto) -> None:
         self._rollout, self._value_into = rollout, value_into
-        self._has_limit = pool.env.max_episode_steps is not None
-        self._views = pool.num_players if pool.played_by is PlayedBy.SEATS else 1  # of each row
+        self._has_limit = pool.env.max_episode_steps is not None and are_valued(pool)
         self._windows: dict[int, list[int]] = {}  # by the place they share: its steps
         for t, row in enumerate(rollout.rows):
             self._windows.setdefault(id(leaves(row.final_obs)[0]), []).append(t)
@@ -119,7 +122,7 @@ class FinalsOnGPU:
         if not memories.is_used or not self._has_limit:
             return
         window = id(leaves(row.final_obs)[0])
-        cut = torch.as_tensor(row.truncated).repeat_interleave(self._views).unsqueeze(1)
+        cut = torch.as_tensor(row.truncated).unsqueeze(1)
         before = self._states.get(window)
         self._states[window] = memories.states.clone() if before is None else torch.where(cut, memories.states, before)
 
@@ -130,11 +133,7 @@ class FinalsOnGPU:
             return  # final_value was zero from the start
         for window, steps in self._windows.items():
             observations = rollout.rows[steps[0]].final_obs
-            values = torch.empty(rollout.final_value[0].numel(), device=rollout.final_value.device)
+            values = torch.empty_like(rollout.final_value[0])
             self._value_into(observations, self._states.get(window), values)
             part = slice(steps[0], steps[-1] + 1)
-            cut = rollout.truncated[part]
-            if rollout.final_value.dim() == 3:
-                cut = cut.unsqueeze(-1)
-            worth = torch.where(cut, values.view(rollout.final_value.shape[1:]), 0.0)
-            rollout.final_value[part] = worth
+            rollout.final_value[part] = torch.where(rollout.truncated[part], values, 0.0)

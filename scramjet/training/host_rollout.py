@@ -201,7 +201,7 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
         pair.send(slice(None))
     for cut_short in finals:
         cut_short.value_all()
-    value_rows(pool, policy, rollout)
+    value_rows(policy, rollout)
     if rollout.action.is_cuda:
         torch.cuda.current_stream().synchronize()  # then envs may write over what was copied
 

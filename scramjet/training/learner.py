@@ -24,7 +24,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.graphs import Recorder
 from scramjet.training import shuffling
 from scramjet.training.rollout import Rollout
-from scramjet.training.samples import Samples, lay_out
+from scramjet.training.samples import Samples, every_step, lay_out
 from scramjet.training.targets import Targets
 
 _SHUFFLE_SEED = 0xA11CE
@@ -101,6 +101,12 @@ class Learner:
         is_behind: bool = False,
     ) -> Learner:
         """A learner from rollouts such as this one."""
+        if rollout.seat is not None and rollout.num_steps < rollout.reward.shape[2]:
+            seats = rollout.reward.shape[2]
+            raise ConfigError(
+                f"num_steps={rollout.num_steps} is too short for a game of {seats} seats: no seat would see what came "
+                f"of its turn; use --num-steps {seats} or more"
+            )
         return cls(
             policy,
             config,
@@ -138,19 +144,15 @@ class Learner:
     def _prepare(self, rollout: Rollout) -> Samples:
         targets = Targets(rollout, self._learned_reward(rollout), self.config)
         samples = lay_out(rollout, *targets.on_policy())
-        samples.explained_variance = explained_variance(*samples.counted(samples.value, samples.returns))
+        samples.explained_variance = explained_variance(samples.value, samples.returns, samples.counts)
         if self.config.advantage == "vtrace":
             samples.targets = targets  # to be estimated again as the policy moves
         self._normalize_batch(samples)
         return samples
 
     def _normalize_batch(self, samples: Samples) -> None:
-        if self.config.normalize_advantages != "batch":
-            return
-        if samples.counts is None:
-            samples.advantage.copy_(normalize(samples.advantage))
-        else:
-            samples.advantage[samples.counts] = normalize(samples.advantage[samples.counts])
+        if self.config.normalize_advantages == "batch":
+            samples.advantage.copy_(normalize(samples.advantage, samples.counts))
 
     def _learned_reward(self, rollout: Rollout) -> Tensor:
         """Rewards clipped and scaled as the config says; moves the scaler's statistics."""
@@ -176,7 +178,7 @@ class Learner:
             self._begin_native(self.native, batch)
         self._is_moved = False  # away from the weights that this update began with
         rows: list[Tensor] = []  # of diagnostics, [gradient steps, 7] for each epoch, read once at the end
-        for epoch in range(config.num_epochs):
+        for epoch in range(config.epochs):
             if (epoch or self.is_behind) and batch.targets is not None:
                 self._estimate_again(batch, batch.targets)
             rows.append(self._epoch(batch))
@@ -185,7 +187,7 @@ class Learner:
                 break
         metrics = self._summarize(rows, batch.explained_variance)
         if self.policy.normalizer is not None:
-            self.policy.normalizer.update(map_leaves(lambda leaf: batch.counted(leaf)[0], batch.obs))
+            self.policy.normalizer.update(map_leaves(batch.counted, batch.obs))
         return metrics | settings | {"epochs": len(rows)} | self._ratios
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
@@ -306,18 +308,21 @@ class Learner:
 
     @torch.no_grad()
     def _correct(self, batch: Samples, targets: Targets) -> Tensor:
-        """The same; returns the logarithms [T, R] of the ratios of probabilities, now to then."""
+        """Estimate them by V-trace; returns the logarithms [T, R] of the ratios of probabilities, now to then."""
         rollout = targets.rollout
-        value, log_ratio = rollout.value[:-1].clone(), torch.zeros_like(rollout.log_prob)
-        everything = torch.arange(batch.num_units, device=self.device)
-        for units in everything.tensor_split(min(self.num_minibatches, batch.num_units)):
-            part = batch.select(units)
+        value, log_ratio = rollout.value.clone(), torch.zeros_like(rollout.log_prob)
+        is_flat_game = rollout.seat is not None and not rollout.memories.is_used
+        samples = every_step(rollout) if is_flat_game else batch  # turns that do not count are bootstrapped from, too
+        everything = torch.arange(samples.num_units, device=self.device)
+        for units in everything.tensor_split(min(self.num_minibatches, samples.num_units)):
+            part = samples.select(units)
             output = self.policy(part.obs, part.state, part.begins)
             log_prob, _ = self.policy.distribution.log_prob_and_entropy(output.logits, part.action, part.mask)
-            place, new_value, change = part.counted(part.place, output.value, log_prob - part.log_prob)
-            value.view(-1)[place] = new_value
-            log_ratio.view(-1)[place] = change
-        batch.set_targets(*targets.off_policy(value, log_ratio))
+            part.write_back(value, output.value)
+            part.write_back(log_ratio, log_prob - part.log_prob)
+        value[-1] = self.policy.value(rollout.steps_obs[-1], rollout.memories.of_movers(rollout.turn(-1)))
+        advantage, returns, _ = targets.off_policy(value, log_ratio)
+        batch.set_targets(advantage, returns)
         self._normalize_batch(batch)
         return log_ratio
 
@@ -339,28 +344,32 @@ class Learner:
         log_prob, entropy = self.policy.distribution.log_prob_and_entropy(
             output.logits, minibatch.action, minibatch.mask
         )
-        log_prob, entropy, value, old_log_prob, old_value, advantage, returns = minibatch.counted(
-            log_prob, entropy, output.value, minibatch.log_prob, minibatch.value, minibatch.advantage, minibatch.returns
-        )
+        value, old_value, counts = output.value, minibatch.value, minibatch.counts
+        advantage = minibatch.advantage
         if config.normalize_advantages == "minibatch":
-            advantage = normalize(advantage)
+            advantage = normalize(advantage, counts)
+        if counts is not None:  # what does not count adds nothing to any sum
+            log_prob = torch.where(counts, log_prob, minibatch.log_prob)
+            value, old_value = (torch.where(counts, each, minibatch.returns) for each in (value, old_value))
+            entropy, advantage = (torch.where(counts, each, 0.0) for each in (entropy, advantage))
         policy_term = None
         if config.loss == "impala":
-            policy_term = policy_gradient(log_prob, log_prob - old_log_prob, advantage, rho_clip=self._rho_clip)
-        return ppo_loss(
+            policy_term = policy_gradient(log_prob, log_prob - minibatch.log_prob, advantage, rho_clip=self._rho_clip)
+        terms = ppo_loss(
             log_prob,
             entropy,
             value,
-            old_log_prob=old_log_prob,
+            old_log_prob=minibatch.log_prob,
             old_value=old_value,
             advantage=advantage,
-            returns=returns,
+            returns=minibatch.returns,
             clip=clip,
             value_clip=config.value_clip,
             entropy_coef=entropy_coef,
             value_coef=config.value_coef,
             policy_term=policy_term,
         )
+        return terms if counts is None else terms.scaled(len(counts) / counts.sum().clamp(min=1))
 
     def _summarize(self, rows: list[Tensor], explained: Tensor) -> dict[str, float | None]:
         """The mean of each diagnostic over the gradient steps; refuses to go on from numbers that are none."""

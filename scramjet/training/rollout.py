@@ -49,8 +49,7 @@ class Rollout:
     reward: Tensor  # [T, R], or [T, N, S]
     terminated: Tensor  # [T, R] bool; never merged with truncated
     truncated: Tensor  # [T, R] bool
-    final_value: Tensor  # [T, R] ([T, N, S]), the value of a truncated episode's own last observation, else 0
-    last_value: Tensor | None  # [N, S], of each seat's own view after the rollout; None but for seats
+    final_value: Tensor  # [T, R], the value of a truncated episode's own last observation, else 0; seats have none
     memories: Memories  # what the policy remembers after the last step
     states: Tensor  # [T / horizon, slots, state_size], what it remembered before every horizon-th step
     noise: Tensor  # [T, R, ...], the random numbers that actions are drawn with
@@ -107,7 +106,6 @@ class Rollout:
             terminated=view(self.terminated),
             truncated=view(self.truncated),
             final_value=view(self.final_value),
-            last_value=None if self.last_value is None else self.last_value[rows],
             memories=self.memories.part(rows),
             states=self.states[:, self.memories.slots(rows)],
             noise=view(self.noise),
@@ -146,8 +144,7 @@ def allocate_rollout(
         reward=steps.reward,
         terminated=steps.terminated,
         truncated=steps.truncated,
-        final_value=torch.zeros(steps.reward.shape, device=device),
-        last_value=torch.zeros(num_rows, pool.num_players, device=device) if by_seats else None,
+        final_value=torch.zeros(num_steps, num_rows, device=device),
         memories=memories,
         states=torch.zeros(num_steps // (horizon or num_steps), *memories.states.shape, device=device),
         noise=distribution.noise(num_steps, num_rows, torch.Generator(device)),
@@ -218,7 +215,7 @@ def _play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
         if has_memory:
             rollout.memories.forget_ended(rollout.turn(t), row.terminated, row.truncated)
     finals.value_all()
-    value_rows(pool, policy, rollout)
+    value_rows(policy, rollout)
 
 
 def _play_in_halves(pool: Pool, policy: Policy, rollout: Rollout) -> None:
@@ -247,7 +244,7 @@ def _play_in_halves(pool: Pool, policy: Policy, rollout: Rollout) -> None:
                 pool.begin_part(given.numpy(), rows)
     for _, _, cut_short in halves:
         cut_short.value_all()
-    value_rows(pool, policy, rollout)
+    value_rows(policy, rollout)
 
 
 def _go_on(rollout: Rollout) -> None:

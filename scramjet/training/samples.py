@@ -31,18 +31,27 @@ class Samples:
     value: Tensor  # [B], at the time of acting
     advantage: Tensor  # [B]
     returns: Tensor  # [B]
-    place: Tensor  # [B], where in the flattened rollout [T * R]
+    place: Tensor  # [B], where in the flattened rollout [T * R]; -1 where a sequence is filled up
     state: Tensor | None = None  # [M, state_size], what was remembered before each sequence; None without memory
     begins: Tensor | None = None  # [L, M], steps that are an episode's first
-    counts: Tensor | None = None  # [B] bool, what was played; None: all. Sequences are filled up, and agents die
+    counts: Tensor | None = None  # [B] bool, what may be learned from; None: all. Sequences are filled up, agents die
     num_rows: int = 1  # of a step of the rollout; as many neighbours are of the same step
     explained_variance: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))  # [], by the values, of returns
     targets: Targets | None = None  # of the whole rollout, where advantages are estimated again as the policy moves
 
     def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
         """Take advantages and returns from how the rollout lies, [T, R] each."""
-        torch.index_select(advantage.flatten(), 0, self.place, out=self.advantage)
-        torch.index_select(returns.flatten(), 0, self.place, out=self.returns)
+        place = self.place.clamp(min=0)
+        torch.index_select(advantage.flatten(), 0, place, out=self.advantage)
+        torch.index_select(returns.flatten(), 0, place, out=self.returns)
+
+    def write_back(self, target: Tensor, data: Tensor) -> None:
+        """Write data [B] where it belongs in a rollout's target [T (+ 1), R]."""
+        place = self.place
+        if self.state is not None and self.counts is not None:  # sequences may be filled up
+            is_step = place >= 0
+            place, data = place[is_step], data[is_step]
+        target.view(-1)[place] = data
 
     @property
     def num_units(self) -> int:
@@ -51,7 +60,7 @@ class Samples:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every sample was played, and none belongs to a sequence."""
+        """Whether every sample counts, and none belongs to a sequence."""
         return self.counts is None and self.state is None
 
     def select(self, units: Tensor) -> Samples:
@@ -70,12 +79,9 @@ class Samples:
             counts=None if self.counts is None else self._take(self.counts, units),
         )
 
-    def counted(self, *data: Tensor) -> list[Tensor]:
-        """Of [B, ...] what was played, [C, ...]: all that a loss or a statistic may see."""
-        if self.counts is None:
-            return list(data)
-        played = self.counts.nonzero().squeeze(1)
-        return [each.index_select(0, played) for each in data]
+    def counted(self, data: Tensor) -> Tensor:
+        """Of [B, ...] what counts, [C, ...]: all that a statistic may see."""
+        return data if self.counts is None else data[self.counts]
 
     def _take(self, data: Tensor, units: Tensor) -> Tensor:
         if self.state is None:
@@ -83,14 +89,13 @@ class Samples:
         return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)
 
 
-def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor) -> Samples:
-    """The samples of a rollout, less those of agents that were dead."""
+def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None) -> Samples:
+    """The samples of a rollout, less those of agents that were dead and those that do not count [T, R]."""
     alive = None if rollout.alive is None else rollout.alive[:-1].bool()
+    valid = counts if alive is None else alive if counts is None else alive & counts
     everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
     if not rollout.memories.is_used:
-        is_whole = alive is None or bool(alive.all())
-        place = everywhere if alive is None or is_whole else alive.flatten().nonzero().squeeze(1)
-        return _gather(rollout, advantage, returns, place, is_whole=is_whole)
+        return _lay_flat(rollout, advantage, returns, valid, everywhere)
     ended = rollout.terminated | rollout.truncated
     states = rollout.states.flatten(0, 1)
     if rollout.seat is not None:
@@ -102,25 +107,45 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor) -> Samples:
         samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=rollout.horizon == rollout.num_steps)
         samples.state, samples.begins = states, first
         return samples
-    counts = place >= 0
-    if alive is not None:
-        counts &= alive.flatten()[place]
-    played = counts.any(0).nonzero().squeeze(1)  # a sequence in which nothing was played tells nothing
+    assert valid is not None
+    is_valid = (place >= 0) & valid.flatten()[place]
+    played = is_valid.any(0).nonzero().squeeze(1)  # a sequence in which nothing counts tells nothing
     if len(played) < len(states):
-        place, first, counts, states = place[:, played], first[:, played], counts[:, played], states[played]
+        place, first, is_valid, states = place[:, played], first[:, played], is_valid[:, played], states[played]
     is_whole = torch.equal(place.flatten(), everywhere)
-    samples = _gather(rollout, advantage, returns, place.flatten().clamp(min=0), is_whole=is_whole)
+    samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=is_whole)
     samples.state, samples.begins = states, first
-    samples.counts = None if bool(counts.all()) else counts.flatten()
+    samples.counts = None if bool(is_valid.all()) else is_valid.flatten()
     return samples
+
+
+def every_step(rollout: Rollout) -> Samples:
+    """All steps of a rollout of a policy without memory, whether or not they count; advantages are not filled in."""
+    place = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
+    return _gather(rollout, rollout.log_prob, rollout.log_prob, place, is_whole=True)
+
+
+def _lay_flat(
+    rollout: Rollout, advantage: Tensor, returns: Tensor, valid: Tensor | None, everywhere: Tensor
+) -> Samples:
+    """Without memory: leave out what is not valid, or for seats on the GPU mark it, where graphs need fixed shapes."""
+    if valid is not None and rollout.seat is not None and valid.is_cuda:
+        samples = _gather(rollout, advantage, returns, everywhere, is_whole=True)
+        samples.counts = valid.flatten()
+        return samples
+    is_whole = valid is None or bool(valid.all())
+    place = everywhere if valid is None or is_whole else valid.flatten().nonzero().squeeze(1)
+    return _gather(rollout, advantage, returns, place, is_whole=is_whole)
 
 
 def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor, *, is_whole: bool) -> Samples:
     """Samples at places of the flattened rollout; whole and in order they are views, not copies."""
 
+    index = place.clamp(min=0)
+
     def take(data: Tensor) -> Tensor:
         flat = data.flatten(0, 1)
-        return flat if is_whole else flat.index_select(0, place)
+        return flat if is_whole else flat.index_select(0, index)
 
     return Samples(
         obs=map_leaves(lambda leaf: take(leaf[:-1]), rollout.obs),

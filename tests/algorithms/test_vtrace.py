@@ -43,18 +43,24 @@ def by_the_paper(reward, value, after, ratio, *, gamma, gae_lambda, rho_clip, c_
 
 
 def seats_by_the_paper(data, log_ratio, **numbers):
-    """Each seat's turns of each game as a chain of its own; advantages and returns [T, N] in float64."""
+    """Each seat's turns of each game as a chain of its own; advantages and returns [T, N] in float64.
+
+    A last turn whose outcome is not known has advantage 0, and the chain before it ends with its value.
+    """
     reward, value, seat = data["reward"].double().numpy(), data["value"].double().numpy(), data["seat"].numpy()
     ratio = log_ratio.double().exp().numpy()
     num_steps, num_envs, num_seats = reward.shape
-    advantage, returns = np.full((2, num_steps, num_envs), np.nan)
+    advantage, returns = np.zeros((num_steps, num_envs)), value[:-1].copy()
     for n in range(num_envs):
         for start, stop, after in games_of(data, n):
             for p in range(num_seats):
                 turns = [t for t in range(start, stop + 1) if seat[t, n] == p]
                 ends = [*turns[1:], stop + 1]
+                value_after = after[p]
+                if value_after is None and turns:
+                    value_after = value[turns.pop(), n]
                 paid = [reward[t:end, n, p].sum() for t, end in zip(turns, ends, strict=False)]
-                chain = by_the_paper(paid, value[turns, n], after[p], ratio[turns, n], **numbers)
+                chain = by_the_paper(paid, value[turns, n], value_after, ratio[turns, n], **numbers)
                 advantage[turns, n], returns[turns, n] = chain
     return advantage, returns
 
@@ -63,12 +69,11 @@ def as_seats(data):
     """A rollout of `gae` as that of a game of one seat."""
     return {
         "reward": data["reward"].unsqueeze(-1),
-        "value": data["value"][:-1],
-        "seat": torch.zeros(data["reward"].shape, dtype=torch.int8),
+        "value": data["value"],
+        "seat": torch.zeros(data["value"].shape, dtype=torch.int8),
         "terminated": data["terminated"],
         "truncated": data["truncated"],
-        "final_value": data["final_value"].unsqueeze(-1),
-        "last_value": data["value"][-1].unsqueeze(-1),
+        "final_value": data["final_value"],
     }
 
 
@@ -121,7 +126,7 @@ def test_seat_vtrace_is_the_papers_sum_over_each_seats_own_chain_of_turns(
     data = random_games(seed, num_steps, num_envs, num_seats, terminated_share, truncated_share)
     log_ratio = random_log_ratio(seed, (num_steps, num_envs))
     expected = seats_by_the_paper(data, log_ratio, **numbers)
-    assert_close(seat_vtrace(**data, log_ratio=log_ratio, **numbers), expected)
+    assert_close(seat_vtrace(**data, log_ratio=log_ratio, **numbers)[:2], expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -198,8 +203,8 @@ def test_each_clip_cuts_its_own_ratio():
 
 
 def test_a_seat_is_weighed_by_its_own_actions_only():
-    data = one_game([0, 1, 0, 1], [0.0] * 4, [[0, 0], [0, 0], [1, 0], [0, 1]], terminated=3)
-    _, returns = seat_vtrace(**data, log_ratio=column(0.5, 0.25, 1.0, 1.0), gamma=1.0)
+    data = one_game([0, 1, 0, 1, 0], [0.0] * 5, [[0, 0], [0, 0], [1, 0], [0, 1]], terminated=3)
+    _, returns, _ = seat_vtrace(**data, log_ratio=column(0.5, 0.25, 1.0, 1.0), gamma=1.0)
     assert returns[:, 0].tolist() == pytest.approx([0.5, 0.25, 1.0, 1.0])
 
 
