@@ -29,7 +29,7 @@ from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
-from scramjet.envs.api import Env
+from scramjet.envs.api import Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import ScramjetError, WorldError
 
@@ -59,6 +59,7 @@ def check_world(name: str, *, steps: int = 500) -> Iterator[Finding]:
         yield Finding(True, f"interpreted: {len(actions)} steps of {NUM_ENVS} envs with random actions")
         looks: tuple[Callable[[Env, np.ndarray], str], ...] = (
             look_at_values,
+            look_for_choices_seen_last_only,
             look_at_observe,
             look_for_escaped_state,
             *((look_at_illegal_actions,) if mask_size(env) else ()),
@@ -112,6 +113,29 @@ def look_at_values(env: Env, actions: np.ndarray) -> str:
             f"{_name(env)}: no episode ended in {len(actions)} steps, and there is no limit; set max_episode_steps"
         )
     return f"observations inside {env.observation_space}, rewards finite, {ended} episodes ended"
+
+
+def look_for_choices_seen_last_only(env: Env, actions: np.ndarray) -> str:
+    """Whether a choice is only ever shown when time is up: one-hot, networks never learn it and yet value it."""
+    spaces = leaves(space_tree(env.observation_space))
+    names = [name.removeprefix("obs.") for name, _ in named_leaves(space_tree(env.observation_space))]
+    pool = NativePool(env, NUM_ENVS, backend="interpreted")
+    shown: list[set[int]] = [set() for _ in spaces]
+    shown_last: list[set[int]] = [set() for _ in spaces]
+    out = pool.reset(SEED)
+    for row in actions:
+        out = pool.step(row)
+        cut = np.flatnonzero(out.truncated & (pool.played_by is not PlayedBy.SEATS))
+        for seen, last, leaf, final in zip(shown, shown_last, leaves(out.obs), leaves(out.final_obs), strict=True):
+            seen.update(leaf.ravel().tolist())
+            last.update(final[cut].ravel().tolist())
+    for name, space, seen, last in zip(names, spaces, shown, shown_last, strict=True):
+        if isinstance(space, Discrete) and last - seen:
+            return (
+                f"{name} is {max(last - seen)} only when time is up: a network sees choices one-hot and never learns "
+                f"that one; show a count as a number (Box), or train with --policy.ignore {name}"
+            )
+    return "no choice is shown only when time is up"
 
 
 def _who(env: Env, row: int) -> str:

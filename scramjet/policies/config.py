@@ -28,6 +28,8 @@ class PolicyConfig:
     """One encoder and trunk for policy and value, instead of one each."""
     encoder: EncoderName = "auto"
     """How observations become features; auto: by their space (images by a CNN, all else laid flat)."""
+    ignore: tuple[str, ...] = ()
+    """Entries of a Dict observation that the network does not see, such as a step count; inner.name for nested ones."""
     memory: MemoryName | None = None
     """What is carried from step to step, between the hidden layers and the outputs; none: nothing."""
     memory_size: int = 128

@@ -21,6 +21,7 @@ from torch import Tensor
 from scramjet.errors import ConfigError
 from scramjet.policies import categorical
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
+from scramjet.policies.layers import keep_within
 from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
 
 
@@ -225,7 +226,7 @@ class DiagonalGaussian(Distribution):
     def mean_and_log_std(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Means [B, D] and logarithms of deviations [B, D], the latter within their range."""
         mean, log_std = logits.split(self.size, dim=-1)
-        return mean, _KeepWithin.apply(log_std, MIN_LOG_STD, MAX_LOG_STD)
+        return mean, keep_within(log_std, MIN_LOG_STD, MAX_LOG_STD)
 
     def _expected_log_slope(self, mean: Tensor, std: Tensor) -> Tensor:
         """E[log d tanh(u)/du], [B, D], by Gauss-Hermite quadrature: differentiable, and no random numbers."""
@@ -236,26 +237,6 @@ class DiagonalGaussian(Distribution):
 def _log_slope_of_tanh(u: Tensor) -> Tensor:
     """log(1 - tanh(u)^2) in a form that neither overflows nor cancels: 2 (log 2 - u - softplus(-2 u))."""
     return 2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u))
-
-
-class _KeepWithin(torch.autograd.Function):
-    """Clamp whose gradient still leads back: outside the range, only a pull further out is dropped.
-
-    A plain clamp has no gradient there, so that a learned deviation which once left the range would stay there.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.range = low, high
-        return x.clamp(low, high)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (x,), (low, high), (grad,) = ctx.saved_tensors, ctx.range, grads
-        # Descent moves x against its gradient.
-        leaves = ((x > high) & (grad < 0)) | ((x < low) & (grad > 0))
-        return grad.masked_fill(leaves, 0.0), None, None
 
 
 def make_distribution(action_space: Any, config: PolicyConfig) -> Distribution:

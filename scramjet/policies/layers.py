@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 _Layer = TypeVar("_Layer", nn.Linear, nn.Conv2d)
@@ -45,3 +46,29 @@ def convolution(inputs: int, outputs: int, size: int, stride: int = 1, padding: 
 def count_parameters(module: nn.Module) -> int:
     """Trainable numbers in a module."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+def keep_within(x: Tensor, low: float, high: float) -> Tensor:
+    """`x` clamped to a range, with a gradient that still leads back into it.
+
+    A plain clamp has no gradient outside, so that what once left the range would stay there.
+    """
+    kept: Tensor = _KeepWithin.apply(x, low, high)
+    return kept
+
+
+class _KeepWithin(torch.autograd.Function):
+    """Outside the range, only a pull further out is dropped."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.range = low, high
+        return x.clamp(low, high)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (x,), (low, high), (grad,) = ctx.saved_tensors, ctx.range, grads
+        # Descent moves x against its gradient.
+        leaves = ((x > high) & (grad < 0)) | ((x < low) & (grad > 0))
+        return grad.masked_fill(leaves, 0.0), None, None

@@ -17,7 +17,12 @@ from scramjet.policies.distributions import DiagonalGaussian, Distribution, make
 from scramjet.policies.encoders import make_encoder
 from scramjet.policies.layers import PolicyOutput, count_parameters, mlp, orthogonal
 from scramjet.policies.memory import Core, make_core
-from scramjet.policies.observations import Observations, describe_observations, lowest_observations
+from scramjet.policies.observations import (
+    Observations,
+    describe_observations,
+    lowest_observations,
+    without_entries,
+)
 from scramjet.policies.remembering import CoreMaker, checked, remember, state_parts, state_size
 from scramjet.policies.vectors import Encoder, FlatEncoder
 
@@ -163,6 +168,7 @@ def default_network(
     if widest > 2**31:
         raise ConfigError(f"policy.hidden={list(config.hidden)} makes a layer of {widest:.1e} weights; lower it")
     distribution = make_distribution(action_space, config)
+    observation_space = without_entries(observation_space, config.ignore)
     if config.encoder == "entity_attention":
         return make_entity_network(observation_space, distribution, config, core=core)
     kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic

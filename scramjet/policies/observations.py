@@ -6,6 +6,7 @@ MultiDiscrete int64 [B, *shape], MultiBinary int8 [B, *shape]. Images stay uint8
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,28 @@ def lowest_observations(space: Any, num_rows: int) -> Observations:
     if isinstance(space, Box | MultiBinary):
         return floats_as_float32(torch.from_numpy(np.zeros((num_rows, *space.shape), space.dtype)))
     raise unsupported_space(space)
+
+
+def without_entries(space: Any, names: Sequence[str]) -> Any:
+    """A Dict space without the entries of these names (`inner.name` for nested ones); other spaces have no names."""
+    for name in names:
+        space = _without_entry(space, name.split("."), name)
+    return space
+
+
+def _without_entry(space: Any, path: list[str], name: str) -> Any:
+    known = list(space.spaces) if isinstance(space, Dict) else []
+    if path[0] not in known or (len(path) > 1 and not isinstance(space.spaces[path[0]], Dict)):
+        entries = f"its entries: {', '.join(known)}" if known else "it has no entries to leave out"
+        raise ConfigError(f"policy.ignore names '{name}', and the observation is {space}; {entries}")
+    kept = dict(space.spaces)
+    if len(path) > 1:
+        kept[path[0]] = _without_entry(kept[path[0]], path[1:], name)
+    else:
+        del kept[path[0]]
+    if not kept:
+        raise ConfigError(f"policy.ignore leaves nothing to see: '{name}' is the last entry of {space}")
+    return Dict(kept)
 
 
 def describe_observations(obs: Observations) -> str:

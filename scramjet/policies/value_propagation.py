@@ -27,7 +27,7 @@ from scramjet.engine.jit import compiled
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.grids import GridPlanes, is_position
-from scramjet.policies.layers import convolution, orthogonal
+from scramjet.policies.layers import convolution, keep_within, orthogonal
 from scramjet.policies.vectors import Encoder
 
 SMALLEST = 1e-6
@@ -35,6 +35,9 @@ SMALLEST = 1e-6
 SHARPNESS = 10.0
 """Multiplies what the convolutions give: walls must shut and targets shine before planning pays, and the small steps
 of an optimizer get there so much sooner (supervised on mazes, within 400 gradient steps instead of more than 800)."""
+BOUND = 8.0
+"""Where the sigmoids' inputs are kept, so that a cell's reward or share stays above 0.0003 and can be learned again: a
+target whose reward has once come down to 1e-9 is worth less than SMALLEST, and no gradient reaches it any more."""
 AGENT = "agent"
 """The entry that holds the agent's position."""
 
@@ -91,7 +94,7 @@ class ValuePropagation(Encoder):
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
         maps: Tensor = self.maps(torch.relu(self.embed(self.planes(obs))))
-        maps = torch.sigmoid(SHARPNESS * maps + self.bias)
+        maps = torch.sigmoid(keep_within(SHARPNESS * maps + self.bias, -BOUND, BOUND))
         return maps[:, 0], maps[:, 1]
 
 
