@@ -13,6 +13,7 @@ import tyro
 
 from scramjet.errors import ConfigError
 from scramjet.training.playing import load_trained, play
+from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator
 
 DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones where its run has eval.samples.
@@ -62,7 +63,7 @@ def eval_command(words: list[str]) -> int:
             _show(picture, total, step, ended)
         return 0
     episodes = 100 if arguments.episodes is None else arguments.episodes
-    evaluation = make_evaluator(config, episodes=episodes, seed=seed)(policy)
+    evaluation = make_evaluator(config, episodes=episodes)(policy, unseen_episodes(seed))
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0

@@ -75,6 +75,8 @@ def train_command(words: list[str]) -> int:
         base, is_final = base_config(env, place), False
     if not is_final:
         config = _parse(words, base, env).settings
+    if config.ppo.loss != base.ppo.loss and "--num-epochs" not in given_flags(words):
+        config = replace(config, ppo=replace(config.ppo, num_epochs="auto"))  # the preset's are for its own loss
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     world = config.make_env()
     if place.display != "quiet" and not isinstance(world, ForeignWorld) and not is_compiled(world):
@@ -99,8 +101,13 @@ def base_config(env: str | None, place: Place) -> RunConfig:
     return config_files.apply(config_files.starting_config(env), data, source)
 
 
+def given_flags(words: list[str]) -> list[str]:
+    """The flags on a command line, in their one spelling."""
+    return [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+
+
 def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
-    flags = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+    flags = given_flags(words)
     refused = [flag for flag in flags if flag not in RESUME_FLAGS]
     refused += [f"--env.{name}" for name in env_values]
     if refused:

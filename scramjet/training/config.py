@@ -276,7 +276,8 @@ class RunConfig:
         usual_advantage, usual_on_error = self._by_mode
         advantage = usual_advantage if self.ppo.advantage == "auto" else self.ppo.advantage
         on_error = usual_on_error if self.on_env_error == "auto" else self.on_env_error
-        decided = replace(self, ppo=replace(self.ppo, advantage=advantage), on_env_error=on_error)
+        ppo = replace(self.ppo, advantage=advantage, num_epochs=self.ppo.epochs)
+        decided = replace(self, ppo=ppo, on_env_error=on_error)
         if self.mode == "sync":
             return replace(decided, num_actors=1 if self.num_actors == "auto" else self.num_actors)
         if self.num_actors != "auto":

@@ -25,6 +25,7 @@ from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
+from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
 
@@ -111,8 +112,9 @@ def train_session(session: Session, display: Display) -> TrainResult:
                 metrics = learner.update(batch, step - config.batch_size)
                 collector.learned()
             with clock.phase("evaluate"):
-                evaluation = _evaluate_if_due(session, update, num_updates, display, stop)
+                evaluation = _evaluate_if_due(session, update, step, num_updates, display, stop)
             record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
+            _hint_at_samples(session, evaluation, display)
             record.update(collector.metrics())
             record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
             session.metrics_log.append(record)
@@ -135,19 +137,33 @@ def _tell_news(session: Session, display: Display) -> None:
 
 
 def _evaluate_if_due(
-    session: Session, update: int, num_updates: int, display: Display, stop: StopSignal
+    session: Session, update: int, step: int, num_updates: int, display: Display, stop: StopSignal
 ) -> Evaluation | None:
     """An evaluation every so many updates, and a longer one after the last, which a signal ends."""
     settings = session.config.eval
+    seeds = evaluation_episodes(session.config.seed, step)
     if update == num_updates and settings.final_episodes:
         display.event(f"evaluating over {settings.final_episodes:,} episodes")
-        evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
+        evaluator = make_evaluator(session.config, episodes=settings.final_episodes)
         evaluator.pool.tell(session.news.append)
         with contextlib.closing(evaluator.pool):
-            return evaluator.unless(stop.was_requested, session.policy)
+            return evaluator.unless(stop.was_requested, session.policy, seeds)
     if settings.every and update % settings.every == 0:
-        return session.evaluator(session.policy)
+        return session.evaluator(session.policy, seeds)
     return None
+
+
+def _hint_at_samples(session: Session, evaluation: Evaluation | None, display: Display) -> None:
+    """Say once that the most likely actions do far worse than drawn ones: they may run in circles."""
+    progress = session.progress
+    if evaluation is None or session.has_hinted_at_samples or session.config.eval.samples or not progress.is_settled:
+        return
+    if evaluation.is_far_below(progress.mean_return, progress.std_return, len(progress.returns)):
+        session.has_hinted_at_samples = True
+        display.event(
+            f"the most likely actions return {evaluation.mean_return:.2f} and drawn ones {progress.mean_return:.2f}: "
+            f"greedy play may run in circles; --eval.samples evaluates with drawn actions"
+        )
 
 
 def _evaluation_metrics(evaluation: Evaluation | None) -> dict[str, Any]:
@@ -172,12 +188,12 @@ def _save_if_due(
     """A checkpoint every so many updates, at a new best, and at the end; written while training goes on."""
     settings, progress = session.config.checkpoint, session.progress
     is_due = is_last or (settings.every > 0 and update % settings.every == 0)
-    judged_by_episodes = session.config.eval.every == 0 and is_due and progress.returns
-    score = evaluation.mean_return if evaluation else progress.mean_return if judged_by_episodes else None
-    is_best = score is not None and (session.best_return is None or score >= session.best_return)
-    if is_best:
-        session.best_return = score
-        display.event(f"new best: mean return {score:.2f} at step {step:,}")
+    judged_by_episodes = session.config.eval.every == 0 and is_due and progress.is_settled
+    judged = evaluation or (progress if judged_by_episodes else None)
+    is_best = judged is not None and (session.best_score is None or judged.lower_bound > session.best_score)
+    if judged is not None and is_best:
+        session.best_return, session.best_score = judged.mean_return, judged.lower_bound
+        display.event(f"new best: mean return {judged.mean_return:.2f} at step {step:,}")
     written = saves.finished()
     if is_due or is_best:
         save = checkpoint_of(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)

@@ -60,7 +60,10 @@ _TABLE = (
     Metric("return_min", "Lowest return among them."),
     Metric("return_max", "Highest return among them."),
     Metric("length_mean", "Mean length, in steps, of the episodes finished in this update."),
-    Metric("return_100", "Mean return of the last 100 finished episodes: the number to watch."),
+    Metric(
+        "return_100",
+        "Mean return of the last 100 finished episodes; none before as many have ended as play at once.",
+    ),
     Metric("length_100", "Mean length of the last 100 finished episodes."),
     Metric("eval/stat/*", "A named statistic of the world, mean over the evaluation's episodes."),
     Metric("stat/*", "A named statistic of the world, mean over the episodes finished in this update."),
@@ -111,6 +114,7 @@ _TABLE = (
     Metric("epochs", "Epochs done; fewer than --num-epochs after a --target-kl stop."),
     Metric("eval/mean_return", "Mean return of the evaluation; only on updates that evaluate."),
     Metric("eval/std_return", "Standard deviation of the evaluation's returns."),
+    Metric("eval/lower_bound", "What the mean return exceeds with 95 % confidence; `best` is the highest of these."),
     Metric("eval/mean_length", "Mean episode length of the evaluation."),
     Metric("eval/episodes", "Episodes played in the evaluation."),
     Metric(

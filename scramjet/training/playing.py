@@ -18,8 +18,9 @@ from scramjet.engine.pool import Pool
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
-from scramjet.training.evaluation import SEED_OFFSET, Evaluation
+from scramjet.training.evaluation import Evaluation
 from scramjet.training.memories import Player
+from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator, make_policy, make_pool
 from scramjet.training.start import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.state import load_weights
@@ -43,7 +44,7 @@ def evaluate(
     """
     policy, config, _ = load_trained(path, network, env=env)
     chosen_seed = config.seed if seed is None else seed
-    return make_evaluator(config, episodes=episodes, seed=chosen_seed)(policy)
+    return make_evaluator(config, episodes=episodes)(policy, unseen_episodes(chosen_seed))
 
 
 def load_trained(
@@ -71,7 +72,7 @@ def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterato
         return
     pool = make_pool(config, num_envs=1)
     assert not isinstance(pool, ForeignPool)
-    out, player = pool.reset(seed + SEED_OFFSET), Player(pool, policy)
+    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy)
     for _ in range(episodes):
         total, step, ended = 0.0, 0, False
         yield pool.env.ascii(pool.record(0)), total, step, ended
@@ -92,7 +93,7 @@ def _play_drawn(
     """The same of another library's env, which draws itself."""
     drawn = DrawnPool(world)
     pool: Pool = drawn if config.frame_stack == 1 else FrameStackPool(drawn, config.frame_stack)
-    out, player = pool.reset(seed + SEED_OFFSET), Player(pool, policy)
+    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy)
     for _ in range(episodes):
         total, step, ended = 0.0, 0, False
         yield drawn.pictures[-1], total, step, ended

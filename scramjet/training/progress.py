@@ -13,20 +13,27 @@ import torch
 from torch import Tensor
 
 from scramjet.engine.pool import Episodes
+from scramjet.training.evaluation import lower_bound
 
 RECENT = 100
 
 
 class Progress:
-    """The last hundred episodes; part of the checkpoint, so that metrics go on as they were."""
+    """The last hundred episodes; part of the checkpoint, so that metrics go on as they were.
 
-    def __init__(self, num_players: int = 1) -> None:
+    The first episodes to end are the short ones. So there is no mean before as many have ended as play at once.
+    """
+
+    def __init__(self, num_players: int = 1, num_envs: int = 1) -> None:
         self.num_players = num_players
+        self.num_at_once = num_players * num_envs
+        self.num_ended = 0
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.lengths: deque[float] = deque(maxlen=RECENT)
 
     def add(self, episodes: Episodes) -> dict[str, Any]:
         """Take in the episodes of an update; returns their metrics."""
+        self.num_ended += episodes.num_ended
         self.returns.extend(episodes.returns[-RECENT:].tolist())
         self.lengths.extend(episodes.lengths[-RECENT:].tolist())
         any_ended = len(episodes) > 0
@@ -36,8 +43,8 @@ class Progress:
             "return_min": float(episodes.returns.min()) if any_ended else None,
             "return_max": float(episodes.returns.max()) if any_ended else None,
             "length_mean": float(episodes.lengths.sum()) / len(episodes) if any_ended else None,
-            "return_100": _mean(self.returns) if self.returns else None,
-            "length_100": _mean(self.lengths) if self.lengths else None,
+            "return_100": _mean(self.returns) if self.is_settled else None,
+            "length_100": _mean(self.lengths) if self.is_settled else None,
         }
         for name, values in episodes.stats.items():
             metrics[f"stat/{name}"] = float(np.nanmean(values)) if any_ended and not np.isnan(values).all() else None
@@ -47,21 +54,39 @@ class Progress:
         return metrics
 
     @property
+    def is_settled(self) -> bool:
+        """Whether enough episodes have ended that the mean does not lean to short ones."""
+        return self.num_ended >= self.num_at_once and bool(self.returns)
+
+    @property
     def mean_return(self) -> float:
         """Over the last hundred episodes."""
         return _mean(self.returns)
+
+    @property
+    def lower_bound(self) -> float:
+        """What the true mean return exceeds with 95 % confidence."""
+        return lower_bound(self.mean_return, self.std_return, len(self.returns))
+
+    @property
+    def std_return(self) -> float:
+        """Standard deviation of the last hundred episodes' returns."""
+        return float(np.std(self.returns))
 
     def tensors(self) -> dict[str, Tensor]:
         """For the checkpoint."""
         return {
             "progress/returns": torch.tensor(list(self.returns), dtype=torch.float64),
             "progress/lengths": torch.tensor(list(self.lengths), dtype=torch.float64),
+            "progress/num_ended": torch.tensor([self.num_ended]),
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """From the checkpoint."""
         self.returns.extend(tensors["progress/returns"].tolist())
         self.lengths.extend(tensors["progress/lengths"].tolist())
+        counted = tensors.get("progress/num_ended")  # None in checkpoints from before it was counted
+        self.num_ended = self.num_at_once if counted is None else int(counted[0])
 
 
 def _mean(numbers: deque[float]) -> float:

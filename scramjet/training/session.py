@@ -41,8 +41,8 @@ from scramjet.training.learner import Learner
 from scramjet.training.native import native_play
 from scramjet.training.progress import Progress
 from scramjet.training.rollout import Rollout, allocate_rollout
+from scramjet.training.seeds import seed_of_fork, training_episodes
 
-RESET_SEED_OFFSET = 10_000
 SCHEDULE = "schedule.jsonl"
 
 
@@ -65,9 +65,11 @@ class Session:
     first_update: int = 0
     first_step: int = 0  # env steps trained before `first_update` (a fork's parent's included)
     elapsed_seconds: float = 0.0  # of earlier processes
-    best_return: float | None = None
+    best_return: float | None = None  # mean return of the evaluation that chose the best checkpoint
+    best_score: float | None = None  # the lower bound of that mean: what the next one must exceed
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
+    has_hinted_at_samples: bool = False
     news: deque[str] = field(default_factory=deque)  # of the envs, for the display
 
     @cached_property
@@ -158,7 +160,7 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
 
 
 def _collector(
-    config: RunConfig, run: Run, pool: Pool, learner: Learner, rollout: Rollout, generator: torch.Generator
+    config: RunConfig, run: Run, pool: Pool, learner: Learner, rollout: Rollout, generator: torch.Generator, seed: int
 ) -> Collector:
     policy = learner.policy
     if not isinstance(pool, JoinedPool):
@@ -170,10 +172,10 @@ def _collector(
     }
     actors: Actors
     if is_foreign(config.env):
-        actors = CentralActors(pool, policy, **shape, seed=config.seed, fused=config.fused)
+        actors = CentralActors(pool, policy, **shape, seed=seed, fused=config.fused)
     else:
         restarts = config.on_env_error == "restart"
-        actors = ActorThreads(pool, policy, **shape, seed=config.seed, fused=config.fused, restarts=restarts)
+        actors = ActorThreads(pool, policy, **shape, seed=seed, fused=config.fused, restarts=restarts)
     parameters = {f"env.{name}": value for name, value in config.env_parameters.items()}
     settings = {name: getattr(config, name) for name in ("env", "seed", "num_envs", "num_steps")}
     settings = json.loads(json.dumps({**settings, **parameters}, default=str))  # as a schedule's first line has them
@@ -185,15 +187,17 @@ def _collector(
     return Asynchronous(actors, pool, learner, rollout)
 
 
-def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
+def make_evaluator(config: RunConfig, *, episodes: int) -> Evaluator:
     """An evaluator with a pool of its own, of no more envs than episodes."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1)
-    return Evaluator(pool, episodes=episodes, seed=seed, samples=config.eval.samples)
+    return Evaluator(pool, episodes=episodes, samples=config.eval.samples)
 
 
-def build_session(config: RunConfig, run: Run, network: nn.Module | None = None) -> Session:
-    """A session at its very beginning; `config` is resolved, `run` is locked by us."""
+def build_session(
+    config: RunConfig, run: Run, network: nn.Module | None = None, parent_digest: str | None = None
+) -> Session:
+    """A session at its very beginning; `config` is resolved, `run` is locked by us; of a fork, its parent's digest."""
     assert isinstance(config.num_envs, int)
     assert isinstance(config.num_threads, int)
     set_threads(config.num_threads)
@@ -214,11 +218,12 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         rollout.fused = fused_mlp(policy, pool, config.precision)
         for part in (rollout, *rollout.halves):
             part.native = native_play(policy, part)
-    totals = {"total_steps": config.total_timesteps, "seed": config.seed}
+    seed = config.seed if parent_digest is None else seed_of_fork(config.seed, parent_digest)
+    totals = {"total_steps": config.total_timesteps, "seed": seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals, is_behind=is_async)
     learner.warm_up(rollout)
-    generator = torch.Generator(policy.device).manual_seed(config.seed)
-    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
+    generator = torch.Generator(policy.device).manual_seed(seed)
+    pool.reset(training_episodes(seed), out=rollout.rows[-1])
     session = Session(
         config=config,
         run=run,
@@ -229,9 +234,9 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         learner=learner,
         rollout=rollout,
         generator=generator,
-        progress=Progress(pool.num_players),
-        evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
-        collector=_collector(config, run, pool, learner, rollout, generator),
+        progress=Progress(pool.num_players, pool.num_envs),
+        evaluator=make_evaluator(config, episodes=config.eval.episodes),
+        collector=_collector(config, run, pool, learner, rollout, generator, seed),
     )
     for each in (pool, session.evaluator.pool):
         each.tell(session.news.append)

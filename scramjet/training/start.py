@@ -84,7 +84,19 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
     config = config.resolved()
     run = Run.create(runs_dir, run_name, config_files.to_toml(config), default_name=_default_name(config))
     with _discarded_on_error(run):
-        return build_session(config, run, network)
+        session = build_session(config, run, network)
+    session.note = _advice(config)
+    return session
+
+
+def _advice(config: RunConfig) -> str:
+    """What a user should know of these settings before they train for hours."""
+    if config.ppo.loss == "impala" and config.ppo.epochs > 1:
+        return (
+            f"impala with num_epochs={config.ppo.epochs}: its gradient has no clip, and more than one pass over a "
+            f"rollout may lead far astray; --num-epochs 1 is usual"
+        )
+    return ""
 
 
 def resume_run(
@@ -150,6 +162,7 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     session.first_step = checkpoint.step - session.first_update * config.batch_size
     session.elapsed_seconds = float(checkpoint.metadata["elapsed_seconds"])
     session.best_return = checkpoint.metadata["best_return"]
+    session.best_score = checkpoint.metadata.get("best_score", session.best_return)  # None there: chosen by the mean
     session.lineage = checkpoint.metadata["lineage"]
     session.note = _join(session.note, f"resumed at step {checkpoint.step:,}")
     if session.first_update >= num_updates(session):
@@ -205,12 +218,12 @@ def fork_run(
     text = config_files.to_toml(config)
     run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
     with _discarded_on_error(run):
-        session = build_session(config, run, network)
+        session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
     session.first_step = checkpoint.step
     session.lineage = lineage
     checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
-    session.note = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
+    session.note = _join(f"forked from {checkpoint.path} at step {checkpoint.step:,}", _advice(config))
     return session
 
 

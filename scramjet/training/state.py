@@ -49,6 +49,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "update": update,
         "elapsed_seconds": elapsed_seconds,
         "best_return": session.best_return,
+        "best_score": session.best_score,
         "lineage": session.lineage,
         "rules": session.rules,
         "network": network_name(network),

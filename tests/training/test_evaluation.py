@@ -45,7 +45,7 @@ class ShortOrLong(Env):
 
     def step(self, s, action):
         s.count += 1
-        if s._seed % 2 == 0:
+        if s._index % 2 == 0:
             return 0.0, not self.endless
         return 1.0, s.count == self.long and not self.endless
 
@@ -53,7 +53,7 @@ class ShortOrLong(Env):
         obs[0] = 0.0
 
     def stats(self, s, stats):
-        stats.odd = s._seed % 2
+        stats.odd = s._index % 2
 
 
 class RandomLength(ShortOrLong):

@@ -196,11 +196,11 @@ class Poisoned(Env):
 
     def step(self, s, action):
         s.count += 1
-        hit = self.in_reward and s.count == self.at and s._seed == 1 + 5
+        hit = self.in_reward and s.count == self.at and s._index == 5
         return (np.nan if hit else 1.0), False
 
     def observe(self, s, obs):
-        hit = not self.in_reward and s.count == self.at and s._seed == 1 + 5
+        hit = not self.in_reward and s.count == self.at and s._index == 5
         obs[0] = 0.0
         obs[1] = np.inf if hit else 0.5
 

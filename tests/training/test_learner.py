@@ -69,7 +69,6 @@ def make_rollout(policy, seed=0, masked=False):
         steps_obs=[],
         alive=None,
         seat=None,
-        last_value=None,
         memories=Memories(PlayedBy.ONE, NUM_ENVS, 1, 0),
         states=torch.zeros(1, NUM_ENVS, 0),
         noise=torch.zeros(NUM_STEPS, NUM_ENVS),

@@ -158,7 +158,7 @@ class Sitting(Env):
     order = (0, 0, 1, 0, 1)
 
     def reset(self, s):
-        s.turn = s._seed % 5
+        s.turn = s._index % 5
 
     def seat(self, s):
         return self.order[s.turn % 5]
@@ -408,7 +408,7 @@ class Staggered(Env):
         return False
 
     def alive(self, s, player):
-        return s.age < 1 + player + s._seed % 3 or (self.endless and player == 2)
+        return s.age < 1 + player + s._index % 3 or (self.endless and player == 2)
 
     def observe(self, s, obs, player):
         obs[0] = 0.0
@@ -431,7 +431,7 @@ class Rounds(Staggered):
         s.age += 1
         reward[mover] = 1.0
         reward[1 - mover] = -2.0
-        return s.age > s._seed % 4 and not self.endless
+        return s.age > s._index % 4 and not self.endless
 
 
 def policy_of(env):

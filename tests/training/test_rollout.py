@@ -28,7 +28,7 @@ class Masked(Env):
     state = {"count": np.int32}
 
     def reset(self, s):
-        s.count = s._seed % 3
+        s.count = s._index % 3
 
     def step(self, s, action):
         s.count += 1 + action
@@ -61,12 +61,12 @@ class Poisoned(Env):
 
     def step(self, s, action):
         s.count += 1
-        hit = self.in_reward and s.count == self.at and s._seed == 100 + self.env_index
+        hit = self.in_reward and s.count == self.at and s._index == self.env_index
         bad = np.inf if self.infinite else np.nan
         return (bad if hit else 1.0), False
 
     def observe(self, s, obs):
-        hit = not self.in_reward and s.count == self.at and s._seed == 100 + self.env_index
+        hit = not self.in_reward and s.count == self.at and s._index == self.env_index
         obs[0] = 0.0
         obs[1] = np.nan if hit else 0.5
 
