@@ -284,9 +284,14 @@ def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
     return spelled
 
 
+def is_given(name: str) -> bool:
+    """Whether this process was given a function under this name."""
+    return name.startswith("factory:") and canonical_name(name) in _FACTORIES
+
+
 def must_be_given(name: str) -> bool:
     """Whether other processes do not find its function by this name, since it is in another or has none."""
-    return name.startswith("factory:") and "<" in name
+    return name.startswith("factory:") and ("<" in name or name.startswith("factory:__main__:"))
 
 
 def _factory(name: str) -> Callable[..., gymnasium.Env]:

@@ -55,6 +55,11 @@ def registrations() -> list[Registration]:
     return [_REGISTRY[name] for name in sorted(_REGISTRY)]
 
 
+def is_registered(name: str) -> bool:
+    """Whether a world has this name or alias: built in, or registered in this process."""
+    return name in _names()
+
+
 def env_class(name: str) -> type[Env]:
     """The class of the world called `name`: a registered name or alias, FILE.py[:Class], or module:Class."""
     found = _names().get(name)
