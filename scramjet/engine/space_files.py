@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-MAX_NUMBERS = 1 << 22
+MAX_NUMBERS = 1 << 20
 """In an observation, all its parts together."""
 MAX_LISTED = 1 << 16
-"""Bounds written one by one: those of a larger Box must all be the same."""
+"""Bounds and sizes written one by one: those of a larger Box must all be the same."""
 MAX_PARTS, MAX_DEPTH, MAX_AXES, MAX_KEY_LENGTH = 1024, 8, 8, 256
 MAX_CHOICES = 1 << 24
 """Of all discrete parts together: each may become an input of the network."""
@@ -108,6 +107,8 @@ class _Reader:
     def _multi_discrete(self, shape: Any, sizes: Any, starts: Any) -> spaces.MultiDiscrete:
         whole_shape = self._shape(shape, least_axes=1)
         count = math.prod(whole_shape)
+        if count > MAX_LISTED:
+            raise ValueError(f"there are at most {MAX_LISTED} choices at once")
         if not isinstance(sizes, list) or not isinstance(starts, list) or not len(sizes) == len(starts) == count:
             raise ValueError(f"multi_discrete of shape {list(whole_shape)} has {count} sizes and starts")
         made = np.array([self._size(size) for size in sizes], np.int64).reshape(whole_shape)
@@ -155,11 +156,11 @@ def _whole(value: Any, least: int, most: int) -> int:
 
 
 def _bounds(data: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    listed: Sequence[Any] = data if isinstance(data, list) else [data]
-    if len(listed) not in (1, math.prod(shape)) or (isinstance(data, list) and len(listed) > MAX_LISTED):
-        raise ValueError(f"a box of shape {list(shape)} has one bound or one for each number")
-    numbers = [_bound(number, dtype) for number in listed]
-    return np.broadcast_to(np.array(numbers, dtype).reshape(shape if len(numbers) > 1 else ()), shape).copy()
+    if not isinstance(data, list):
+        return np.full(shape, _bound(data, dtype), dtype)
+    if len(data) != math.prod(shape) or len(data) > MAX_LISTED:
+        raise ValueError(f"a box of shape {list(shape)} has one bound, or up to {MAX_LISTED}, one for each number")
+    return np.array([_bound(number, dtype) for number in data], dtype).reshape(shape)
 
 
 def _bound(number: Any, dtype: np.dtype[Any]) -> Any:

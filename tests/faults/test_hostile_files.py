@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+import gymnasium
 import pytest
 import tomli_w
-import tomllib
 import torch
 import yaml
 
 import scramjet
 from scramjet import cli
-from scramjet.engine.space_files import space_to_data
-from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError, WorldError
+from scramjet.engine import foreign_worlds
+from scramjet.errors import CheckpointError, ConfigError, TrustError, WorldError
 from scramjet.runtime import checkpoint_format
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 
@@ -37,7 +40,10 @@ TINY: dict[str, Any] = {
     "eval": EvaluationConfig(every=0, final_episodes=0),
     "checkpoint": CheckpointConfig(every=1),
 }
-FLAGS = ("--num-envs 4 --num-steps 8 --num-threads 1 --device cpu --eval.every 0 --eval.final-episodes 0").split()
+FLAGS = [
+    *("--num-envs", "4", "--num-steps", "8", "--num-threads", "1", "--device", "cpu"),
+    *("--eval.every", "0", "--eval.final-episodes", "0"),
+]
 
 WORLD = """
 from pathlib import Path
@@ -188,9 +194,7 @@ WAYS: dict[str, Callable[[Path], Any]] = {
     "evaluate": lambda run: scramjet.evaluate(run, episodes=1),
     "train(resume=...)": lambda run: scramjet.train(resume=run, total_timesteps=1000, display="quiet"),
     "train(fork=...)": lambda run: scramjet.train(fork=run, runs_dir=run.parent / "runs", display="quiet"),
-    "train(FILE)": lambda run: scramjet.train(
-        as_config(run, "toml"), runs_dir=run.parent / "runs", display="quiet"
-    ),
+    "train(FILE)": lambda run: scramjet.train(as_config(run, "toml"), runs_dir=run.parent / "runs", display="quiet"),
     "load_config": lambda run: scramjet.load_config(as_config(run, "yaml")),
 }
 
@@ -222,3 +226,352 @@ def test_an_older_checkpoint_that_needs_its_world_for_that_is_refused(kind: str,
     with pytest.raises(TrustError):
         scramjet.load_policy(run)
     assert not canary_of(folder).exists()
+
+
+def box(*shape: int) -> dict[str, Any]:
+    return {"kind": "box", "dtype": "float32", "shape": list(shape), "low": 0.0, "high": 1.0}
+
+
+ACTIONS = {"kind": "discrete", "n": 2, "start": 0}
+
+
+@pytest.mark.parametrize(
+    "spaces",
+    [
+        "Box(0, 1, (4,), float32)",
+        [],
+        [box(4)],
+        [box(4), ACTIONS, ACTIONS],
+        [None, None],
+        [box(10**9, 10**9), ACTIONS],
+        [box(1 << 20), ACTIONS],  # sound, and not what the weights are for
+        [box(4), {"kind": "discrete", "n": 1 << 24, "start": 0}],
+        [ACTIONS, box(4)],
+    ],
+    ids=str,
+)
+def test_spaces_that_are_none_or_not_the_weights_are_refused(spaces: Any, run: Path) -> None:
+    forge(run, {"name": "cartpole"}, policy_spaces=spaces)
+    with pytest.raises(CheckpointError):
+        scramjet.load_policy(run)
+
+
+def test_a_network_larger_than_the_checkpoints_tensors_takes_no_memory(run: Path) -> None:
+    config = json.loads((run / "checkpoints" / "latest" / "metadata.json").read_text())["metadata"]["config"]
+    config["policy"]["hidden"] = [1 << 16, 1 << 15]  # 8 GB and as much again for the value
+    forge(run, {"name": "cartpole"}, policy_spaces=[box(1 << 20), ACTIONS], config=config)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CheckpointError, match="holds another network"):
+        scramjet.load_policy(run)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB: a gigabyte
+
+
+QUIETLY_HOSTILE: dict[str, dict[str, Any]] = {
+    "a model file": {"name": "mujoco:Ant-v5", "xml_file": "/etc/passwd"},
+    "a program of EnvPool's": {"name": "envpool:VizdoomCustom-v1", "vzd_path": "/bin/sh"},
+    "EnvPool's folder": {"name": "envpool:Pong-v5", "base_path": "."},
+    "a folder of ROMs": {"name": "pettingzoo:pong_v3", "auto_rom_install_path": "."},
+    "text in a list": {"name": "gym:CartPole-v1", "things": [1, [2, "evil.py"]]},
+    "text in a table": {"name": "gym:CartPole-v1", "things": {"a": {"b": "evil.py"}}},
+    "a window": {"name": "gym:CartPole-v1", "render_mode": "human"},
+    "wrappers": {"name": "vec:CartPole-v1", "wrappers": ["os.system"]},
+    "a way to make many": {"name": "vec:CartPole-v1", "vector_kwargs": {"worker": "os:system"}},
+    "a word in another's place": {"name": "gym:CartPole-v1", "entry_point": "rgb_array"},
+}
+
+
+@pytest.mark.parametrize("env", QUIETLY_HOSTILE.values(), ids=QUIETLY_HOSTILE)
+def test_text_that_a_library_might_load_things_by_is_refused(env: dict[str, Any], run: Path) -> None:
+    forge(run, env)
+    (key,) = env.keys() - {"name"}
+    for way in ("eval a run", "train --resume", "train --config TOML"):
+        with pytest.raises(TrustError, match=key):
+            WAYS[way](run)
+
+
+@pytest.mark.parametrize(
+    "name", ["os", "pettingzoo", "..evil_module", "evil_module_v1", "classic.connect_four_v3", "../evil_v1", "a:b_v1"]
+)
+def test_a_name_for_pettingzoo_is_no_module_of_anybody_elses(name: str, run: Path, folder: Path) -> None:
+    pytest.importorskip("pettingzoo")
+    (folder / "evil_module_v1.py").write_text((folder / "evil_module.py").read_text())
+    forge(run, {"name": f"pettingzoo:{name}"})
+    with pytest.raises((TrustError, WorldError)):
+        cli.run(["eval", str(run)])
+    assert not canary_of(folder).exists()
+
+
+@pytest.mark.parametrize("name", ["ale:evil.py", "ale:../../evil", "ale:os:system", "envpool:evil_module", "mujoco:x"])
+def test_a_game_that_a_library_does_not_have_is_refused_by_its_name(name: str, run: Path, folder: Path) -> None:
+    forge(run, {"name": name})
+    with pytest.raises((TrustError, WorldError), match=r"ale|Atari|[Ee]nv[Pp]ool|Gymnasium"):
+        cli.run(["eval", str(run)])
+    assert not canary_of(folder).exists()
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"name": "gym:CartPole-v1"},
+        {"name": "vec:CartPole-v1", "vectorization_mode": "sync"},
+        {"name": "gym:scramjet/CartPole-v1", "gravity": 9.8},
+        {"name": "gym:CartPole-v1", "render_mode": "rgb_array", "sutton_barto_reward": False, "max_episode_steps": 9},
+    ],
+    ids=lambda env: " ".join(map(str, env.values())),
+)
+def test_worlds_of_installed_libraries_are_anybodys_to_name(env: dict[str, Any], run: Path) -> None:
+    spaces = {}
+    made = scramjet.make(env["name"], 1)
+    for name in ("observation_space", "action_space"):
+        spaces[name] = repr(getattr(made, name))
+    made.close()
+    forge(run, env, **spaces)
+    assert scramjet.evaluate(run, episodes=1).episodes == 1
+
+
+def test_the_command_line_says_it_in_one_message_and_exits_with_2(run: Path, folder: Path) -> None:
+    forge(run, HOSTILE["a shell command"](folder))
+    environment = {**os.environ, "PYTHONPATH": str(Path(scramjet.__file__).parents[1])}
+    command = [sys.executable, "-P", "-m", "scramjet", "eval", str(run)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("scramjet: checkpoint ")
+    assert "would import the module 'os' and call its function 'system' (command='touch " in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not canary_of(folder).exists()
+
+
+@pytest.mark.parametrize("kind", ["a function in a file", "a class in a module", "a module for Gymnasium"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda run: cli.run(["eval", str(run), "--episodes", "1", "--trust"]),
+        lambda run: cli.run(["train", "--resume", str(run), "--total-timesteps", "128", "--trust", *runs_of(run)]),
+        lambda run: cli.run(["train", "--fork", str(run), "--trust", "--total-timesteps", "128", *runs_of(run)]),
+        lambda run: scramjet.evaluate(run, episodes=1, trust=True),
+        lambda run: scramjet.train(resume=run, total_timesteps=128, trust=True, display="quiet"),
+        lambda run: scramjet.load_config(as_config(run, "toml"), trust=True).make_env().observation_space,
+    ],
+    ids=["eval", "resume", "fork", "evaluate", "train", "load_config"],
+)
+def test_trust_lets_a_file_name_what_it_likes(way: Callable[[Path], Any], kind: str, run: Path, folder: Path) -> None:
+    forge(run, HOSTILE[kind](folder))
+    with suppress(CheckpointError, ConfigError):  # it is no checkpoint of that world
+        way(run)
+    assert canary_of(folder).exists()
+
+
+def test_a_world_on_the_command_line_stands_in_place_of_a_strangers(run: Path, folder: Path) -> None:
+    forge(run, HOSTILE["a file"](folder))
+    for words in (
+        ["cartpole", "--fork", str(run), "--total-timesteps", "128"],
+        ["--fork", str(run), "--total-timesteps", "128", "cartpole"],
+        ["--config", as_config(run, "toml"), *FLAGS, "--total-timesteps", "32", "cartpole"],
+        ["cartpole", "--config", as_config(run, "yaml"), *FLAGS, "--total-timesteps", "32"],
+    ):
+        assert cli.run(["train", *words, *runs_of(run)]) == 0
+    assert cli.run(["eval", str(run), "--env", "cartpole", "--episodes", "1"]) == 0
+    assert scramjet.evaluate(run, episodes=1, env="cartpole").episodes == 1
+    assert scramjet.train(resume=run, env="cartpole", total_timesteps=128, display="quiet").step == 128
+    assert not canary_of(folder).exists()
+
+
+def test_what_a_file_adds_to_a_world_that_the_user_names_is_looked_at_too(run: Path, folder: Path) -> None:
+    forge(run, {"name": "factory:builtins:eval", "source": f"open({str(canary_of(folder))!r}, 'w')"})
+    for words in (["--config", as_config(run, "toml")], ["--fork", str(run)]):
+        with pytest.raises(TrustError, match="source="):
+            cli.run(["train", "factory:builtins:eval", *words, *runs_of(run)])
+    with pytest.raises(TrustError, match="source="):
+        cli.run(["eval", str(run), "--env", "factory:builtins:eval"])
+    assert not canary_of(folder).exists()
+
+
+# What somebody trained himself -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's own folder, where he works."""
+    place = tmp_path / "mine"
+    place.mkdir(mode=0o700)
+    (place / "own_world.py").write_text("from own_helper import GOAL\n" + WORLD)
+    (place / "own_helper.py").write_text("GOAL = 3\n")
+    (place / "own_envs.py").write_text(ENVS)
+    registers = "import gymnasium\ngymnasium.register('Own-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"
+    (place / "own_registers.py").write_text(registers)
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(place))
+    yield place
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+    gymnasium.registry.pop("Own-v0", None)
+
+
+def train(*words: str) -> Path:
+    """Train a world named on the command line, a little."""
+    arguments = ["train", *words, *FLAGS, "--total-timesteps", "32", "--run-name", "own", "--display", "quiet"]
+    assert cli.run(arguments) == 0
+    return Path("runs/own").resolve()
+
+
+def use_all(run: Path) -> None:
+    """Everything that a user does with a run of his, and nothing said about trust."""
+    number = len(list(run.parent.iterdir()))
+    assert cli.run(["eval", str(run), "--episodes", "1"]) == 0
+    assert scramjet.evaluate(run, episodes=1).episodes == 1
+    scramjet.load_policy(run)
+    assert cli.run(["train", "--resume", "own", "--total-timesteps", str(64 * number), "--display", "quiet"]) == 0
+    fork = ["train", "--fork", str(run), "--total-timesteps", str(128 * number), "--display", "quiet"]
+    assert cli.run([*fork, "--run-name", f"fork-{number}"]) == 0
+    assert (
+        cli.run(["train", "--config", str(run / "config.toml"), "--total-timesteps", "32", "--display", "quiet"]) == 0
+    )
+
+
+OWN = {
+    "a file": ["own_world.py"],
+    "a class in a file": ["own_world.py:Walk", "--env.length", "3"],
+    "a class in a module": ["own_world:Walk"],
+    "a function in a file": ["factory:own_envs.py:make_env", "--env.level", "hard"],
+    "a function in a module": ["factory:own_envs:make_env"],
+    "a module for Gymnasium": ["gym:own_registers:Own-v0"],
+    "text for a library": [
+        "vec:CartPole-v1",
+        "--env.vectorization-mode",
+        "sync",
+        "--env.render-mode",
+        "rgb_array_list",
+    ],
+}
+
+
+@pytest.mark.parametrize("words", OWN.values(), ids=OWN)
+def test_what_somebody_trained_himself_needs_no_trust(words: list[str], own: Path) -> None:
+    use_all(train(*words))
+
+
+def test_a_world_that_its_author_has_edited_since_needs_none_either(own: Path) -> None:
+    run = train("own_world.py")
+    (own / "own_world.py").write_text((own / "own_world.py").read_text().replace("1.0, s.at", "2.0, s.at"))
+    (own / "own_helper.py").write_text("GOAL = 4\n")
+    use_all(run)
+
+
+def test_checking_or_measuring_a_world_names_it(own: Path) -> None:
+    Path("own.toml").write_text("env = 'own_world.py'\n")
+    with pytest.raises(TrustError, match=re.escape(str(own / "own_world.py"))):
+        scramjet.load_config("own.toml")
+    assert cli.run(["check", "own_world.py", "--steps", "5"]) == 0
+    assert scramjet.load_config("own.toml").make_env().length == 4
+
+
+def test_a_function_given_from_python_is_remembered_for_the_command_line(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import own_envs  # type: ignore[import-not-found]
+
+    result = scramjet.train(RunConfig(**TINY), env=own_envs.make_env, display="quiet")
+    monkeypatch.setattr(foreign_worlds, "_FACTORIES", {})  # as in another process
+    assert cli.run(["eval", str(result.run_path), "--episodes", "1"]) == 0
+
+
+def test_a_function_that_is_in_no_module_is_asked_for_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_env = lambda: gymnasium.make("CartPole-v1")  # noqa: E731
+    result = scramjet.train(RunConfig(**TINY), env=make_env, display="quiet")
+    monkeypatch.setattr(foreign_worlds, "_FACTORIES", {})
+    with pytest.raises(WorldError, match="give it again from Python"):
+        cli.run(["eval", str(result.run_path)])
+    assert scramjet.evaluate(result.run_path, episodes=1, env=make_env).episodes == 1
+
+
+def test_a_world_that_has_moved_is_named_anew(own: Path) -> None:
+    run = train("own_world.py", "--env.length", "3")
+    (own / "elsewhere").mkdir()
+    for name in ("own_world.py", "own_helper.py"):
+        (own / name).rename(own / "elsewhere" / name)
+    with pytest.raises(WorldError, match="no such file"):
+        cli.run(["eval", str(run)])
+    assert cli.run(["eval", str(run), "--env", "elsewhere/own_world.py", "--episodes", "1"]) == 0
+
+
+# What is remembered covers no more than that -----------------------------------------------------------------------
+
+
+def refused(run: Path, problem: str = "would run the file|would import the module") -> None:
+    with pytest.raises(TrustError, match=problem):
+        scramjet.evaluate(run, episodes=1)
+
+
+def test_the_same_source_in_another_place_is_another_world(own: Path) -> None:
+    run = train("own_world.py")
+    shutil.copytree(own, own.parent / "theirs")
+    forge(run, {"name": str(own.parent / "theirs" / "own_world.py")})
+    refused(run)
+
+
+def test_a_module_of_the_same_name_in_another_place_is_another(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train("own_world:Walk")
+    theirs = own.parent / "theirs"
+    shutil.copytree(own, theirs)
+    monkeypatch.syspath_prepend(str(theirs))
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+    refused(run)
+
+
+def test_what_was_let_through_once_is_asked_for_again_when_it_has_changed(own: Path) -> None:
+    run = train("own_world.py")
+    shutil.copytree(own, own.parent / "theirs")
+    world = own.parent / "theirs" / "own_world.py"
+    forge(run, {"name": str(world)})
+    assert scramjet.evaluate(run, episodes=1, trust=True).episodes == 1
+    assert scramjet.evaluate(run, episodes=1).episodes == 1  # as it was
+    world.with_name("own_helper.py").write_text("GOAL = 5\n")
+    refused(run, "has changed since you let it through")
+
+
+def test_a_changed_world_in_the_runs_own_folder_is_asked_for_again(own: Path) -> None:
+    run = train("own_world.py")
+    for name in ("own_world.py", "own_helper.py"):
+        shutil.copy(own / name, run / name)
+    assert cli.run(["check", str(run / "own_world.py"), "--steps", "5"]) == 0
+    forge(run, {"name": str(run / "own_world.py")})
+    assert scramjet.evaluate(run, episodes=1).episodes == 1
+    (run / "own_world.py").write_text((run / "own_world.py").read_text() + "\n# theirs\n")
+    refused(run, "lies in the run's own folder")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners and modes")
+@pytest.mark.parametrize("shared", ["own_world.py", "."])
+def test_a_world_that_others_can_change_is_asked_for_again_when_it_has(shared: str, own: Path) -> None:
+    run = train("own_world.py")
+    (own / shared).chmod(0o777)
+    assert scramjet.evaluate(run, episodes=1).episodes == 1
+    (own / "own_world.py").write_text((own / "own_world.py").read_text() + "\n# somebody's\n")
+    refused(run, "others can write to it")
+    (own / shared).chmod(0o700)
+    assert scramjet.evaluate(run, episodes=1).episodes == 1
+
+
+def test_other_text_for_a_function_that_the_user_named_is_refused(own: Path) -> None:
+    run = train("factory:own_envs.py:make_env", "--env.level", "hard")
+    name = f"factory:{own / 'own_envs.py'}:make_env"
+    forge(run, {"name": name, "level": "easy"})
+    refused(run, "level='easy'")
+    forge(run, {"name": name, "level": "hard"})
+    assert scramjet.evaluate(run, episodes=1).episodes == 1
+
+
+def test_another_function_of_a_file_that_the_user_named_is_refused(own: Path) -> None:
+    run = train("factory:own_envs.py:make_env")
+    forge(run, {"name": f"factory:{own / 'own_envs.py'}:gymnasium"})
+    refused(run, "call its function 'gymnasium'")
+
+
+def test_a_forged_memory_is_not_believed(own: Path, nothing_remembered: Path) -> None:
+    run = train("own_world.py")
+    (record,) = nothing_remembered.iterdir()
+    shutil.copytree(own, own.parent / "theirs")
+    forge(run, {"name": str(own.parent / "theirs" / "own_world.py")})
+    (record.parent / f"{'0' * 64}.json").write_bytes(record.read_bytes())  # under a name that is not its key's
+    refused(run)
