@@ -194,7 +194,7 @@ def _check_plain(parameters: Mapping[str, Any], source: str) -> None:
         if isinstance(value, dict):
             wrong = next((key for key in value if not isinstance(key, str)), None)
             if wrong is not None:
-                raise ConfigError(f"{source}: {where} has the key {_SHORT.repr(wrong)}; names are text")
+                raise ConfigError(f"{source}: {where} has no parameter {_SHORT.repr(wrong)}: their names are text")
             waiting += [(f"{where}.{key[:100]}", item, depth + 1) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             waiting += [(where, item, depth + 1) for item in value]
