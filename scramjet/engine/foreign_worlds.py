@@ -280,7 +280,7 @@ def canonical_name(name: str) -> str:
     library, _, rest = name.partition(":")
     path, colon, function = rest.rpartition(":")
     if library == "factory" and path.endswith(".py"):
-        return f"factory:{Path(path).resolve()}{colon}{function}"
+        return f"factory:{os.path.realpath(path)}{colon}{function}"
     return name
 
 

@@ -68,7 +68,7 @@ def code_of(name: str) -> NamedCode | None:
 
 def _code_at(where: str, function: str = "") -> NamedCode:
     if where.endswith(".py"):
-        return NamedCode(str(Path(where).resolve()), is_file=True, function=function)
+        return NamedCode(os.path.realpath(where), is_file=True, function=function)
     return NamedCode(where, is_file=False, function=function)
 
 
@@ -87,8 +87,9 @@ def _is_harmless(key: str, value: Any) -> bool:
         return True
     if isinstance(value, str):
         return value in KNOWN_WORDS.get(key, ())
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (object(),)
-    return all(_is_harmless("", part) for part in parts)
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, list | tuple) and all(_is_harmless("", part) for part in value)
 
 
 def _module_path(name: str) -> Path | None:

@@ -91,7 +91,7 @@ def canonical_name(name: str) -> str:
     if found is not None:
         return found.name
     path, colon, class_name = name.partition(":")
-    return f"{Path(path).resolve()}{colon}{class_name}" if path.endswith(".py") else name
+    return f"{os.path.realpath(path)}{colon}{class_name}" if path.endswith(".py") else name
 
 
 def _names() -> dict[str, Registration]:

@@ -59,7 +59,7 @@ def approve(
         return
     if code is not None and must_be_given(name):
         raise WorldError(
-            f"{source} names {name!r}, a function that is in no module; give it again from Python: "
+            f"{source} names {name!r}, a function that is in no module and must be given again from Python: "
             f"scramjet.train(..., env=...) or scramjet.evaluate(..., env=...)"
         )
     known = _recalled(_key(name))
@@ -115,7 +115,7 @@ def _problem(code: NamedCode, known: _Remembered, run: Path | None) -> str | Non
     path = code.path()
     if known.source is None or path is None:
         return ""
-    if known.source == source_fingerprint(path) or not path.exists():  # nothing runs that is not there
+    if known.source == source_fingerprint(path) or not os.path.exists(path):  # nothing runs that is not there
         return None
     if not known.is_named:
         return "; its source has changed since you let it through"
@@ -192,9 +192,9 @@ def _check_plain(parameters: Mapping[str, Any], source: str) -> None:
         if count > MAX_VALUES or depth > MAX_DEPTH:
             raise ConfigError(f"{source}: [env] holds too much: at most {MAX_VALUES} values, {MAX_DEPTH} deep")
         if isinstance(value, dict):
-            wrong = next((key for key in value if not isinstance(key, str)), None)
-            if wrong is not None:
-                raise ConfigError(f"{source}: {where} has no parameter {_SHORT.repr(wrong)}: their names are text")
+            for key in value:
+                if not isinstance(key, str):
+                    raise ConfigError(f"{source}: {where} has no parameter {_SHORT.repr(key)}: their names are text")
             waiting += [(f"{where}.{key[:100]}", item, depth + 1) for key, item in value.items()]
         elif isinstance(value, list | tuple):
             waiting += [(where, item, depth + 1) for item in value]

@@ -5,6 +5,7 @@ Each hostile name would leave a canary behind, a file, if anything it names were
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,13 @@ import yaml
 
 import scramjet
 from scramjet import cli
+from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import foreign_worlds
-from scramjet.errors import CheckpointError, ConfigError, TrustError, WorldError
+from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError, WorldError
 from scramjet.runtime import checkpoint_format
+from scramjet.training.collecting import read_schedule
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config_files import field_docs
 
 TINY: dict[str, Any] = {
     "num_envs": 4,
@@ -479,7 +484,7 @@ def test_a_function_that_is_in_no_module_is_asked_for_by_its_name(own: Path, mon
     make_env = lambda: gymnasium.make("CartPole-v1")  # noqa: E731
     result = scramjet.train(RunConfig(**TINY), env=make_env, display="quiet")
     monkeypatch.setattr(foreign_worlds, "_FACTORIES", {})
-    with pytest.raises(WorldError, match="give it again from Python"):
+    with pytest.raises(WorldError, match="must be given again from Python"):
         cli.run(["eval", str(result.run_path)])
     assert scramjet.evaluate(result.run_path, episodes=1, env=make_env).episodes == 1
 
@@ -575,3 +580,92 @@ def test_a_forged_memory_is_not_believed(own: Path, nothing_remembered: Path) ->
     forge(run, {"name": str(own.parent / "theirs" / "own_world.py")})
     (record.parent / f"{'0' * 64}.json").write_bytes(record.read_bytes())  # under a name that is not its key's
     refused(run)
+
+
+# Names that are none ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"name": "a\0.py"}, "no world's"),
+        ({"name": "evil.py\n"}, "no world's"),
+        ({"name": "\x1b[2J.py"}, "no world's"),
+        ({"name": "x" * 5000 + ".py"}, "no world's"),
+        ({"name": "x" * 300 + ".py"}, "--trust"),
+        ({"name": "loop.py"}, "--trust"),
+        ({"name": "FACTORY:os:system"}, "--trust"),
+        ({"name": "gym :os:system"}, "--trust"),
+        ({"name": "evil.py:"}, "--trust"),
+        ({"name": "factory:os"}, "--trust"),
+        ({"name": "os.system"}, "unknown world"),
+        ({"name": "gym:"}, "names no world"),
+        ({"name": "gym::"}, "Gymnasium|import"),
+        ({"name": 7}, "env must be a name"),
+        ([1], "env must be a name"),
+        ({"name": "gym:CartPole-v1", "env_id": 1}, "scramjet sets that itself"),
+        ({"name": "vec:CartPole-v1", "num_envs": 1}, "scramjet sets that itself"),
+    ],
+    ids=repr,
+)
+def test_a_name_that_is_none_is_one_message(env: Any, message: str, run: Path, folder: Path) -> None:
+    (folder / "loop.py").symlink_to("loop.py")
+    forge(run, env)
+    for way in ("eval a run", "train --resume", "load_config"):
+        if "itself" in message and way == "load_config":
+            continue  # told when it is trained
+        with pytest.raises(ScramjetError, match=message):
+            WAYS[way](run) if way != "load_config" else WAYS[way](run).make_env().observation_space
+
+
+ALIAS_BOMB = "env:\n  name: gym:CartPole-v1\n  a: &a [x, x]\n" + "".join(
+    f"  {name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n" for before, name in pairwise("abcdefghijkl")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("env: {name: 'gym:CartPole-v1', when: 2020-01-01}", "env.when is .* a date"),
+        ("env: {name: 'gym:CartPole-v1', raw: !!binary aGk=}", "env.raw is .* a bytes"),
+        ("env: {name: 'gym:CartPole-v1', all: !!set {a, b}}", "env.all is .* a set"),
+        ("env: {name: 'gym:CartPole-v1', 1: 2}", "env has no parameter 1"),
+        ("env: {name: 'gym:CartPole-v1', ~: 2}", "env has no parameter None"),
+        ("a: &a [1, *a]\nenv: {name: 'gym:CartPole-v1', deep: *a}", "unknown key|holds too much"),
+        ("env: {name: 'gym:CartPole-v1', deep: &a [1, *a]}", "holds too much"),
+        (ALIAS_BOMB, "holds too much"),
+        ("env: !!python/object/apply:os.system ['touch canary']", "not valid"),
+        ("env: !!python/name:os.system ''", "not valid"),
+    ],
+)
+def test_parameters_that_are_no_plain_data_are_one_message(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "named.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message) as refused:
+        scramjet.load_config(tmp_path / "named.yaml")
+    assert len(str(refused.value)) < 2000
+    assert not Path("canary").exists()
+
+
+def test_no_setting_but_the_world_and_the_schedule_is_text_that_a_file_decides() -> None:
+    """Whoever adds a setting that is a path or a name has to say here what keeps a stranger's from being used."""
+    free = [name for name, kind, _ in field_docs() if "text" in kind]
+    assert free == ["env", "time_limit", "replay_schedule", *SCHEDULES]
+
+
+SCHEDULES = [field.name for field in dataclasses.fields(PPOConfig) if "str" in str(field.type)]
+"""Settings of PPO that may be text: numbers over time, read by a small parser."""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "not there", "not text"])
+def test_a_schedule_that_a_config_names_is_only_read_and_must_be_a_file(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "schedule.jsonl"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path = Path("/dev/zero")
+    elif kind == "not text":
+        path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_schedule(path, 1, "play", {})
