@@ -31,10 +31,13 @@ from scramjet import cli
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import foreign_worlds
 from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError, WorldError
+from scramjet.policies.config import PolicyConfig
 from scramjet.runtime import checkpoint_format
 from scramjet.training.collecting import read_schedule
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config_files import field_docs
+from scramjet.training.playing import load_trained
+from scramjet.training.session import make_pool
 
 TINY: dict[str, Any] = {
     "num_envs": 4,
@@ -231,6 +234,33 @@ def test_an_older_checkpoint_that_needs_its_world_for_that_is_refused(kind: str,
     with pytest.raises(TrustError):
         scramjet.load_policy(run)
     assert not canary_of(folder).exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"env": "cartpole", "frame_stack": 3, "ppo": PPOConfig(normalize_observations=True)},
+        {"env": "maze", "policy": PolicyConfig(memory="gru", memory_size=8)},
+        {"env": "pendulum", "policy": PolicyConfig(shared_trunk=True)},
+        {"env": "gym:FrozenLake-v1", "num_workers": 0},
+        {"env": "squared"},
+    ],
+    ids=lambda settings: settings["env"],
+)
+def test_a_policy_loaded_without_its_world_is_the_one_loaded_with_it(settings: dict[str, Any], tmp_path: Path) -> None:
+    run = scramjet.train(RunConfig(**{**TINY, **settings}), runs_dir=tmp_path, display="quiet").run_path
+    alone = scramjet.load_policy(run)
+    beside_its_world, config, _ = load_trained(run)
+    assert str(alone) == str(beside_its_world)
+    assert alone.state_dict().keys() == beside_its_world.state_dict().keys()
+    pool = make_pool(config, num_envs=3)
+    out, states = pool.reset(0), [policy.initial_state(pool.num_rows) for policy in (alone, beside_its_world)]
+    actions = [
+        policy.act(out.obs, state if policy.state_size else None, mask=out.mask)
+        for policy, state in zip((alone, beside_its_world), states, strict=True)
+    ]
+    pool.close()
+    assert torch.equal(*actions)
 
 
 def box(*shape: int) -> dict[str, Any]:
