@@ -55,7 +55,7 @@ class UserRecords:
     def write(self, key: str, record: dict[str, Any]) -> None:
         """Keep a record in place of the key's former one; where that fails there is one warning."""
         try:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 self.folder.mkdir(mode=0o700)
             with self._opened() as folder:

@@ -42,7 +42,8 @@ def test_folder_and_files_are_the_users_alone_whatever_the_umask(records: UserRe
         records.write("a", {})
     finally:
         os.umask(before)
-    assert stat.S_IMODE(records.folder.stat().st_mode) == 0o700
+    for folder in (records.folder, records.folder.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(the_file(records).stat().st_mode) == 0o600
 
 
