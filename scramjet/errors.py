@@ -22,6 +22,10 @@ class ConfigError(ScramjetError):
     """A setting that cannot be: an unknown key, a value out of range, two values that do not fit."""
 
 
+class TrustError(ScramjetError):
+    """A file names code, or gives a library text, that would be loaded; the user has not said that it may be."""
+
+
 class WorldError(ScramjetError):
     """A mistake in an environment's rules, told in its author's terms."""
 

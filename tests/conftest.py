@@ -1,8 +1,18 @@
 """What tests in several folders use."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is remembered for the user goes here, not into the home of whoever runs the tests."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCRAMJET_STATE_DIR", str(folder))
+        yield folder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

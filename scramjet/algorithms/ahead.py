@@ -24,7 +24,15 @@ def compile_ahead() -> None:
     with contextlib.suppress(OSError):  # no cache or no process to be had: each is compiled when it is needed
         if (os.cpu_count() or 1) == 1 or _mark(_entry()).exists():
             return
-        subprocess.Popen([sys.executable, "-m", __name__], stdin=silent, stdout=silent, stderr=silent)
+        # Imports as here, and -P: nothing from the folder that the user happens to be in.
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__],
+            stdin=silent,
+            stdout=silent,
+            stderr=silent,
+            env={**os.environ, "PYTHONPATH": path},
+        )
 
 
 def _entry() -> Path:

@@ -32,6 +32,7 @@ from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.native import native_play
 from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.trust import remember
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 
@@ -131,6 +132,7 @@ def bench_command(words: list[str]) -> int:
     if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
         raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
     require_native(arguments.env, "scramjet bench")
+    remember(arguments.env, is_named=True)
     keep_freed_memory()
     on_gpu = arguments.device == "cuda"
     if on_gpu:

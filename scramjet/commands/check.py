@@ -9,6 +9,7 @@ import tyro
 
 from scramjet.engine.check import check_world
 from scramjet.engine.foreign_worlds import require_native
+from scramjet.training.trust import remember
 
 DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
 
@@ -31,6 +32,7 @@ def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
     arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
     require_native(arguments.world, "scramjet check")
+    remember(arguments.world, is_named=True)
     any_wrong = False
     for finding in check_world(arguments.world, steps=arguments.steps):
         print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {finding.text}", flush=True)

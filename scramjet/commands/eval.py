@@ -21,6 +21,7 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/cartpole-1 --episodes 100
   scramjet eval runs/cartpole-1/checkpoints/best --json
   scramjet eval runs/cartpole-1 --render
+  scramjet eval runs/my_world-1 --env elsewhere/my_world.py
 """
 
 FRAMES_PER_SECOND = 30
@@ -42,6 +43,10 @@ class Arguments:
     """Folder that holds the runs, for a run given by its name."""
     json: bool = False
     """Print one JSON object instead of text."""
+    env: str | None = None
+    """A world in place of the one that the checkpoint names, such as the file it is in now."""
+    trust: bool = False
+    """Let the checkpoint name a world in a file or module that you have not named yourself: it is run."""
 
 
 def eval_command(words: list[str]) -> int:
@@ -55,7 +60,9 @@ def eval_command(words: list[str]) -> int:
     )
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
-    policy, config, checkpoint = load_trained(arguments.path, runs_dir=arguments.runs_dir)
+    policy, config, checkpoint = load_trained(
+        arguments.path, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
+    )
     seed = config.seed if arguments.seed is None else arguments.seed
     if arguments.render:
         episodes = 1 if arguments.episodes is None else arguments.episodes

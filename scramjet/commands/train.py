@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from scramjet.engine.cpu import is_compiled
-from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, parameter_defaults
+from scramjet.engine.foreign_worlds import ForeignWorld, parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
 from scramjet.training.config import RunConfig
 from scramjet.training.loop import train
+from scramjet.training.trust import remember
 
 DESCRIPTION = """Train an agent with PPO.
 
@@ -29,7 +30,7 @@ Values come from the code's defaults, then the world's preset, then --config FIL
   scramjet train --fork runs/cartpole-1/checkpoints/best --learning-rate 1e-4
 """
 
-RESUME_FLAGS = ("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit")
+RESUME_FLAGS = ("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--trust", "--no-trust")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Place:
     """Folder that holds the runs."""
     display: Literal["auto", "live", "plain", "quiet"] = "auto"
     """What to show while training; auto: live in a terminal, plain lines elsewhere."""
+    trust: bool = False
+    """Let the run, checkpoint or file name a world in a file or module that you have not named yourself: it is run."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +69,16 @@ def train_command(words: list[str]) -> int:
     place, rest = tyro.cli(Place, prog="scramjet train", args=asked, return_unknown_args=True)
     if place.resume is not None:
         return _resume(words, env_values, place)
-    named = asked[0] if asked and not asked[0].startswith("-") else None
+    named = asked[0] if asked and not asked[0].startswith("-") else _named_after_flags(asked, rest, place)
     base = base_config(named, place)
     changes_nothing = rest == ([] if named is None else [base.env])
     config = base if changes_nothing else _parse(asked, base).settings
     env, is_final = config.env, words == asked
     if env != base.env:  # the world was named after the flags
         base, is_final = base_config(env, place), False
+        named = env
+    if named is not None:
+        remember(named, is_named=True)
     if not is_final:
         config = _parse(words, base, env).settings
     if config.ppo.loss != base.ppo.loss and "--num-epochs" not in given_flags(words):
@@ -86,19 +92,32 @@ def train_command(words: list[str]) -> int:
 
 
 def base_config(env: str | None, place: Place) -> RunConfig:
-    """What the flags are laid over: the parent's config or the world's preset, then the file."""
-    data = {} if place.config is None else config_files.read_file(place.config)
-    source = str(place.config)
+    """What the flags are laid over: the parent's config or the world's preset, then the file.
+
+    The command line's world `env` stands in place of any other; parameters in the files stay if they are for that one.
+    """
+    caller = config_files.Caller(place.trust, env)
     if place.fork is not None:
-        parent = start.checkpoint_config(start.find_checkpoint(place.fork, place.runs_dir)).with_open_choices()
-        base = config_files.apply(parent, data, source)
-        return base if env in (None, base.env) else replace(base, env=str(env), env_parameters={})
-    if env is None:
-        return config_files.starting_config(RunConfig.env) if place.config is None else config_files.load_config(source)
-    in_file = data.pop("env", None)  # the command line's world wins; its parameters in the file stay
-    if isinstance(in_file, dict) and canonical_name(str(in_file.get("name", env))) == canonical_name(env):
-        data["env"] = in_file
-    return config_files.apply(config_files.starting_config(env), data, source)
+        checkpoint = start.find_checkpoint(place.fork, place.runs_dir)
+        base = start.checkpoint_config(checkpoint, caller).with_open_choices()
+    elif env is None and place.config is not None:
+        return config_files.load_config(place.config, trust=place.trust)
+    else:
+        base = config_files.starting_config(env or RunConfig.env)
+    if place.config is None:
+        return base
+    return config_files.apply(base, config_files.read_file(place.config), str(place.config), caller)
+
+
+def _named_after_flags(asked: list[str], rest: list[str], place: Place) -> str | None:
+    """The world that stands behind flags, where a file names one too: then the file's is not to be loaded."""
+    if not rest or (place.config is None and place.fork is None):
+        return None
+    unnamed = RunConfig(env="")
+    try:
+        return _parse(asked, unnamed).settings.env or None
+    except ConfigError:  # flags that do not go together without what the file says
+        return None
 
 
 def given_flags(words: list[str]) -> list[str]:
@@ -126,6 +145,7 @@ def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
         display=place.display,
         total_timesteps=given.total_timesteps if "--total-timesteps" in flags else None,
         time_limit=given.time_limit,
+        trust=place.trust,
     )
     return result.exit_code
 

@@ -46,6 +46,17 @@ LIBRARIES = {
 }
 """What stands before the colon, and the package that brings it."""
 
+SET_BY_US = {
+    "gym": ("env_id", "disable_env_checker"),
+    "mujoco": ("env_id", "disable_env_checker"),
+    "vec": ("env_id", "num_envs"),
+    "ale": ("game", "num_envs", "training", "in_halves", "num_threads"),
+    "envpool": ("task_id", "num_envs", "training"),
+    "pettingzoo": ("name", "module_name", "num_envs"),
+    "factory": ("num_envs",),
+}
+"""What each library is given by us: no parameters of a world."""
+
 OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0
 
@@ -244,6 +255,9 @@ def load_world(name: str, parameters: Mapping[str, Any]) -> Env | ForeignWorld:
         world = ForeignWorld(name, dict(parameters))
         if not world.id:
             raise WorldError(f"'{name}' names no world; write for example gym:CartPole-v1")
+        for key in SET_BY_US[world.library]:
+            if key in parameters:
+                raise ConfigError(f"{name} has no parameter '{key}': scramjet sets that itself; leave it out")
         return world
     return load_env(name, **parameters)
 
@@ -266,7 +280,7 @@ def canonical_name(name: str) -> str:
     library, _, rest = name.partition(":")
     path, colon, function = rest.rpartition(":")
     if library == "factory" and path.endswith(".py"):
-        return f"factory:{Path(path).resolve()}{colon}{function}"
+        return f"factory:{os.path.realpath(path)}{colon}{function}"
     return name
 
 
@@ -284,9 +298,14 @@ def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
     return spelled
 
 
+def is_given(name: str) -> bool:
+    """Whether this process was given a function under this name."""
+    return name.startswith("factory:") and canonical_name(name) in _FACTORIES
+
+
 def must_be_given(name: str) -> bool:
     """Whether other processes do not find its function by this name, since it is in another or has none."""
-    return name.startswith("factory:") and "<" in name
+    return name.startswith("factory:") and ("<" in name or name.startswith("factory:__main__:"))
 
 
 def _factory(name: str) -> Callable[..., gymnasium.Env]:

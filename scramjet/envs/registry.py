@@ -55,6 +55,11 @@ def registrations() -> list[Registration]:
     return [_REGISTRY[name] for name in sorted(_REGISTRY)]
 
 
+def is_registered(name: str) -> bool:
+    """Whether a world has this name or alias: built in, or registered in this process."""
+    return name in _names()
+
+
 def env_class(name: str) -> type[Env]:
     """The class of the world called `name`: a registered name or alias, FILE.py[:Class], or module:Class."""
     found = _names().get(name)
@@ -86,7 +91,7 @@ def canonical_name(name: str) -> str:
     if found is not None:
         return found.name
     path, colon, class_name = name.partition(":")
-    return f"{Path(path).resolve()}{colon}{class_name}" if path.endswith(".py") else name
+    return f"{os.path.realpath(path)}{colon}{class_name}" if path.endswith(".py") else name
 
 
 def _names() -> dict[str, Registration]:

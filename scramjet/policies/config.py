@@ -11,6 +11,10 @@ from scramjet.settings import require, settle
 MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
 """Where the logarithm of a Gaussian's standard deviation is kept: from 5e-5 to 7.4."""
 
+MAX_LAYERS = 64
+MAX_PLANNING_STEPS = 10_000
+"""What a stranger's checkpoint may ask for without keeping a machine busy for ever."""
+
 EncoderName = Literal["auto", "mlp", "nature_cnn", "impala_cnn", "grid_cnn", "value_propagation", "entity_attention"]
 
 MemoryName = Literal["lstm", "gru", "mingru"]
@@ -63,14 +67,19 @@ class PolicyConfig:
         settle(self, "policy.")
         for name in ("hidden", "grid_channels"):
             widths = getattr(self, name)
+            if len(widths) > MAX_LAYERS:
+                raise ConfigError(f"policy.{name} has {len(widths)} layers; {MAX_LAYERS} are the most")
             if not widths or min(widths) < 1:
                 raise ConfigError(
                     f"policy.{name}={list(widths)} needs at least one layer of at least one unit; "
                     f"try --policy.{name.replace('_', '-')} 64 64"
                 )
-        require(self, ("memory_layers",), lambda value: 1 <= value <= 64, "must be from 1 to 64", "policy.")
-        counts = ["memory_size", "embedding_size", "planning_steps", "impala_width"]
-        counts += ["attention_blocks", "attention_heads", "attention_width"]
+        within_layers = f"must be from 1 to {MAX_LAYERS}"
+        layers = ("memory_layers", "attention_blocks")
+        require(self, layers, lambda value: 1 <= value <= MAX_LAYERS, within_layers, "policy.")
+        steps = f"must be from 1 to {MAX_PLANNING_STEPS} (or none)"
+        require(self, ("planning_steps",), lambda x: x is None or 1 <= x <= MAX_PLANNING_STEPS, steps, "policy.")
+        counts = ["memory_size", "embedding_size", "impala_width", "attention_heads", "attention_width"]
         require(self, counts, lambda value: value is None or value >= 1, "must be at least 1", "policy.")
         within = f"must be from {MIN_LOG_STD} to {MAX_LOG_STD}, where deviations are kept"
         require(self, ("log_std_init",), lambda value: MIN_LOG_STD <= value <= MAX_LOG_STD, within, "policy.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from abc import ABC, abstractmethod
@@ -241,8 +242,10 @@ def cut_schedule(path: Path, num_updates: int) -> None:
 def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """The events of a file with their lines, checked; `kind` is what these actors do: play or round."""
     try:
+        if path.exists() and not path.is_file():  # a pipe or device has no end, and a config file may name one
+            raise OSError(errno.EINVAL, "it is no plain file")
         lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # the latter of text that is none, or a path that cannot be
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(
             f"the schedule '{path}' cannot be read: {reason}; --record-schedule writes one to RUN/schedule.jsonl"

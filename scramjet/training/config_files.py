@@ -7,9 +7,10 @@ A file is flat where the command line is flat: PPO's fields stand at the top, ta
 from __future__ import annotations
 
 import re
+import reprlib
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -19,6 +20,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean
 from scramjet.training.config import RunConfig
+from scramjet.training.trust import approve, check_name
 
 CONFIG_VERSION = 1
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
@@ -89,8 +91,31 @@ def _preset_name(env: str) -> str:
     return "atari" if library == "ale" else f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")
 
 
-def apply(config: RunConfig, data: Mapping[str, Any], source: str) -> RunConfig:
-    """`config` with the values of a file laid over it; `source` is for messages."""
+@dataclass(frozen=True)
+class Caller:
+    """What whoever reads a file has said himself: what the file names runs nothing beyond that (see trust.py)."""
+
+    trust: bool = False
+    """Let the file name any world."""
+    env: str | None = None
+    """A world in place of the file's."""
+    keeps_parameters: bool = False
+    """The file's parameters are for `env`, whatever the file calls it; else only if it calls it the same."""
+    run: Path | None = None
+    """The folder of the run that the file belongs to."""
+
+
+NOBODY = Caller()
+"""Has said nothing."""
+OURS = Caller(trust=True)
+"""Reads what comes with scramjet."""
+
+
+def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Caller = NOBODY) -> RunConfig:
+    """`config` with the values of a file laid over it; `source` is for messages.
+
+    Raises a TrustError where the file names a world that its `caller` does not let it name.
+    """
     data = dict(data)
     version = data.pop("config_version", CONFIG_VERSION)
     if not isinstance(version, int) or version > CONFIG_VERSION:
@@ -103,8 +128,8 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str) -> RunConfig:
             raise ConfigError(f"{source}: unknown key '{key}'.{did_you_mean(key, known)}")
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     try:
-        if "env" in data:
-            top.update(_env_fields(config, data["env"], source))
+        if "env" in data or caller.env is not None:
+            top.update(_env_fields(config, data.get("env", {}), source, caller))
         ppo = replace(config.ppo, **{key: data[key] for key in _PPO_FIELDS if key in data})
         for table in _TABLES:
             if table in data:
@@ -124,36 +149,57 @@ def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     return replace(current, **values)
 
 
-def _env_fields(config: RunConfig, value: Any, source: str) -> dict[str, Any]:
-    """The world's name and parameters from `env = "name"` or an [env] table."""
+def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> dict[str, Any]:
+    """The world's name and parameters from `env = "name"` or an [env] table: the one place where a file names it."""
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
-        raise ConfigError(f"{source}: env must be a name, or a table with a name and parameters; got {value!r}")
-    name = table.get("name", config.env)
+        raise ConfigError(
+            f"{source}: env must be a name, or a table with a name and parameters; got {reprlib.repr(value)}"
+        )
+    name = table.get("name", caller.env or config.env)
+    check_name(name, source)
+    if caller.env is not None and not is_same_world(name, caller.env):
+        name, table = caller.env, table if caller.keeps_parameters else {}
     given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
+    approve(name, given, source, trust=caller.trust, named=caller.env, run=caller.run)
     known = parameter_defaults(name)
     for key in given:
         if known is not None and key not in known:
             raise ConfigError(f"{source}: {name} has no parameter '{key}'.{did_you_mean(key, known)}")
-    kept = config.env_parameters if canonical_name(name) == canonical_name(config.env) else {}
-    return {"env": name, "env_parameters": {**kept, **given}}
+    kept = config.env_parameters if is_same_world(name, config.env) else {}
+    return {"env": caller.env or name, "env_parameters": {**kept, **given}}
+
+
+def is_same_world(name: str, other: str) -> bool:
+    """Whether two names, however they are spelled, mean one world."""
+    return canonical_name(name) == canonical_name(other)
+
+
+def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's values but for its world: with these no code that the file names can be reached."""
+    return {key: value for key, value in data.items() if key != "env"}
 
 
 def starting_config(env: str) -> RunConfig:
     """The code's defaults with the world's preset laid over them."""
     config = RunConfig(env=env)
     preset = preset_path(env)
-    return config if preset is None else apply(config, read_file(preset), f"preset {preset.name}")
+    return config if preset is None else apply(config, read_file(preset), f"preset {preset.name}", OURS)
 
 
-def load_config(path: Path | str) -> RunConfig:
-    """Defaults, the preset of the world that the file names, and the file, in this order."""
+def load_config(path: Path | str, *, trust: bool = False) -> RunConfig:
+    """Defaults, the preset of the world that the file names, and the file, in this order.
+
+    A world of somebody's own code is refused unless you have named it yourself before, or give `trust`.
+    """
     path = Path(path)
     data = read_file(path)
     env = data.get("env", RunConfig.env)
     name = env.get("name", RunConfig.env) if isinstance(env, Mapping) else env
-    base = starting_config(name) if isinstance(name, str) else RunConfig()
-    return apply(base, data, str(path))
+    if isinstance(name, str):
+        check_name(name, str(path))
+    base = starting_config(name) if isinstance(name, str) else RunConfig()  # only reads a preset of that name
+    return apply(base, data, str(path), Caller(trust))
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -172,9 +218,9 @@ def to_toml(config: RunConfig) -> str:
     return tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(to_dict(config))})
 
 
-def load_frozen(path: Path) -> RunConfig:
+def load_frozen(path: Path, caller: Caller = NOBODY) -> RunConfig:
     """The config of an existing run, exactly as it was frozen."""
-    return apply(RunConfig(), read_file(path), str(path))
+    return apply(RunConfig(), read_file(path), str(path), replace(caller, run=path.parent))
 
 
 def _without_none(value: Any) -> Any:

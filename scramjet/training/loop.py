@@ -59,19 +59,22 @@ def train(
     display: Mode = "auto",
     total_timesteps: int | None = None,
     time_limit: str | None = None,
+    trust: bool = False,
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
 
     `config` is a RunConfig, the name or file of a world (trained with its preset), or a TOML or YAML file. `env` is the
     world in its place: a name, or a function that makes a Gymnasium env, to be given again when such a run is resumed
-    and the function is not in a module. `resume`
-    goes on with a run exactly where it stopped; `total_timesteps` and `time_limit` may change then, nothing else.
-    `fork` starts a new run from a checkpoint. `network` replaces the default network.
+    and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps` and
+    `time_limit` may change then, nothing else. `fork` starts a new run from a checkpoint. `network` replaces the
+    default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or module, which
+    runs it.
     """
     stop_if_being_read()
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
-            start.with_env(config, env, is_resumed=resume is not None),
+            config,
+            env=env,
             resume=resume,
             fork=fork,
             runs_dir=Path(runs_dir),
@@ -79,6 +82,7 @@ def train(
             network=network,
             total_timesteps=total_timesteps,
             time_limit=time_limit,
+            trust=trust,
         )
         with session.run, session.metrics_log, contextlib.closing(session):
             try:

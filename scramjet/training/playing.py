@@ -3,32 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from scramjet.engine.drawn import DrawnPool
 from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_worlds import ForeignWorld, register_factory
+from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.pool import Pool
+from scramjet.policies.networks import default_network
+from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import RunConfig
+from scramjet.training.config_files import Caller
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.memories import Player
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.session import make_evaluator, make_policy, make_pool
-from scramjet.training.start import check_fits, checkpoint_config, find_checkpoint
-from scramjet.training.state import load_weights
+from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
+from scramjet.training.start import (
+    check_fits,
+    check_network_is_given,
+    checkpoint_config,
+    checkpoint_settings,
+    find_checkpoint,
+    name_of,
+)
+from scramjet.training.state import check_weights, load_weights, policy_spaces
 
 
-def load_policy(path: str | Path, network: nn.Module | None = None) -> Policy:
-    """The policy of a run (its newest checkpoint) or of a checkpoint."""
-    return load_trained(path, network)[0]
+def load_policy(path: str | Path, network: nn.Module | None = None, *, trust: bool = False) -> Policy:
+    """The policy of a run (its newest checkpoint) or of a checkpoint.
+
+    The world is neither loaded nor needed. Only checkpoints that were written before they said what their policy
+    observes need it; `trust` lets such a one of somebody else name a world in a file or module, which runs it.
+    """
+    checkpoint = find_checkpoint(path, Path("runs"))
+    settings = checkpoint_settings(checkpoint)
+    spaces = policy_spaces(checkpoint)
+    if spaces is None:
+        return load_trained(path, network, trust=trust)[0]
+    check_network_is_given(checkpoint, network)
+    if network is None:
+        _check_default_network(checkpoint, spaces, settings)
+    policy = policy_for(*spaces, settings, network)
+    load_weights(policy, checkpoint)
+    return policy.eval()
+
+
+def _check_default_network(checkpoint: Checkpoint, spaces: tuple[Any, Any], settings: RunConfig) -> None:
+    """Refuse what does not fit the checkpoint's own tensors before memory is taken for it."""
+    with torch.device("meta"):  # shapes without numbers
+        network = default_network(*spaces, settings.policy)
+        normalizer = make_normalizer(spaces[0]) if settings.ppo.normalize_observations else None
+    tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
+    if normalizer is not None:
+        tensors |= {f"normalizer.{name}": tensor for name, tensor in normalizer.state_dict().items()}
+    check_weights(tensors, checkpoint)
 
 
 def evaluate(
@@ -36,13 +71,17 @@ def evaluate(
     episodes: int = 100,
     seed: int | None = None,
     network: nn.Module | None = None,
-    env: Callable[..., Any] | None = None,
+    env: str | Callable[..., Any] | None = None,
+    *,
+    trust: bool = False,
 ) -> Evaluation:
     """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python.
 
-    `network` and `env` are what `train` was given, where that was a module and a function.
+    `network` is what `train` was given, where that was a module; `env` a world in place of the one that the checkpoint
+    names, such as the function that `train` was given. `trust` lets a checkpoint of somebody else name a world in a
+    file or module, which runs it.
     """
-    policy, config, _ = load_trained(path, network, env=env)
+    policy, config, _ = load_trained(path, network, env=env, trust=trust)
     chosen_seed = config.seed if seed is None else seed
     return make_evaluator(config, episodes=episodes)(policy, unseen_episodes(chosen_seed))
 
@@ -51,13 +90,17 @@ def load_trained(
     path: str | Path,
     network: nn.Module | None = None,
     runs_dir: str | Path = "runs",
-    env: Callable[..., Any] | None = None,
+    env: str | Callable[..., Any] | None = None,
+    *,
+    trust: bool = False,
 ) -> tuple[Policy, RunConfig, Checkpoint]:
-    """A checkpoint's policy, the config it was trained with, and the checkpoint; `env`: a function in place of its."""
+    """A checkpoint's policy, the config it was trained with, and the checkpoint, for who is about to play it.
+
+    `env`: a world in place of the one that the checkpoint names, with the same parameters.
+    """
     checkpoint = find_checkpoint(path, Path(runs_dir))
-    config = checkpoint_config(checkpoint)
-    if env is not None:
-        config = replace(config, env=register_factory(env))
+    caller = Caller(trust, None if env is None else name_of(env), keeps_parameters=True)
+    config = checkpoint_config(checkpoint, caller)
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)

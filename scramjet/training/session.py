@@ -90,14 +90,21 @@ def world_fingerprint(world: Env | ForeignWorld) -> str:
 
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
-    """The policy of a config: the user's network, or the default one with weights drawn from the seed."""
+    """The policy of a config for its world: the user's network, or the default one."""
     pool = make_pool(config, num_envs=1, num_threads=1)
-    spaces = pool.observation_space, pool.action_space
     pool.close()
+    return policy_for(pool.observation_space, pool.action_space, config, network)
+
+
+def policy_for(
+    observation_space: Any, action_space: Any, config: RunConfig, network: nn.Module | None = None
+) -> Policy:
+    """The policy of a config for these spaces: the user's network, or the default one with weights from the seed."""
     torch.manual_seed(config.seed)
     if network is None:
-        network = default_network(*spaces, config.policy)
-    return Policy(network, *spaces, config.policy, normalize_observations=config.ppo.normalize_observations)
+        network = default_network(observation_space, action_space, config.policy)
+    normalizes = config.ppo.normalize_observations
+    return Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
 
 
 def make_pool(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import gymnasium
 from torch import nn
 
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
@@ -27,16 +27,22 @@ from scramjet.training.state import (
     restore_everything,
     restore_learning,
 )
+from scramjet.training.trust import remember
 
 
-def with_env(
-    config: RunConfig | str | Path | None, env: str | Callable[[], gymnasium.Env] | None, *, is_resumed: bool
-) -> RunConfig | str | Path | None:
-    """`config` for another world: a name, or a function that makes Gymnasium envs. A resumed run knows its name."""
-    if env is None:
-        return config
+def name_of(env: str | Callable[..., Any]) -> str:
+    """The name of a world that the caller gives: a name or file, or a function that makes Gymnasium envs.
+
+    It is remembered, so that his runs may name it from now on.
+    """
     name = env if isinstance(env, str) else register_factory(env)
-    if is_resumed:
+    remember(name, is_named=True)
+    return name
+
+
+def with_env(config: RunConfig | str | Path | None, name: str | None) -> RunConfig | str | Path | None:
+    """`config` for another world."""
+    if name is None:
         return config
     if config is None:
         return name
@@ -48,6 +54,7 @@ def with_env(
 def begin(
     config: RunConfig | str | Path | None,
     *,
+    env: str | Callable[..., Any] | None = None,
     resume: str | Path | None,
     fork: str | Path | None,
     runs_dir: Path,
@@ -55,20 +62,17 @@ def begin(
     network: nn.Module | None,
     total_timesteps: int | None,
     time_limit: str | None,
+    trust: bool = False,
 ) -> Session:
     """The session that `scramjet.train` asks for; its run is locked."""
+    name = None if env is None else name_of(env)
     if resume is not None:
         if config is not None or fork is not None:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
-        return resume_run(str(resume), runs_dir, network, total_timesteps, time_limit)
-    if isinstance(config, str | Path):
-        is_file = str(config).endswith((".toml", ".yaml", ".yml"))
-        config = config_files.load_config(config) if is_file else config_files.starting_config(str(config))
+        caller = config_files.Caller(trust, name, keeps_parameters=True)
+        return resume_run(str(resume), runs_dir, network, total_timesteps, time_limit, caller)
     parent = None if fork is None else find_checkpoint(fork, runs_dir)
-    if config is None:
-        config = (
-            checkpoint_config(parent).with_open_choices() if parent else config_files.starting_config(RunConfig.env)
-        )
+    config = _chosen_config(with_env(config, name), parent, trust=trust)
     config = replace(
         config,
         total_timesteps=config.total_timesteps if total_timesteps is None else total_timesteps,
@@ -79,10 +83,25 @@ def begin(
     return new_run(config, runs_dir, run_name, network)
 
 
+def _chosen_config(config: RunConfig | str | Path | None, parent: Checkpoint | None, *, trust: bool) -> RunConfig:
+    """A config as it was given, that of a file, of a world's preset, or of the checkpoint that is forked."""
+    if isinstance(config, RunConfig):
+        return config
+    if config is not None:
+        is_file = str(config).endswith((".toml", ".yaml", ".yml"))
+        if is_file:
+            return config_files.load_config(config, trust=trust)
+        return config_files.starting_config(name_of(str(config)))
+    if parent is None:
+        return config_files.starting_config(RunConfig.env)
+    return checkpoint_config(parent, config_files.Caller(trust)).with_open_choices()
+
+
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
     """Begin at step 0."""
     config = config.resolved()
     run = Run.create(runs_dir, run_name, config_files.to_toml(config), default_name=_default_name(config))
+    remember(config.env, config.env_parameters)
     with _discarded_on_error(run):
         session = build_session(config, run, network)
     session.note = _advice(config)
@@ -100,19 +119,26 @@ def _advice(config: RunConfig) -> str:
 
 
 def resume_run(
-    text: str, runs_dir: Path, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None
+    text: str,
+    runs_dir: Path,
+    network: nn.Module | None,
+    total_timesteps: int | None,
+    time_limit: str | None,
+    caller: config_files.Caller = config_files.NOBODY,
 ) -> Session:
     """Go on with a run from its newest whole checkpoint, exactly as if it had never stopped."""
     run = Run.open(find_run(text, runs_dir)).lock()
     try:
-        return _go_on(run, network, total_timesteps, time_limit)
+        frozen = config_files.load_frozen(run.config_path, caller)
+        return _go_on(run, frozen, network, total_timesteps, time_limit)
     except BaseException:
         run.release()
         raise
 
 
-def _go_on(run: Run, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None) -> Session:
-    frozen = config_files.load_frozen(run.config_path)
+def _go_on(
+    run: Run, frozen: RunConfig, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None
+) -> Session:
     if "auto" in (frozen.num_envs, frozen.num_threads):
         raise RunError(
             f"'{run.config_path}' is no frozen config: num_envs and num_threads must be numbers; put it back"
@@ -187,7 +213,9 @@ def _cut_logs(session: Session, step: int) -> str:
 def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
     """A resumed run is the same run: its frozen config must be the one its checkpoint was made with."""
     may_change = ("total_timesteps", "time_limit", "env.name")
-    found = changes(config_files.to_dict(checkpoint_config(checkpoint)), config_files.to_dict(config))
+    trained_with = config_files.to_dict(checkpoint_settings(checkpoint))
+    env = checkpoint.metadata["config"].get("env")  # compared as it stands: it may be another's name, or gone
+    found = changes({**trained_with, "env": env}, config_files.to_dict(config))
     for key, (before, now) in found.items():
         is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then
         if key not in may_change and not is_from_before:
@@ -217,6 +245,7 @@ def fork_run(
     }
     text = config_files.to_toml(config)
     run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
+    remember(config.env, config.env_parameters)
     with _discarded_on_error(run):
         session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
@@ -234,10 +263,19 @@ def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
     return load_checkpoint(Path(text))
 
 
-def checkpoint_config(checkpoint: Checkpoint) -> RunConfig:
+def checkpoint_config(checkpoint: Checkpoint, caller: config_files.Caller = config_files.NOBODY) -> RunConfig:
     """The config recorded in a checkpoint."""
     check_metadata(checkpoint)
-    return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}")
+    is_in_run = checkpoint.path.parent.name == "checkpoints"
+    caller = replace(caller, run=checkpoint.path.parents[1] if is_in_run else checkpoint.path)
+    return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}", caller)
+
+
+def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
+    """The config recorded in a checkpoint but for its world, which is neither named nor loaded."""
+    check_metadata(checkpoint)
+    data = config_files.without_world(checkpoint.metadata["config"])
+    return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}")
 
 
 def num_updates(session: Session) -> int:
@@ -259,13 +297,8 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
                 f"'{checkpoint.path}' was trained on another world: its {name.replace('_', ' ')} is {there}, "
                 f"that of {config.env} is {here!r}"
             )
-    needed = checkpoint.metadata["network"]
-    if needed != DEFAULT_NETWORK and network is None:
-        raise CheckpointError(
-            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
-            f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
-        )
-    trained_with, here = checkpoint_config(checkpoint).policy, config.policy
+    check_network_is_given(checkpoint, network)
+    trained_with, here = checkpoint_settings(checkpoint).policy, config.policy
     for name in ("memory", "memory_size", "memory_layers") if network is None else ():
         then, now = getattr(trained_with, name), getattr(here, name)
         if then != now and (name == "memory" or here.memory is not None):
@@ -273,6 +306,16 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
                 f"'{checkpoint.path}' was trained with policy.{name}={then or 'none'}, and this config has "
                 f"{now or 'none'}; add --policy.{name.replace('_', '-')} {then or 'none'}"
             )
+
+
+def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) -> None:
+    """Refuse a checkpoint of a user's own network where that is not given."""
+    needed = checkpoint.metadata["network"]
+    if needed != DEFAULT_NETWORK and network is None:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
+            f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
+        )
 
 
 @contextmanager

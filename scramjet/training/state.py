@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.engine.space_files import space_from_data, space_to_data
 from scramjet.errors import CheckpointError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
@@ -45,6 +46,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
     """What a checkpoint says of itself, beside its tensors."""
     env = session.pool.env
     network = session.policy.network
+    spaces = [space_to_data(space) for space in (session.pool.observation_space, session.pool.action_space)]
     return {
         "update": update,
         "elapsed_seconds": elapsed_seconds,
@@ -55,6 +57,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "network": network_name(network),
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
+        "policy_spaces": None if None in spaces else spaces,
         "config": config_files.to_dict(session.config),
     }
 
@@ -144,7 +147,12 @@ def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -
 
 def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
     """Put a checkpoint's weights into a policy, or say what does not fit."""
-    own = policy.state_dict()
+    check_weights(policy.state_dict(), checkpoint)
+    policy.load_state_dict(checkpoint.model)
+
+
+def check_weights(own: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose tensors are not those of a policy, `own`, by their names and shapes."""
     for name in dict.fromkeys([*own, *checkpoint.model]):
         here, there = _shape(own, name), _shape(checkpoint.model, name)
         if here != there:
@@ -152,7 +160,18 @@ def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
                 f"'{checkpoint.path}' holds another network: {name} is {there} there and {here} here; "
                 f"use the --policy and --normalize-observations settings it was trained with"
             )
-    policy.load_state_dict(checkpoint.model)
+
+
+def policy_spaces(checkpoint: Checkpoint) -> tuple[Any, Any] | None:
+    """The spaces a checkpoint's policy observes and acts in; None in older checkpoints, which do not say."""
+    saved = checkpoint.metadata.get("policy_spaces")
+    if saved is None:
+        return None
+    try:
+        observation_space, action_space = map(space_from_data, saved)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"'{checkpoint.path}' does not say what its policy observes: {error}") from error
+    return observation_space, action_space
 
 
 def _shape(tensors: Mapping[str, Tensor], name: str) -> str:

@@ -29,7 +29,7 @@ def started(monkeypatch):
 
 def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
     ahead.compile_ahead()
-    assert started == [[sys.executable, "-m", "scramjet.algorithms.ahead"]]
+    assert started == [[sys.executable, "-P", "-m", "scramjet.algorithms.ahead"]]
     with held(ahead._entry()):
         ahead._mark(ahead._entry()).touch()
     ahead.compile_ahead()

@@ -1,0 +1,205 @@
+"""Which worlds a file may name: what it names runs nothing unless the user has named that himself or says `--trust`.
+
+Built-in worlds and those of a few libraries may be named by anybody, with numbers as their parameters. Code of the
+user's own (a file, a module, a function) is remembered when he names it, so that his runs can be resumed, forked and
+evaluated without a question. SECURITY.md says why the rules are as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import reprlib
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scramjet.engine.foreign_worlds import canonical_name, is_given, must_be_given
+from scramjet.engine.world_code import NamedCode, code_of, loaded_text, source_fingerprint
+from scramjet.errors import ConfigError, TrustError, WorldError
+from scramjet.runtime.user_state import UserRecords
+
+MAX_NAME_LENGTH = 4096
+MAX_VALUES, MAX_DEPTH = 10_000, 16
+"""Of the parameters in a file, counted with every list and table in them."""
+MAX_TEXTS = 256
+"""Text parameters remembered of one world, the newest ones."""
+
+_RECORDS = UserRecords("worlds", "runs of worlds in your own files and modules will need --trust")
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """What is known of a world that the user named or let through."""
+
+    source: str | None = None  # the fingerprint of its code
+    is_named: bool = False  # by the user himself, and not only let through with --trust
+    texts: tuple[str, ...] = ()  # hashes of text parameters
+
+
+def approve(
+    name: str, parameters: Mapping[str, Any], source: str, *, trust: bool, named: str | None, run: Path | None
+) -> None:
+    """Return if a file may name this world with these parameters; else raise a TrustError that says what would run.
+
+    `source` is the file, for messages, and `run` the folder of the run that it belongs to. `named` is a world that the
+    caller named himself. With `trust` anything is let through, and remembered.
+    """
+    _check_plain(parameters, source)
+    if trust:
+        remember(name, parameters, is_named=False)
+        return
+    code, texts = code_of(name), loaded_text(name, parameters)
+    if is_given(name) or (named is not None and canonical_name(named) == canonical_name(name)):
+        code = None
+    if code is None and not texts:
+        return
+    if code is not None and must_be_given(name):
+        raise WorldError(
+            f"{source} names {name!r}, a function that is in no module and must be given again from Python: "
+            f"scramjet.train(..., env=...) or scramjet.evaluate(..., env=...)"
+        )
+    known = _recalled(_key(name))
+    problem = None if code is None else _problem(code, known, run)
+    if code is not None and problem is not None:
+        raise _refusal(f"{source} names the world {name!r}, which would {code}", parameters, problem)
+    unknown = {key: value for key, value in texts.items() if _hash(key, value) not in known.texts}
+    if unknown:
+        raise _refusal(f"{source} gives the world {name!r} text that it may load or run things by", unknown, "")
+
+
+def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:
+    """Let later files name this world: its code as it is now, and these parameters.
+
+    `is_named`: the user named it himself, so that it stays allowed when he edits it. None: if it is not known yet.
+    """
+    code, texts = code_of(name), loaded_text(name, parameters or {})
+    if (code is None and not texts) or (code is not None and must_be_given(name)):
+        return
+    path = None if code is None else code.path()
+    source = None if path is None else source_fingerprint(path)
+    if code is not None and source is None:  # nowhere to be found, or built in
+        return
+    known = _recalled(_key(name))
+    hashes = [_hash(key, value) for key, value in texts.items()]
+    now = _Remembered(
+        source,
+        known.is_named or (known.source is None if is_named is None else is_named),
+        tuple(dict.fromkeys([*(text for text in known.texts if text not in hashes), *hashes]))[-MAX_TEXTS:],
+    )
+    if now != known:
+        _RECORDS.write(_key(name), {"version": 1, **asdict(now)})
+
+
+def _key(name: str) -> str:
+    """What a world is remembered by: its name, and where its code is. A module of that name elsewhere is another."""
+    code = code_of(name)
+    return f"{canonical_name(name)}\n{'' if code is None else code.path()}"
+
+
+def _recalled(key: str) -> _Remembered:
+    record = _RECORDS.read(key)
+    if record is None or record.get("version") != 1:
+        return _Remembered()
+    try:
+        return _Remembered(record["source"], record["is_named"] is True, tuple(map(str, record["texts"])))
+    except (KeyError, TypeError):
+        return _Remembered()
+
+
+def _problem(code: NamedCode, known: _Remembered, run: Path | None) -> str | None:
+    """Why code may not run, in words to end the message with; None where it may."""
+    path = code.path()
+    if known.source is None or path is None:
+        return ""
+    if known.source == source_fingerprint(path) or not os.path.exists(path):  # nothing runs that is not there
+        return None
+    if not known.is_named:
+        return "; its source has changed since you let it through"
+    if run is not None and path.is_relative_to(run.resolve()):
+        return "; it lies in the run's own folder, and has changed since you named it"
+    return None if _is_users_alone(path) else "; it has changed since you named it, and others can write to it"
+
+
+def _is_users_alone(path: Path) -> bool:
+    """Whether nobody but this user (and root) can change a file: he owns it and the folders on the way to it."""
+    if not hasattr(os, "geteuid"):  # Windows
+        return True
+    try:
+        return all(_is_own(os.stat(place), i) for i, place in enumerate((path, *path.parents)))
+    except OSError:
+        return False
+
+
+def _is_own(found: os.stat_result, height: int) -> bool:
+    """`height`: 0 of the file, 1 of its folder, more of the folders above, where a sticky one will do."""
+    by_others = bool(found.st_mode & stat.S_IWOTH)
+    by_group = bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+    is_sticky = bool(found.st_mode & stat.S_ISVTX) and height > 1
+    return found.st_uid in (0, os.geteuid()) and (is_sticky or not (by_others or by_group))
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is this user's private one, as many systems give to each."""
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        return user.pw_gid == group and set(grp.getgrgid(group).gr_mem) <= {user.pw_name}
+    except KeyError:
+        return False
+
+
+def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustError:
+    shown = ", ".join(f"{str(key)[:100]}={_SHORT.repr(value)}" for key, value in [*parameters.items()][:8])
+    return TrustError(
+        f"{what}{f' ({shown})' if shown else ''}{problem}. A file runs nothing unless you say so: if you know where it "
+        f"comes from, add --trust (in Python trust=True), or name the world yourself (scramjet train WORLD ..., "
+        f"scramjet eval RUN --env WORLD, env=... in Python)"
+    )
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 300
+
+
+def _hash(key: str, value: Any) -> str:
+    """Of a parameter and its value; what JSON has no form for, by its repr."""
+    return hashlib.sha256(json.dumps([key, value], sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def check_name(name: str, source: str) -> None:
+    """Refuse a name in a file that no world can have."""
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        shown = repr(name if len(name) <= 100 else f"{name[:100]}...")
+        raise ConfigError(
+            f"{source}: env has the name {shown}, which is no world's: give at most {MAX_NAME_LENGTH} characters, all "
+            f"printable"
+        )
+
+
+def _check_plain(parameters: Mapping[str, Any], source: str) -> None:
+    """Refuse parameters that are not numbers, text, lists and tables of these, or too many of them."""
+    waiting: list[tuple[str, Any, int]] = [("env", dict(parameters), 0)]
+    count = 0
+    while waiting:
+        where, value, depth = waiting.pop()
+        count += 1
+        if count > MAX_VALUES or depth > MAX_DEPTH:
+            raise ConfigError(f"{source}: [env] holds too much: at most {MAX_VALUES} values, {MAX_DEPTH} deep")
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise ConfigError(f"{source}: {where} has no parameter {_SHORT.repr(key)}: their names are text")
+            waiting += [(f"{where}.{key[:100]}", item, depth + 1) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            waiting += [(where, item, depth + 1) for item in value]
+        elif value is not None and not isinstance(value, bool | int | float | str):
+            raise ConfigError(
+                f"{source}: {where} is {_SHORT.repr(value)}, a {type(value).__name__}; a parameter is a number, text, "
+                f"true, false, none, or a list or table of these"
+            )
