@@ -184,12 +184,14 @@ class RulesCompiler:
         jit_rule: Callable[[FunctionType], Any],
         jit_helper: Callable[[FunctionType], Any],
         instead: Mapping[Any, Any] | None = None,
+        variant: str = "",
     ) -> None:
-        """`instead` has compiled functions that take the place of plain ones."""
+        """`instead` has compiled functions that take the place of plain ones; `variant` names options of the compiler
+        that make other code of the same source."""
         self.env = env
         self.functions = rule_functions(env)
         self.constants = constants_tuple(env)
-        self.fingerprint = _fingerprint(env, self.functions, self.constants)
+        self.fingerprint = _fingerprint(env, self.functions, self.constants, variant)
         self._jit_rule, self._jit_helper = jit_rule, jit_helper
         self._compiled: dict[FunctionType, Any] = dict(instead or {})
 
@@ -244,9 +246,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(constant)
 
 
-def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any) -> str:
+def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any, variant: str) -> str:
     """A hash of all that decides the compiled code of a world."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(variant.encode())
     digest.update(repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode())
     digest.update(repr([(name, str(value)) for name, value in env.state.items()]).encode())
     _hash_value(digest, constants, {})

@@ -20,10 +20,20 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": False, "nogil": 
 _INNER_OPTIONS = {**_OPTIONS, **ONLY_FROM_COMPILED}
 
 
-def compile_kernels(env: Env) -> kernels.Kernels:
-    """The kernels of `env`, each compiled (or read from the cache) when first called."""
+def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels:
+    """The kernels of `env`, each compiled (or read from the cache) when first called.
+
+    `checks_bounds`: an index outside its array raises IndexError in place of reading or writing elsewhere.
+    """
+    options = {**_OPTIONS, "boundscheck": checks_bounds}
+    inner_options = {**_INNER_OPTIONS, "boundscheck": checks_bounds}
     # Rules are inlined into the loop over envs, where their parameters become constants; helpers as LLVM sees fit.
-    rules_compiler = RulesCompiler(env, njit(forceinline=True, **_INNER_OPTIONS), njit(**_INNER_OPTIONS))
+    rules_compiler = RulesCompiler(
+        env,
+        njit(forceinline=True, **inner_options),
+        njit(**inner_options),
+        variant="checks bounds" if checks_bounds else "",
+    )
     fingerprint = rules_compiler.fingerprint
 
     def named(function: Callable[..., Any]) -> FunctionType:
@@ -33,19 +43,19 @@ def compile_kernels(env: Env) -> kernels.Kernels:
 
     def inner(function: Callable[..., Any]) -> Callable[..., Any]:
         # It only borrows its arrays; to count references to them would cost more than a step of CartPole.
-        return njit(forceinline=True, **{**_INNER_OPTIONS, "_nrt": False})(named(function))
+        return njit(forceinline=True, **{**inner_options, "_nrt": False})(named(function))
 
     def view(function: Callable[..., Any]) -> Callable[..., Any]:
         # Put into its caller before references are counted, or each view handed over would count as one for ever.
-        return njit(inline="always", **_INNER_OPTIONS)(named(function))
+        return njit(inline="always", **inner_options)(named(function))
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
-        dispatcher = njit(**_OPTIONS)(named(function))
+        dispatcher = njit(**options)(named(function))
         dispatcher._cache = KernelCache(fingerprint, function.__name__)
         return dispatcher
 
     def threaded_entry(function: Callable[..., Any]) -> Callable[..., Any]:
-        dispatcher = njit(parallel=True, **_OPTIONS)(named(function))
+        dispatcher = njit(parallel=True, **options)(named(function))
         dispatcher._cache = KernelCache(fingerprint, function.__name__)
         return dispatcher
 

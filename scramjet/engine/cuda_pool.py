@@ -24,7 +24,7 @@ from scramjet.engine.layout import (
     kernel_obs,
     state_dtype,
 )
-from scramjet.engine.native import play_interpreted
+from scramjet.engine.native import NativePool, play_interpreted
 from scramjet.engine.pool import Batch, Episodes, WorldPool
 from scramjet.engine.trees import map_leaves
 from scramjet.envs.api import Box, Discrete, Env
@@ -146,8 +146,16 @@ class CudaPool(WorldPool):
     def snapshot(self) -> dict[str, np.ndarray]:
         return {"states": self._state_bytes.cpu().numpy(), "tick": np.array([self._tick])}
 
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        """Where it is not our own, the CPU looks at it first: at its fields, and at the indices of one step. What gets
+        by that can spoil the GPU's memory of this process and nothing else."""
         self._check_snapshot(snapshot, self._state_bytes.shape[1])
+        if not is_own:
+            on_cpu = NativePool(self.env, self.num_envs, num_threads=1)
+            on_cpu.restore(snapshot, is_own=False)
+            on_cpu.step(np.zeros(self._action_shape, self._action_dtype))
         self._state_bytes.copy_(torch.from_numpy(np.ascontiguousarray(snapshot["states"])))
         out = self._own if out is None else self._fitting(out, self._layout)
         self._run("observe", self.num_envs, self._records, *out.arrays[:3])

@@ -229,7 +229,9 @@ class ForeignPool(Pool):
         """Of envs that cannot save their state: what `restore` needs to begin others."""
         return {**self._counts(), "seed": np.array([self._seeds.key])}
 
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
         """Of envs that cannot save their state: fresh episodes, other ones than those that the run began with."""
         out = self._fitting(out)
         self._restore_counts(snapshot)

@@ -153,9 +153,15 @@ class FrameStackPool(Pool):
         frames = {f"frames/{i}": leaf.copy() for i, leaf in enumerate(leaves(self._frames))}
         return {**self.pool.snapshot(), **frames}
 
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
         out = self._own if out is None else self._fitting(out)
-        self.pool.restore(snapshot, out=self._new)
+        self.pool.restore(snapshot, out=self._new, is_own=is_own)
+        if self.pool.resume_note is not None:  # its episodes are fresh: no frames came before
+            for frames in leaves(self._frames):
+                frames[:] = 0
+            return self._show(out)
         for i, leaf in enumerate(leaves(self._frames)):
             leaf[:] = snapshot[f"frames/{i}"]
         for stacks, frames, newest, shown in self._parts(out.obs, self._new.obs):

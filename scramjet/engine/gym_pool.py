@@ -176,15 +176,25 @@ class GymPool(ForeignPool):
     def _put_back(self, states: list[bytes], seeds: EpisodeSeed) -> str | None:
         """Put every env into a state; says what is in the way where one cannot be."""
 
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        """States of envs are put back only where they are our own: what somebody's env does with texts and numbers that
+        a stranger chose, nobody knows."""
         self._refuse_if_busy("restore()")
         out = self._fitting(out)
         self._restore_counts(snapshot)
         self._seeds = seeds_in(snapshot)
-        problem = self._put_back_saved(snapshot) if "states" in snapshot else "its episodes are fresh"
+        is_used = "states" in snapshot and is_own
+        problem = self._put_back_saved(snapshot) if is_used else "its episodes are fresh"
         self.resume_note = None
         if problem is not None:
             self._reset_envs(self._seeds_of_fresh_episodes())
+        if "states" in snapshot and not is_own:
+            self.resume_note = (
+                f"the states of {self.name}'s envs were not saved by you on this machine: resumed with fresh episodes; "
+                f"--trust puts them back"
+            )
         self._was_reset = True
         self._show(slice(None), out)
         return out

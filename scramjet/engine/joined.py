@@ -84,7 +84,9 @@ class JoinedPool(Pool):
         """Not of the envs, which are never all at rest: what `restore` needs to begin others."""
         return {"seed": np.array([self._seeds.key]), "ticks": np.array([pool.steps_taken for pool in self.pools])}
 
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
         """Fresh episodes, other ones than those played before; see `shown`."""
         before = EpisodeSeed(int(snapshot["seed"][0]))
         self.resume_note = "asynchronous: resumed with fresh episodes"

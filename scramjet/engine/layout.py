@@ -14,7 +14,7 @@ import numpy as np
 
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict, Discrete, Env, MultiBinary, MultiDiscrete, state_fields
-from scramjet.errors import WorldError
+from scramjet.errors import WorldError, did_you_mean
 
 HEADER = np.dtype(
     [
@@ -292,6 +292,10 @@ def check_spaces(env: Env) -> None:
     name = type(env).__name__
     _check_observations(name, env)
     _check_actions(name, env)
+    for bounded in env.state_bounds:
+        if bounded not in env.state:
+            nearest = did_you_mean(bounded, env.state)
+            raise WorldError(f"{name}.state_bounds names '{bounded}', no field of state.{nearest}")
     for attribute in ("num_agents", "num_seats"):
         count = getattr(env, attribute)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:

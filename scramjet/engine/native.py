@@ -23,6 +23,7 @@ from scramjet.engine.layout import (
 )
 from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
+from scramjet.engine.restored_states import Probation, check_states, out_of_bounds
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
 
@@ -65,6 +66,8 @@ class NativePool(WorldPool):
         self._legal = np.ones_like(self._own.mask)
         self._was_reset = False
         self._pays = ThreadsThatPay()
+        self._unchecked = self._kernels
+        self._probation: Probation | None = None  # of records that came from a file
 
     def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
         """Kernels and the number of threads they run on."""
@@ -95,6 +98,7 @@ class NativePool(WorldPool):
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         seeds = EpisodeSeed.of(seed)
         out = self._own if out is None else self._fitting(out, self._layout)
+        self._kernels, self._probation = self._unchecked, None
         self._run("reset", 0, self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._begin_at(0, out)
         return out
@@ -112,6 +116,8 @@ class NativePool(WorldPool):
     def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
         """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
         self._tick += 1
+        if self._probation is not None:
+            self._end_probation_if_over()
         if self.num_threads == 1:
             self._step_envs(0, self.num_envs, actions, out)
         else:
@@ -125,6 +131,7 @@ class NativePool(WorldPool):
         if self._sent or start != self._stepped_rows:
             raise RuntimeError(f"step_part() of rows {start}:{stop}, but those from {self._stepped_rows} on are next")
         self._tick += start == 0  # all parts of a step are at the same time
+        self._end_probation_if_over()
         self._step_threaded(start // self._rows_per_env, stop // self._rows_per_env, actions, out)
         self._stepped_rows = stop % self.num_rows
         self._legal[start:stop] = out.mask[start:stop]
@@ -138,6 +145,7 @@ class NativePool(WorldPool):
                 raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
         self._sent_actions[start:stop] = actions
         self._tick += 1
+        self._end_probation_if_over()
         self._step_envs(start // per_env, stop // per_env, self._sent_actions, self._own)
         self._legal[start:stop] = self._own.mask[start:stop]
         self._sent.append(slice(start, stop))
@@ -151,13 +159,31 @@ class NativePool(WorldPool):
     def snapshot(self) -> dict[str, np.ndarray]:
         return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
 
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
         self._check_snapshot(snapshot, self._states.itemsize)
-        self._state_bytes[:] = snapshot["states"]
         out = self._own if out is None else self._fitting(out, self._layout)
+        self._state_bytes[:] = snapshot["states"]
+        if not is_own:
+            check_states(self.env, self._states)
+            self._go_on_probation()
         self._run("observe", 0, self.num_envs, self._records, *out.arrays[:3])
         self._begin_at(int(snapshot["tick"][0]), out)
         return out
+
+    def _go_on_probation(self) -> None:
+        """Step with kernels that check bounds until no record is left of those in the file."""
+        if self.backend == "cpu" and self._probation is None:
+            from scramjet.engine.cpu import compile_kernels
+
+            self._unchecked, self._kernels = self._kernels, compile_kernels(self.env, checks_bounds=True)
+        self._probation = Probation(self._states)
+
+    def _end_probation_if_over(self) -> None:
+        if self._probation is not None and self._probation.is_over:
+            self._probation = None
+            self._kernels = self._unchecked
 
     def _begin_at(self, tick: int, out: Transition) -> None:
         """All that was under way is forgotten; `out` is what the players see."""
@@ -256,6 +282,8 @@ class NativePool(WorldPool):
             raise self._explained(error) from error
 
     def _explained(self, error: Exception) -> Exception:
+        if self._probation is not None and isinstance(error, IndexError):
+            return out_of_bounds(self.env, error)
         probe = partial(play_interpreted, self.env) if self.backend == "cpu" else None
         return diagnosis.explain(self.env, error, probe)
 

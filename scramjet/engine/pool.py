@@ -166,8 +166,13 @@ class Pool(ABC):
         """Everything needed to go on from here exactly, as plain arrays."""
 
     @abstractmethod
-    def restore(self, snapshot: dict[str, np.ndarray], out: Transition | None = None) -> Transition:
-        """Go back to a snapshot. Writes `obs` and `mask` of `out`."""
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        """Go back to a snapshot. Writes `obs` and `mask` of `out`.
+
+        `is_own`: nobody else can have made it; else it is checked, or not used where that cannot be done.
+        """
 
     @abstractmethod
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:

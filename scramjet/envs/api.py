@@ -32,6 +32,9 @@ class Env:
     """A Gymnasium space, likewise."""
     state: Any
     """The fields of one env's record: `{"position": np.int32, "board": (np.int8, (6, 7))}`."""
+    state_bounds: Any = {}
+    """The least and greatest value of fields that are indices or counts, `{"head": (0, 99)}`: records that come from a
+    file are held to them."""
     max_episode_steps: int | None = None
     """The engine truncates an episode after so many steps; None never does."""
     num_agents: Any = 1

@@ -254,6 +254,14 @@ class BinPack(Env):
             "box": (np.int32, (6,)),  # work: the item, then what is left of a space on one side of it
         }
 
+    @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        items, spaces = (0, self.max_items), (0, self.max_spaces)
+        counts = {"num_items": items, "num_placed": items, "num_spaces": spaces, "num_slots": spaces}
+        longest = (0, max(self.container))
+        lengths = {"lengths": longest, "location": longest, "spaces": longest}
+        return {**counts, **lengths, "placed": (0, 1), "order": (0, self.max_spaces - 1)}
+
     def reset(self, s: Any) -> None:
         s.num_items = 1
         s.num_spaces = 1

@@ -119,6 +119,11 @@ class ConnectFour(Env):
             "moves": np.int16,
         }
 
+    @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        sides = {"turn": (0, 1), "seat_0_side": (0, 1), "winner": (NOBODY, 2), "pieces": (0, 1)}
+        return {**sides, "heights": (0, self.rows), "moves": (0, self.rows * self.cols)}
+
     def reset(self, s: Any) -> None:
         if self.random_opponent:
             s.seat_0_side = randint(s, 2)

@@ -126,6 +126,11 @@ class Maze(Env):
             "queue": (np.int32, self.rows * self.cols),
         }
 
+    @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        rows, cols = (0, self.rows - 1), (0, self.cols - 1)
+        return {"row": rows, "col": cols, "target_row": rows, "target_col": cols, "walls": (0, 1)}
+
     def reset(self, s: Any) -> None:
         build_walls(s)
         s.row, s.col = random_free_cell(s)

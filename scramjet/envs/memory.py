@@ -31,6 +31,10 @@ class Memory(Env):
     def state(self) -> dict[str, Any]:
         return {"tick": np.int32, "bits": (np.int8, self.length), "answers": (np.int8, self.length)}
 
+    @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        return {"tick": (0, 2 * self.length + self.delay), "bits": (0, 1), "answers": (0, 1)}
+
     def reset(self, s: Any) -> None:
         for i in range(self.length):
             s.bits[i] = randint(s, 2)

@@ -189,6 +189,12 @@ class Snake(Env):
             "food": (np.int16, self.snakes * self.foods_per_snake),
         }
 
+    @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        num_cells = self.size * self.size
+        cells = {"body": (0, num_cells - 1), "target": (NOWHERE, num_cells - 1), "food": (NOWHERE, num_cells - 1)}
+        return {**cells, "head": (0, num_cells - 1), "length": (0, num_cells), "heading": (0, 3), "alive": (0, 1)}
+
     def reset(self, s: Any) -> None:
         for snake in range(self.snakes):
             place_snake(s, snake, self.size, self.start_length)

@@ -72,6 +72,12 @@ class Squared(Env):
             "rim_cols": (np.int16, 8 * self.distance),
         }
 
+    @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        cells = (0, self.size - 1)
+        places = {"row": cells, "col": cells, "rim_rows": cells, "rim_cols": cells}
+        return {**places, "remaining": (0, self.num_targets)}
+
     def reset(self, s: Any) -> None:
         num_places = 8 * self.distance
         for place in range(num_places):

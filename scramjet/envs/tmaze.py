@@ -34,6 +34,10 @@ class TMaze(Env):
     stat_names = ("right",)
 
     @property
+    def state_bounds(self) -> dict[str, tuple[int, int]]:
+        return {"position": (0, self.length)}
+
+    @property
     def max_episode_steps(self) -> int:  # type: ignore[override]
         return STEPS_PER_CELL * self.length
 

@@ -1,0 +1,142 @@
+"""Records of envs that somebody forged: refused, or found by checked kernels; never followed out of their arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scramjet.engine.native import NativePool
+from scramjet.engine.random_play import random_actions
+from scramjet.engine.restored_states import FIX
+from scramjet.envs import Box, Discrete, Env
+from scramjet.envs.registry import load_env, registrations
+from scramjet.errors import ConfigError, WorldError
+
+WORLDS = [entry.name for entry in registrations() if not entry.name.startswith("probe")]
+
+
+def played(name: str, steps: int = 30) -> tuple[NativePool, np.random.Generator]:
+    pool, random = NativePool(load_env(name), 4, num_threads=1), np.random.default_rng(0)
+    out = pool.reset(1)
+    for _ in range(steps):
+        out = pool.step(random_actions(pool, out, random))
+    return pool, random
+
+
+def forged(pool: NativePool, **fields: object) -> dict[str, np.ndarray]:
+    """A snapshot with some fields of env 2 set to other values."""
+    snapshot = pool.snapshot()
+    states = snapshot["states"].view(pool.states().dtype)
+    for name, value in fields.items():
+        states[name][2] = value
+    return snapshot
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: str) -> None:
+    """Through the checked kernels and, once every episode has ended, the fast ones again."""
+    pool, _ = played(name)
+    snapshot, seen = pool.snapshot(), []
+    for is_own in (True, False):
+        random, trace = np.random.default_rng(5), []
+        out = pool.restore(snapshot, is_own=is_own)
+        for _ in range(60):
+            out = pool.step(random_actions(pool, out, random))
+            trace += [pool.snapshot()["states"].tobytes(), out.reward.tobytes(), out.terminated.tobytes()]
+        seen.append(trace)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("cartpole", "_episode", -1),
+        ("cartpole", "_episode", 2**31 - 1),
+        ("cartpole", "_draw", -5),
+        ("cartpole", "_steps", 500),
+        ("cartpole", "_steps", -1),
+        ("cartpole", "_index", -1),
+        ("cartpole", "_return", np.nan),
+        ("snake", "_alive", 2),
+        ("snake", "_returns", np.inf),
+        ("snake", "head", 30_000),
+        ("snake", "length", 30_000),
+        ("snake", "body", -2),
+        ("snake", "food", 100),
+        ("connect_four", "heights", 100),
+        ("connect_four", "turn", 5),
+        ("maze", "row", 10),
+        ("maze", "target_col", -1),
+        ("binpack", "num_items", 10**9),
+        ("binpack", "order", 40),
+        ("squared", "rim_rows", 7),
+        ("memory", "tick", 10**6),
+        ("tmaze", "position", -7),
+    ],
+)
+def test_a_field_that_no_episode_can_have_is_refused_by_name(name: str, field: str, value: object) -> None:
+    pool, _ = played(name)
+    with pytest.raises(ConfigError, match=rf"the saved state of env 2 is none of \w+: {field} is .*--fork"):
+        pool.restore(forged(pool, **{field: value}), is_own=False)
+
+
+class Cards(Env):
+    """Shows the card that an index without declared bounds points at; the index moves on by itself."""
+
+    max_episode_steps = 50
+    observation_space = Box(0, 100, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"cards": (np.int8, 10), "top": np.int64, "speed": np.int64}
+
+    def reset(self, s):
+        s.speed = 1
+        for i in range(10):
+            s.cards[i] = i
+
+    def step(self, s, action):
+        s.top += s.speed
+        if s.top >= 10:
+            s.top = 0
+        return float(s.cards[s.top]), False
+
+    def observe(self, s, obs):
+        obs[0] = s.cards[s.top]
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize(("field", "value"), [("top", -(10**15)), ("top", 10**15), ("speed", -(10**14))])
+def test_an_index_out_of_bounds_is_found_when_it_is_used(field: str, value: int, num_threads: int) -> None:
+    """Unchecked, these would read an address that the process does not have."""
+    pool = NativePool(Cards(), 4, num_threads=num_threads)
+    pool.reset(1)
+    snapshot = forged(pool, **{field: value})
+    actions = np.zeros(4, np.int64)
+    with pytest.raises(WorldError, match="the saved state of an env is none of Cards") as found:  # noqa: PT012
+        pool.restore(snapshot, is_own=False)
+        pool.step(actions)
+    assert FIX in str(found.value)
+    pool.reset(2)
+    assert pool.step(actions).reward.tolist() == [1.0] * 4
+
+
+def test_checks_end_with_the_last_episode_from_the_file_and_not_before() -> None:
+    pool = NativePool(Cards(), 2, num_threads=1)
+    pool.reset(1)
+    actions = np.zeros(2, np.int64)
+    for _ in range(20):
+        pool.step(actions)
+    fast = pool._kernels
+    pool.restore(pool.snapshot(), is_own=False)
+    for _ in range(30):  # both episodes end with this
+        assert pool._kernels is not fast
+        pool.step(actions)
+    pool.step(actions)
+    assert pool._kernels is fast
+
+
+def test_bounds_of_a_field_that_is_none_are_the_authors_mistake() -> None:
+    class Typo(Cards):
+        state_bounds = {"tpo": (0, 9)}
+
+    with pytest.raises(WorldError, match=r"Typo.state_bounds names 'tpo'.*Did you mean 'top'"):
+        NativePool(Typo(), 1, backend="interpreted")
