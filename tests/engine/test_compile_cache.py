@@ -277,6 +277,28 @@ def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix(tmp_path: Path
     assert [set(line[:-1]) for line in second] == [{2}, {3}, {2}, {3}]  # all start at 0 and walk to the end
 
 
+PLAY_ON_GPU = """
+import sys
+import torch
+from scramjet.engine import make
+pool = make(sys.argv[1], 8, backend="cuda", seed=3)
+out = pool.reset(0)
+for _ in range(5):
+    out = pool.step(torch.ones(8, dtype=torch.int64, device="cuda"))
+misses = [sum(kernel.stats.cache_misses.values()) for kernel in (pool._kernels.reset, pool._kernels.step)]
+leaves = out.obs.values() if isinstance(out.obs, dict) else [out.obs]
+print(*misses, float(out.reward.sum()), *(float(leaf.double().sum()) for leaf in leaves))
+"""
+
+
+@pytest.mark.gpu
+def test_a_later_process_compiles_nothing_for_the_gpu(tmp_path: Path) -> None:
+    for world in ("cartpole", "maze"):
+        first, second = (answer(start(world, tmp_path, PLAY_ON_GPU)) for _ in range(2))
+        assert (first[:2], second[:2]) == ([1, 1], [0, 0])
+        assert first[2:] == second[2:]
+
+
 # --- one process, small functions ------------------------------------------------------------------------------
 
 
