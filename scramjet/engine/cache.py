@@ -95,7 +95,7 @@ class _FileCache(_Cache):
             write_kernel(self._path(signature, self._codegen(result)), content)
         except OSError as error:
             _tell_not_kept(self.directory.parent, error)
-        except (_NotKeptError, TypeError):  # TypeError: more than plain values, of a compiler that is newer than this
+        except (_NotKeptError, TypeError, LookupError, AttributeError):  # the last: a newer Numba keeps other things
             pass
 
     def _path(self, signature: Any, codegen: Any) -> Path:
