@@ -34,6 +34,7 @@ LEFTOVER_SECONDS = 3600
 _MARK = "made-by-scramjet"
 _KERNEL, _PARTIAL = ".kernel", ".partial"
 _OUR_FILES = re.compile(rf"lock|done|.+{re.escape(_KERNEL)}|.+{re.escape(_PARTIAL)}")
+_ENTRY_NAME = re.compile("[0-9a-f]{32}")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -117,7 +118,7 @@ def write_kernel(path: Path, content: bytes) -> None:
 
 def remove_entry(entry: Path) -> None:
     """Remove an entry with our mark and the files of ours in it. What else lies there stays, and the folder with it."""
-    if not _is_ours(entry):
+    if not _is_entry(entry):
         return
     with contextlib.suppress(OSError):
         for file in _plain_files(entry):
@@ -130,36 +131,33 @@ def remove_entry(entry: Path) -> None:
 def _tidy(folder: Path) -> None:
     """Keep the cache from growing for ever: drop the entries unused for longest, and what killed processes left."""
     with contextlib.suppress(OSError):
-        entries = sorted(
-            (Path(entry.path) for entry in os.scandir(folder) if _is_ours(Path(entry.path))),
-            key=lambda entry: os.lstat(entry).st_mtime,
-        )
-        num_surplus = max(0, len(entries) - MAX_ENTRIES)
-        for entry in entries[:num_surplus]:
-            remove_entry(entry)
-        for entry in entries[num_surplus:]:
-            _remove_leftovers(entry)
+        with os.scandir(folder) as found:
+            entries = [entry for entry in found if _is_entry(entry)]
+        entries.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+        for entry in entries[MAX_ENTRIES:]:
+            remove_entry(Path(entry))
+        _remove_leftovers(folder)
 
 
-def _remove_leftovers(entry: Path) -> None:
-    with contextlib.suppress(OSError):
-        for file in _plain_files(entry):
-            is_old = file.stat(follow_symlinks=False).st_mtime < time.time() - LEFTOVER_SECONDS
-            if file.name.endswith(_PARTIAL) and is_old:
+@cache  # once in a process: there are many to look into
+def _remove_leftovers(folder: Path) -> None:
+    for entry in folder.iterdir():
+        for file in _plain_files(entry) if _is_entry(entry) else ():
+            if file.name.endswith(_PARTIAL) and file.stat().st_mtime < time.time() - LEFTOVER_SECONDS:
                 os.unlink(file)
 
 
-def _is_ours(entry: Path) -> bool:
-    """Whether it is a folder, no link to one, that is named as an entry is and carries our mark."""
-    if not re.fullmatch("[0-9a-f]{32}", entry.name):
+def _is_entry(folder: Path | os.DirEntry[str]) -> bool:
+    """Whether it is named as an entry is, carries our mark, and is no link."""
+    if not _ENTRY_NAME.fullmatch(folder.name):
         return False
     try:
-        return stat.S_ISDIR(os.lstat(entry).st_mode) and stat.S_ISREG(os.lstat(entry / _MARK).st_mode)
+        return stat.S_ISDIR(os.lstat(folder).st_mode) and stat.S_ISREG(os.lstat(os.path.join(folder, _MARK)).st_mode)
     except OSError:
         return False
 
 
-def _plain_files(folder: Path) -> list[os.DirEntry[str]]:
+def _plain_files(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as files:
         return [file for file in files if file.is_file(follow_symlinks=False)]
 

@@ -44,12 +44,12 @@ def check_folder(folder: Path, *, is_ours: bool) -> None:
     if status.st_uid not in _trusted_owners(is_ours):
         reason = f"{folder} belongs to {_name_of(status.st_uid)}, who could put code of theirs there"
         raise NotPrivateError(reason, f"remove {folder}" if is_ours else "")
-    is_open = bool(status.st_mode & _WRITTEN_BY_OTHERS)
+    if not status.st_mode & _WRITTEN_BY_OTHERS:
+        return
     if not is_ours and (status.st_mode & stat.S_ISVTX or _has_only_its_owner(folder, status)):
-        is_open = False
-    if is_open:
-        reason = f"others can write to {folder} (mode {stat.S_IMODE(status.st_mode):04o}) and put code of theirs there"
-        raise NotPrivateError(reason, f"remove {folder}" if is_ours else f"run `chmod go-w {folder}`")
+        return
+    reason = f"others can write to {folder} (mode {stat.S_IMODE(status.st_mode):04o}) and put code of theirs there"
+    raise NotPrivateError(reason, f"remove {folder}" if is_ours else f"run `chmod go-w {folder}`")
 
 
 def check_file(path: Path, status: os.stat_result) -> None:

@@ -318,7 +318,7 @@ def test_a_group_that_has_only_its_owner_may_write_above(chosen: Path, monkeypat
         assert bool(list(chosen.rglob("*.kernel"))) is is_kept
         make_square(0)._cache.flush()
     monkeypatch.setattr(private_folder.grp, "getgrgid", lambda _: group(user.pw_name, []))
-    monkeypatch.setattr(os, "listxattr", lambda _: ["system.posix_acl_access"])  # other users, by name
+    monkeypatch.setattr(os, "listxattr", lambda _: ["system.posix_acl_access"], raising=False)  # users by name
     assert run_quietly() == 9
     assert list(chosen.rglob("*.kernel")) == []
 
@@ -342,6 +342,7 @@ def test_in_a_container_without_a_number_for_root_its_folders_are_still_roots(
 # --- disks that are full, processes that are killed
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
 def test_a_full_disk_leaves_nothing_half_written(chosen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = tempfile.mkstemp
 
@@ -370,6 +371,7 @@ def test_what_a_killed_process_left_is_removed_after_a_time(chosen: Path) -> Non
     (left,) = chosen.rglob("*.partial")
     make_entry(entry_directory("1" * 64))
     assert left.exists()  # it may still be written
+    cache_folder._remove_leftovers.cache_clear()  # as in a later process
     os.utime(left, (time.time() - 2 * cache_folder.LEFTOVER_SECONDS,) * 2)
     make_entry(entry_directory("2" * 64))
     assert not left.exists()
