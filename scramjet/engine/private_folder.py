@@ -49,7 +49,8 @@ def check_folder(folder: Path, *, is_ours: bool) -> None:
     if not is_ours and (status.st_mode & stat.S_ISVTX or _has_only_its_owner(folder, status)):
         return
     reason = f"others can write to {folder} (mode {stat.S_IMODE(status.st_mode):04o}) and put code of theirs there"
-    raise NotPrivateError(reason, f"remove {folder}" if is_ours else f"run `chmod go-w {folder}`")
+    is_owner = status.st_uid == os.geteuid()
+    raise NotPrivateError(reason, f"remove {folder}" if is_ours else f"run `chmod go-w {folder}`" if is_owner else "")
 
 
 def check_file(path: Path, status: os.stat_result) -> None:
