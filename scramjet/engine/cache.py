@@ -128,10 +128,7 @@ class _FileCache(_Cache):
         remove_entry(self.directory)
 
 
-_RESULTS = {
-    str(kind): kind
-    for kind in (types.none, types.boolean, *types.integer_domain, *types.real_domain)
-}  # fmt: skip
+_RESULTS = {str(kind): kind for kind in (types.none, types.boolean, *types.integer_domain, *types.real_domain)}
 """What a kernel that is kept may return, by its name."""
 
 
