@@ -2,7 +2,7 @@
 
 `compile_ahead` starts a process that fills the compile cache; whoever needs a function that is just being compiled
 waits for it, and what it has not come to yet is compiled where it is needed. It leaves a mark when it is done: later
-starts look for that and start nothing.
+starts look for that and start nothing. It ends with the process that started it; the next start goes on from there.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
-from scramjet.engine.cache_folder import entry_directory, held, versions
+from scramjet.engine.cache_folder import entry_directory, held, make_entry, versions
+
+# Modules come from where this process has them. With -m, a folder that the user happens to be in would come first.
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from scramjet.algorithms import ahead; ahead.main()"
+_STARTED: list[subprocess.Popen[bytes]] = []  # kept, or the pipe that tells it of our end would be closed
 
 
 def compile_ahead() -> None:
     """Begin to compile the functions of small networks, unless that was done before or there is but one core."""
     silent = subprocess.DEVNULL
     with contextlib.suppress(OSError):  # no cache or no process to be had: each is compiled when it is needed
-        if (os.cpu_count() or 1) == 1 or _mark(_entry()).exists():
+        if (os.cpu_count() or 1) == 1:
             return
-        # Imports as here, and -P: nothing from the folder that the user happens to be in.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__],
-            stdin=silent,
-            stdout=silent,
-            stderr=silent,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        make_entry(entry := _entry())
+        if _mark(entry).exists():
+            return
+        command = [sys.executable, "-P", "-c", _PROGRAM, *sys.path]
+        _STARTED.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent))
 
 
 def _entry() -> Path:
@@ -66,10 +67,18 @@ def _compile() -> None:
             kernels.draw_choices, native_towers.head, native_towers.layer,
         ):  # fmt: skip
             function.address  # noqa: B018 - asked for, it is compiled
-        _mark(entry).touch()
+        _mark(entry).touch(mode=0o600)
 
 
-if __name__ == "__main__":
+def _end_with_parent() -> None:
+    """Its end closes the pipe, however it ends."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def main() -> None:
+    """What the process does; its input is a pipe that nobody writes to."""
     gc.disable()  # it ends soon
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError, KeyboardInterrupt):
         _compile()

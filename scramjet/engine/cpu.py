@@ -10,6 +10,7 @@ from numba import get_num_threads, njit
 
 from scramjet.engine import kernels
 from scramjet.engine.cache import KernelCache
+from scramjet.engine.cache_folder import has_entry
 from scramjet.engine.compiler import RulesCompiler
 from scramjet.engine.jit import NOT_FROM_C, ONLY_FROM_COMPILED
 from scramjet.engine.transitions import Compilers
@@ -65,7 +66,7 @@ def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels
 def is_compiled(env: Env) -> bool:
     """Whether the cache holds this world's kernels, so that it starts at once."""
     fingerprint = RulesCompiler(env, njit(**_OPTIONS), njit(**_OPTIONS)).fingerprint
-    return KernelCache(fingerprint, "step").directory.exists()
+    return has_entry(KernelCache(fingerprint, "step").directory)
 
 
 def available_threads() -> int:

@@ -1,10 +1,12 @@
 """Compiling on a second core while a first start goes on."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +31,7 @@ def started(monkeypatch):
 
 def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
     ahead.compile_ahead()
-    assert started == [[sys.executable, "-P", "-m", "scramjet.algorithms.ahead"]]
+    assert [command[0] for command in started] == [sys.executable]
     with held(ahead._entry()):
         ahead._mark(ahead._entry()).touch()
     ahead.compile_ahead()
@@ -40,6 +42,14 @@ def test_a_cache_that_cannot_be_looked_into_costs_no_more_than_time(started, mon
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", "x" * 300)
     ahead.compile_ahead()
     assert started == []
+
+
+def test_where_others_could_put_code_into_the_cache_nothing_is_started(cache, started):
+    cache.mkdir()
+    cache.chmod(0o777)
+    ahead.compile_ahead()
+    assert started == []
+    assert list(cache.iterdir()) == []
 
 
 def test_on_one_core_nothing_is_started(cache, started, monkeypatch):
@@ -65,8 +75,55 @@ def test_the_process_fills_the_cache_and_says_so(cache):
     source = "from scramjet.algorithms import ahead; ahead._compile(); print(ahead._mark(ahead._entry()).exists())"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
-    kernels = {path.name.rpartition("-")[0] for path in cache.glob("*/*-*")}
+    kernels = {path.name.rpartition("-")[0] for path in cache.rglob("*.kernel")}
     assert {"gradients_of_parts", "act_in_part", "loss_of_choices", "layer"} <= kernels
+
+
+START = """
+import os, time
+os.cpu_count = lambda: 2
+from scramjet.algorithms import ahead
+ahead.compile_ahead()
+print(ahead._STARTED[0].pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def parent(cache, tmp_path):
+    """A process that has started one, in a folder with a module of somebody else's."""
+    (tmp_path / "numba.py").write_text("open('ran', 'w')")
+    command = [sys.executable, "-P", "-c", START]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def wait_until(is_so, seconds=60):
+    ends = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def test_the_process_is_one_of_ours_and_ends_with_the_one_that_started_it(cache, parent, tmp_path):
+    child = int(parent.stdout.readline())
+    wait_until(lambda: len(list(cache.rglob("lock"))) == 2)  # it has begun to compile, with the right modules
+    assert not (tmp_path / "ran").exists()  # and not with those of the folder that the user is in
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_until(lambda: has_ended(child), 10)
+    assert not list(cache.rglob("done"))
+
+
+def has_ended(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and ") Z " in status.read_text()  # it has, and nobody has asked yet
 
 
 def test_of_two_who_want_one_kernel_the_second_waits(cache):

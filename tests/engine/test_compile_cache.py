@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool, cache, compiler
+from scramjet.engine import NativePool, compiler
 from scramjet.engine.cache_folder import cache_directory
 from scramjet.engine.compiler import function_fingerprint
 from scramjet.engine.cpu import compile_kernels
 from scramjet.engine.jit import compiled
+from scramjet.engine.kernel_file import pack, unpack
 from scramjet.envs import load_env
 
 HERE = Path(__file__).parent
@@ -216,7 +217,8 @@ def test_four_processes_at_once_on_an_empty_cache_all_succeed(shared) -> None:
     folder, answers = shared
     assert [reward for reward, *_ in answers] == [REWARD] * 4
     assert sum(answers[0][1:]) > 0 or sum(answers[1][1:]) > 0  # it was empty: somebody compiled
-    assert len(files_in(folder / "cache")) == 2  # one for each kernel, nothing half-written is left
+    names = [Path(path).name for path in files_in(folder / "cache")]
+    assert sorted(name.partition("-")[0] for name in names) == ["made", "reset", "step"]  # nothing half-written is left
 
 
 def test_a_later_process_compiles_nothing_and_writes_nothing(shared) -> None:
@@ -262,7 +264,7 @@ def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix(tmp_path: Path
     """Numba names symbols by function, not by what it closes over: two parameter sets could call each other's code."""
     monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
     path = str(HERE.parents[1] / "examples" / "corridor.py")
-    folder = cache_directory()  # the usual one: warm after the first time
+    folder = cache_directory().parent  # the usual one: warm after the first time
     answers = []
     for _ in range(2):
         process = start(path, folder, TWO_WORLDS)
@@ -273,6 +275,28 @@ def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix(tmp_path: Path
     assert [line[-1] for line in second] == [0, 0, 0, 0]  # the second process compiled nothing
     assert [line[:-1] for line in answers[0]] == [line[:-1] for line in second]
     assert [set(line[:-1]) for line in second] == [{2}, {3}, {2}, {3}]  # all start at 0 and walk to the end
+
+
+PLAY_ON_GPU = """
+import sys
+import torch
+from scramjet.engine import make
+pool = make(sys.argv[1], 8, backend="cuda", seed=3)
+out = pool.reset(0)
+for _ in range(5):
+    out = pool.step(torch.ones(8, dtype=torch.int64, device="cuda"))
+misses = [sum(kernel.stats.cache_misses.values()) for kernel in (pool._kernels.reset, pool._kernels.step)]
+leaves = out.obs.values() if isinstance(out.obs, dict) else [out.obs]
+print(*misses, float(out.reward.sum()), *(float(leaf.double().sum()) for leaf in leaves))
+"""
+
+
+@pytest.mark.gpu
+def test_a_later_process_compiles_nothing_for_the_gpu(tmp_path: Path) -> None:
+    for world in ("cartpole", "maze"):
+        first, second = (answer(start(world, tmp_path, PLAY_ON_GPU)) for _ in range(2))
+        assert (first[:2], second[:2]) == ([1, 1], [0, 0])
+        assert first[2:] == second[2:]
 
 
 # --- one process, small functions ------------------------------------------------------------------------------
@@ -300,10 +324,21 @@ def count(counter) -> int:
 
 def test_the_cache_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "a"))
-    assert cache_directory() == tmp_path / "a"
+    assert cache_directory() == tmp_path / "a" / "scramjet-kernels"
     monkeypatch.delenv("SCRAMJET_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "b"))
-    assert cache_directory() == tmp_path / "b" / "scramjet"
+    assert cache_directory() == tmp_path / "b" / "scramjet-kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_directory() == tmp_path / "home" / ".cache" / "scramjet-kernels"
+
+
+def test_a_user_without_a_home_has_a_cache_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("SCRAMJET_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a number that has no name
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert cache_directory() == tmp_path / "scramjet-kernels"
 
 
 def test_a_function_is_compiled_once_for_each_type_and_closure(cache_folder: Path) -> None:
@@ -329,7 +364,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_is_compiled_anew_and_replaced(cache_folder: Path, damage: str) -> None:
     assert make_square(2)(3) == 11
-    (file,) = [path for path in cache_folder.rglob("*") if path.is_file()]
+    (file,) = cache_folder.rglob("*.kernel")
     file.write_bytes(DAMAGES[damage](file.read_bytes()))
     again = make_square(2)
     assert again(3) == 11
@@ -339,12 +374,19 @@ def test_a_damaged_entry_is_compiled_anew_and_replaced(cache_folder: Path, damag
     assert count(mended.stats.cache_hits) == 1
 
 
-def test_an_entry_that_is_whole_but_cannot_be_loaded_is_compiled_anew(cache_folder: Path) -> None:
-    """As when it names a module that is not there: the hash is right, the content is of no use."""
+UNUSABLE = {
+    "names no library": lambda header, parts: pack({**header, "library": None}, parts),
+    "lacks a field": lambda header, parts: pack({}, parts),
+    "lacks the code": lambda header, parts: pack(header, []),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+def test_an_entry_that_is_whole_but_cannot_be_loaded_is_compiled_anew(cache_folder: Path, kind: str) -> None:
+    """The hash is right, the content is of no use."""
     assert make_square(3)(3) == 12
-    (file,) = [path for path in cache_folder.rglob("*") if path.is_file()]
-    payload = b"cno_such_module_at_all\nnothing\n."  # a pickle that imports it
-    file.write_bytes(hashlib.sha256(payload).digest() + payload)
+    (file,) = cache_folder.rglob("*.kernel")
+    file.write_bytes(UNUSABLE[kind](*unpack(file.read_bytes())))
     again = make_square(3)
     assert again(3) == 12
     assert count(again.stats.cache_misses) == 1
@@ -372,18 +414,6 @@ def test_a_world_works_where_the_cache_cannot_be_written(tmp_path: Path, monkeyp
     with pytest.warns(UserWarning, match="compiled kernels are not kept in"):
         out = pool.reset(0)
     assert out.obs.tolist() == [[0.0], [0.0]]
-
-
-def test_the_entries_unused_for_longest_are_forgotten(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "MAX_ENTRIES", 3)
-    for age, name in ((400, "oldest"), (300, "older"), (200, "old")):
-        (cache_folder / name).mkdir(parents=True)
-        os.utime(cache_folder / name, (1e9 - age, 1e9 - age))
-    assert make_square(6)(3) == 15
-    names = {path.name for path in cache_folder.iterdir()}
-    assert {"older", "old"} < names
-    assert "oldest" not in names
-    assert len(names) == 3
 
 
 HELPER_BELOW = """

@@ -45,6 +45,12 @@ def told(n):
     return n
 
 
+def listed(n):
+    if n == 3:
+        print(np.full(2, n))
+    return n
+
+
 def limited(n):
     if n == 40:
         raise ValueError("forty", 40)
@@ -92,6 +98,7 @@ HELPERS = {
     "divisor(s.count, 12)": False,  # itself, with other types
     "is_even(s.count)": False,  # another, which calls it
     "told(s.count)": True,  # prints
+    "listed(s.count)": True,  # prints with a Python object, the array's dtype
     "limited(s.count)": True,  # raises
 }
 """What a world's step may call, and whether it is kept for the next start: not what finds others by their addresses."""
@@ -107,7 +114,8 @@ def test_helpers_do_at_each_start_what_their_source_does(helper, tmp_path: Path)
             [sys.executable, "-c", PLAY, str(world)], env=environment, capture_output=True, text=True, timeout=120
         )
         assert done.returncode == 0, done.stderr
-        interpreted, compiled, misses = done.stdout.replace("count 3\n", "printed ").splitlines()
+        printed = done.stdout.replace("count 3\n", "printed ").replace("[3 3]\n", "printed ")
+        interpreted, compiled, misses = printed.splitlines()
         assert compiled == interpreted
         assert len(compiled) > 60
         assert int(misses) == (1 if is_first or not HELPERS[helper] else 0)
