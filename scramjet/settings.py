@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 
 NONE_WORDS = ("none", "None")
 """How a file or flag writes `None`, which TOML has no word for."""
@@ -46,7 +46,9 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
     fitting = _fit(value, hint)
     if fitting is _NO_FIT:
         is_large = isinstance(value, int) and abs(value) >= _LARGE
-        raise ConfigError(f"{name}={value!r} must be {describe(hint)}{' of at most 63 bits' if is_large else ''}")
+        raise ConfigError(
+            f"{name}={shortened(value)} must be {describe(hint)}{' of at most 63 bits' if is_large else ''}"
+        )
     return fitting
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from scramjet import __version__
 from scramjet.errors import CheckpointError
+from scramjet.runtime.files import read_regular, why_unreadable
+from scramjet.runtime.strict_json import parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,6 +29,8 @@ FORMAT_VERSION = 1
 METADATA_FILE = "metadata.json"
 MODEL_FILE = "model.safetensors"
 TRAINER_FILE = "trainer.safetensors"
+_MAX_METADATA_BYTES = 4 << 20  # a few thousand are usual, and a thousand for each fork in the lineage
+_MAX_STEP = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,10 @@ def load_folder(path: Path) -> Checkpoint:
 
 def read_record(path: Path) -> dict[str, Any]:
     """Return the checked content of a checkpoint's metadata.json; the tensors are not looked at."""
-    data = _read_bytes(path, METADATA_FILE)
+    data = _read_bytes(path, METADATA_FILE, _MAX_METADATA_BYTES)
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
+        record = parse_json(data)
+    except ValueError:
         raise _damaged(path, METADATA_FILE, "is not valid JSON") from None
     version = record.get("format_version") if isinstance(record, dict) else None
     if type(version) is not int:
@@ -110,7 +115,9 @@ def _has_all_fields(record: dict[str, Any]) -> bool:
     files = record.get("files")
     if not isinstance(files, dict) or not isinstance(record.get("metadata"), dict):
         return False
-    if type(record.get("step")) is not int or type(record.get("is_best")) is not bool:
+    if type(record.get("step")) is not int or not 0 <= record["step"] <= _MAX_STEP:
+        return False
+    if type(record.get("is_best")) is not bool:
         return False
     entries = [files.get(name) for name in (MODEL_FILE, TRAINER_FILE)]
     return all(
@@ -123,7 +130,9 @@ def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Te
     import safetensors.torch
 
     expected = record["files"][name]
-    data = _read_bytes(path, name)
+    if expected["bytes"] > _largest_file():
+        raise _damaged(path, name, f"is said to have {expected['bytes']:,} bytes, more than this machine can load")
+    data = _read_bytes(path, name, max(0, expected["bytes"]))
     if len(data) != expected["bytes"]:
         raise _damaged(path, name, f"has {len(data)} bytes instead of {expected['bytes']}")
     if _sha256(data) != expected["sha256"]:
@@ -145,13 +154,19 @@ def _encode_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(copies)
 
 
-def _read_bytes(path: Path, name: str) -> bytes:
+def _read_bytes(path: Path, name: str, limit: int) -> bytes:
     try:
-        return (path / name).read_bytes()
-    except FileNotFoundError:
-        raise _damaged(path, name, "is missing") from None
+        return read_regular(path / name, limit)
     except OSError as error:
-        raise _damaged(path, name, f"cannot be read ({error.strerror})") from error
+        raise _damaged(path, name, why_unreadable(error)) from error
+
+
+def _largest_file() -> int:
+    """Bytes that may be read into memory: a third of what the machine has, for tensors are copied out of them."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 36
 
 
 def _damaged(path: Path, name: str, problem: str) -> CheckpointError:

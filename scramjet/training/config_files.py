@@ -17,10 +17,14 @@ import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
-from scramjet.errors import ConfigError, did_you_mean
+from scramjet.errors import ConfigError, did_you_mean, printable, shortened
+from scramjet.runtime.files import read_regular, why_unreadable
+from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.training.config import RunConfig
 
 CONFIG_VERSION = 1
+_MAX_FILE_BYTES = 1 << 18  # a config has a few thousand; YAML of this size takes seconds to read
+_MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("policy", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
@@ -28,12 +32,12 @@ _TOP_FIELDS = tuple(
 )
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The contents of a TOML or YAML config file."""
+def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
+    """The contents of a TOML or YAML config file; `follow_links`: its path was typed by the user."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, _MAX_FILE_BYTES, follow_links=follow_links).decode()
     except OSError as error:
-        raise ConfigError(f"cannot read the config file '{path}': {error.strerror or error}") from error
+        raise ConfigError(f"cannot read the config file {path}: it {why_unreadable(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:
@@ -59,7 +63,11 @@ def _read_yaml(text: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        pass
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            # A few lines of aliases of aliases stand for billions of values.
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError(f"write out what *{self.peek_event().anchor} stands for: aliases are not read")
+            return super().compose_node(parent, index)
 
     number = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
@@ -91,11 +99,13 @@ def _preset_name(env: str) -> str:
 
 def apply(config: RunConfig, data: Mapping[str, Any], source: str) -> RunConfig:
     """`config` with the values of a file laid over it; `source` is for messages."""
+    _check_plain(data, source)
     data = dict(data)
     version = data.pop("config_version", CONFIG_VERSION)
     if not isinstance(version, int) or version > CONFIG_VERSION:
         raise ConfigError(
-            f"{source} has config_version {version!r}; this scramjet reads up to {CONFIG_VERSION}: upgrade scramjet"
+            f"{source} has config_version {shortened(version)}; this scramjet reads up to {CONFIG_VERSION}: upgrade "
+            f"scramjet"
         )
     known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
     for key in data:
@@ -114,9 +124,26 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str) -> RunConfig:
         raise ConfigError(f"{source}: {error}" if source not in str(error) else str(error)) from error
 
 
+def _check_plain(data: Mapping[str, Any], source: str) -> None:
+    """Refuse what no config of ours holds and what later code could not show, copy or count with."""
+    if is_deeper_than(dict(data), MAX_DEPTH):
+        raise ConfigError(f"{source} is nested too deep; a config has tables of values")
+    values: list[Any] = [dict(data)]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            values += value
+        elif isinstance(value, str) and printable(value, keep="\n\t") != value:
+            raise ConfigError(f"{source}: {shortened(value)} holds a control character; write it without")
+        elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise ConfigError(f"{source}: {shortened(value)} is too large")
+
+
 def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{source}: [{table}] must be a table of values, not {values!r}")
+        raise ConfigError(f"{source}: [{table}] must be a table of values, not {shortened(values)}")
     known = [field.name for field in fields(current)]
     for key in values:
         if key not in known:
@@ -128,7 +155,9 @@ def _env_fields(config: RunConfig, value: Any, source: str) -> dict[str, Any]:
     """The world's name and parameters from `env = "name"` or an [env] table."""
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
-        raise ConfigError(f"{source}: env must be a name, or a table with a name and parameters; got {value!r}")
+        raise ConfigError(
+            f"{source}: env must be a name, or a table with a name and parameters; got {shortened(value)}"
+        )
     name = table.get("name", config.env)
     given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
     known = parameter_defaults(name)
@@ -174,7 +203,7 @@ def to_toml(config: RunConfig) -> str:
 
 def load_frozen(path: Path) -> RunConfig:
     """The config of an existing run, exactly as it was frozen."""
-    return apply(RunConfig(), read_file(path), str(path))
+    return apply(RunConfig(), read_file(path, follow_links=False), str(path))
 
 
 def _without_none(value: Any) -> Any:

@@ -15,6 +15,7 @@ import gymnasium
 from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
+from scramjet.errors import ScramjetError
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
 from scramjet.runtime.background import Background
@@ -95,7 +96,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[Path]() as saves:
+    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[str]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
@@ -165,27 +166,45 @@ def _save_if_due(
     clock: PhaseClock,
     display: Display,
     evaluation: Evaluation | None,
-    saves: Background[Path],
+    saves: Background[str],
     *,
     is_last: bool,
 ) -> None:
-    """A checkpoint every so many updates, at a new best, and at the end; written while training goes on."""
+    """A checkpoint every so many updates, at a new best, and at the end; written while training goes on.
+
+    One that cannot be written is told, and the next one tried when it is due; the last one must be written.
+    """
     settings, progress = session.config.checkpoint, session.progress
     is_due = is_last or (settings.every > 0 and update % settings.every == 0)
     judged_by_episodes = session.config.eval.every == 0 and is_due and progress.returns
     score = evaluation.mean_return if evaluation else progress.mean_return if judged_by_episodes else None
     is_best = score is not None and (session.best_return is None or score >= session.best_return)
+    best_before = session.best_return
     if is_best:
         session.best_return = score
         display.event(f"new best: mean return {score:.2f} at step {step:,}")
-    written = saves.finished()
+    news = saves.finished()
     if is_due or is_best:
         save = checkpoint_of(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)
-        written += saves.start(save)
+        news += saves.start(lambda: _outcome(session, save, score if is_best else None, best_before, is_last=is_last))
     if is_last:
-        written += saves.wait()
-    for path in written:
-        display.event(f"saved {path.name}")
+        news += saves.wait()
+    for text in news:
+        display.event(text)
+
+
+def _outcome(
+    session: Session, save: Callable[[], Path], score: float | None, best_before: float | None, *, is_last: bool
+) -> str:
+    """Save a checkpoint and say how it went. `score` is that of a new best one, `best_before` of the one before it."""
+    try:
+        return f"saved {save().name}"
+    except ScramjetError as error:
+        if is_last:
+            raise
+        if score is not None and session.best_return == score:
+            session.best_return = best_before  # no checkpoint holds the new one
+        return f"not saved: {error} (training goes on, and the next checkpoint is tried when it is due)"
 
 
 def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> StoppedBy | None:
@@ -197,6 +216,7 @@ def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> Stop
 
 def _run_info(session: Session) -> RunInfo:
     config = session.config
+    notes = _mode_note(config), session.pool.processes, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,
@@ -207,7 +227,7 @@ def _run_info(session: Session) -> RunInfo:
         first_step=session.first_step + session.first_update * config.batch_size,
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,
         num_parameters=count_parameters(session.policy),
-        note="; ".join(part for part in (_mode_note(config), session.pool.processes, session.note) if part),
+        note="; ".join(part for part in notes if part),
     )
 
 

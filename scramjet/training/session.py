@@ -68,7 +68,7 @@ class Session:
     best_return: float | None = None
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
-    news: deque[str] = field(default_factory=deque)  # of the envs, for the display
+    news: deque[str] = field(default_factory=deque)  # of the envs and the metrics log, for the display
 
     @cached_property
     def rules(self) -> str:
@@ -196,6 +196,9 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     """A session at its very beginning; `config` is resolved, `run` is locked by us."""
     assert isinstance(config.num_envs, int)
     assert isinstance(config.num_threads, int)
+    # First of all, for what stands in their place may be refused.
+    store = CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n, run.check_lock)
+    metrics_log = MetricsLog(run.metrics_path, run.check_lock)
     set_threads(config.num_threads)
     keep_freed_memory()
     leave_compiler_unloaded()
@@ -222,8 +225,8 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     session = Session(
         config=config,
         run=run,
-        store=CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n),
-        metrics_log=MetricsLog(run.metrics_path),
+        store=store,
+        metrics_log=metrics_log,
         pool=pool,
         policy=policy,
         learner=learner,
@@ -233,6 +236,6 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
         evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
         collector=_collector(config, run, pool, learner, rollout, generator),
     )
-    for each in (pool, session.evaluator.pool):
+    for each in (pool, session.evaluator.pool, session.metrics_log):
         each.tell(session.news.append)
     return session

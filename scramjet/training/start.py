@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 from torch import nn
 
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
-from scramjet.errors import CheckpointError, ConfigError, RunError
+from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_checkpoint
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
+from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training import config_files
 from scramjet.training.collecting import cut_schedule
 from scramjet.training.config import RunConfig, changes
@@ -148,6 +150,11 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     session.first_update = int(checkpoint.metadata["update"])
     session.note = _join(session.note, _cut_logs(session, checkpoint.step))
     session.first_step = checkpoint.step - session.first_update * config.batch_size
+    if session.first_step < 0:
+        raise CheckpointError(
+            f"'{checkpoint.path}' is no checkpoint of this run: its {session.first_update:,} updates of "
+            f"{config.batch_size:,} steps are more than its {checkpoint.step:,} steps"
+        )
     session.elapsed_seconds = float(checkpoint.metadata["elapsed_seconds"])
     session.best_return = checkpoint.metadata["best_return"]
     session.lineage = checkpoint.metadata["lineage"]
@@ -163,7 +170,7 @@ def _cut_logs(session: Session, step: int) -> str:
     """Take what came after the checkpoint out of the run's files; says what they miss before it."""
     log, schedule = session.metrics_log, session.run.path / SCHEDULE
     log.truncate_after(step)
-    if schedule.is_file():
+    if os.path.lexists(schedule):
         cut_schedule(schedule, session.first_update)
     if session.first_update == 0 or log.last_step == step:
         return ""
@@ -179,8 +186,8 @@ def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
         is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then
         if key not in may_change and not is_from_before:
             raise ConfigError(
-                f"config.toml was changed since the checkpoint: {key} is {now!r} and was {before!r}; put it back, or "
-                f"begin a new run with --fork {checkpoint.path}"
+                f"config.toml was changed since the checkpoint: {key} is {shortened(now)} and was {shortened(before)}; "
+                f"put it back, or begin a new run with --fork {checkpoint.path}"
             )
 
 
@@ -200,18 +207,26 @@ def fork_run(
         "parent_digest": checkpoint.digest,
         "parent_step": checkpoint.step,
         "changed": changes(checkpoint.metadata["config"], config_files.to_dict(config)),
-        "parent_lineage": checkpoint.metadata["lineage"],
+        "parent_lineage": _youngest(checkpoint.metadata["lineage"]),
     }
     text = config_files.to_toml(config)
     run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
     with _discarded_on_error(run):
         session = build_session(config, run, network)
         restore_learning(session.policy, session.learner, checkpoint)
-    session.first_step = checkpoint.step
-    session.lineage = lineage
-    checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
+        session.first_step = checkpoint.step
+        session.lineage = lineage
+        checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     session.note = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     return session
+
+
+def _youngest(lineage: dict[str, Any] | None, generations: int = MAX_DEPTH // 2) -> dict[str, Any] | None:
+    """A lineage without its oldest generations: one nests in the other, and a file nests only so deep."""
+    if lineage is None or generations == 0:
+        return None
+    older = lineage.get("parent_lineage")
+    return {**lineage, "parent_lineage": _youngest(older if isinstance(older, dict) else None, generations - 1)}
 
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scramjet.errors import CheckpointError
+from scramjet.errors import CheckpointError, ScramjetError, shortened
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training import config_files
@@ -25,16 +25,36 @@ def checkpoint_of(
 ) -> Callable[[], Path]:
     """A function that saves the session as it is now, whenever and on whatever thread it is called.
 
-    It writes the metrics log to the disk first: that is never behind a checkpoint.
+    It writes the metrics log to the disk first: that is never behind a checkpoint. Whatever goes wrong, now or then, it
+    raises as a ScramjetError with one message; earlier checkpoints stay as they are.
     """
-    metadata = _metadata(session, update, elapsed_seconds)
-    model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
+    try:
+        metadata = _metadata(session, update, elapsed_seconds)
+        model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
+    except Exception as error:
+        problem: Exception = error
+
+        def fail() -> Path:
+            raise _save_failed(step, problem) from problem
+
+        return fail
 
     def save() -> Path:
-        session.metrics_log.sync()
-        return session.store.save(step, model, trainer, metadata, is_best=is_best)
+        try:
+            session.metrics_log.sync()
+            return session.store.save(step, model, trainer, metadata, is_best=is_best)
+        except Exception as error:
+            raise _save_failed(step, error) from error
 
     return save
+
+
+def _save_failed(step: int, error: Exception) -> ScramjetError:
+    if isinstance(error, ScramjetError):
+        return error
+    return CheckpointError(
+        f"the checkpoint of step {step:,} could not be made ({type(error).__name__}: {error}); earlier ones are kept"
+    )
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -101,12 +121,15 @@ def check_metadata(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint whose metadata is not what `checkpoint_of` writes."""
     for name, kind in _METADATA_TYPES.items():
         value = checkpoint.metadata.get(name, _MISSING)
-        if not isinstance(value, kind) or isinstance(value, bool) or (name == "update" and value < 0):
-            shown = "absent" if value is _MISSING else repr(value)
+        low, high = _METADATA_RANGES.get(name, (0, 0))
+        is_number = name in _METADATA_RANGES and value is not None
+        if not isinstance(value, kind) or isinstance(value, bool) or (is_number and not low <= value <= high):
+            shown = "absent" if value is _MISSING else shortened(value)
             raise CheckpointError(f"'{checkpoint.path}' is no checkpoint of a training run: its {name} is {shown}")
 
 
 _MISSING = object()
+_METADATA_RANGES = {"update": (0, 2**63 - 1), "elapsed_seconds": (0.0, 1e10), "best_return": (-1e300, 1e300)}
 
 
 def restore_everything(session: Session, checkpoint: Checkpoint) -> None:

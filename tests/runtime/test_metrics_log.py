@@ -6,6 +6,8 @@ import errno
 import json
 import math
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -117,15 +119,33 @@ def test_reading_names_an_unreadable_line_in_the_middle(tmp_path: Path) -> None:
         read_metrics(tmp_path / "m")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_disk_that_is_really_full_is_told(tmp_path: Path) -> None:
+FILL_A_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from scramjet.errors import RunError
+from scramjet.runtime.metrics_log import MetricsLog
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+with MetricsLog(Path(sys.argv[1])) as log:
+    for step in range(1, 1000):
+        try:
+            log.append({"step": step})
+        except RunError as error:
+            print(step, error)
+            break
+"""
+
+
+@pytest.mark.faults
+def test_a_write_that_the_system_refuses_is_told_and_leaves_whole_lines(tmp_path: Path) -> None:
     (tmp_path / "config.toml").touch()
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with (
-        MetricsLog(tmp_path / "metrics.jsonl") as log,
-        pytest.raises(RunError, match=r"the disk is full .* --resume"),
-    ):
-        log.append({"step": 1})
+    path = tmp_path / "metrics.jsonl"
+    words = [sys.executable, "-c", FILL_A_DISK, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    step, _, message = done.stdout.partition(" ")
+    assert "limit on file size was reached" in message
+    assert f"--resume {tmp_path}" in message
+    assert [record["step"] for record in read_metrics(path)] == list(range(1, int(step)))
 
 
 def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
