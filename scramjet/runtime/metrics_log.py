@@ -28,8 +28,8 @@ from scramjet.runtime.files import (
 from scramjet.runtime.strict_json import parse_json
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
-_LONGEST_LINE = 1 << 24
-"""Bytes. A record has a few thousand; what is longer was not written by us."""
+_LONGEST_LINE = 1 << 26  # bytes; a record has a few thousand, and a power cut may leave megabytes of zeros at the end
+_MOST_UNREADABLE = 100  # lines at the end; a kill tears one
 _NO_LOG = "is not a metrics log: it ends in much that is no record"
 
 
@@ -187,15 +187,14 @@ def _find_last_record(descriptor: int, step: int | None) -> tuple[int, int | Non
         return 0, None
     with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as content:
         end = _start_of_line(content, size)  # what comes behind has no line end: it is torn
-        records_begin = size
+        unreadable = 0
         while end > 0:
             start = _start_of_line(content, end - 1)
             record = _parse_line(content[start:end])
             if record is not None and (step is None or record["step"] <= step):
                 return end, record["step"]
-            if record is not None:
-                records_begin = start
-            elif records_begin - start > _LONGEST_LINE:
+            unreadable = 0 if record is not None else unreadable + 1
+            if unreadable > _MOST_UNREADABLE:
                 raise StrangeFileError(errno.EINVAL, _NO_LOG)
             end = start
     return 0, None
