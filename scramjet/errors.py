@@ -12,6 +12,9 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
+LAYOUT = "\n\t"
+"""The control characters that only lay text out; see `printable`."""
+
 ENV_FAILURES = (Exception, SystemExit)
 """What an env of a user may raise. One that leaves must not end the run as if it were done."""
 
@@ -28,7 +31,7 @@ class ScramjetError(Exception):
 
     def __str__(self) -> str:
         text = super().__str__()
-        return printable(text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}... (cut)", keep="\n\t")
+        return printable(text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}... (cut)", keep=LAYOUT)
 
 
 class ConfigError(ScramjetError):

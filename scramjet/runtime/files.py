@@ -106,13 +106,16 @@ def is_at(descriptor: int, path: Path, *, follow_links: bool = False) -> bool:
 
 def make_folder(path: Path) -> None:
     """Make a folder and those above it that are missing, each on the disk for certain; it may exist already."""
-    missing: list[Path] = []
-    while not os.path.isdir(path) and path.parent != path:
-        missing.append(path)
-        path = path.parent
-    for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)  # another process may have made it since
-        fsync_directory(folder.parent)
+    missing = [path]
+    while missing and not os.path.isdir(path):
+        try:
+            # The deepest first: a path that is too long leaves no folders behind.
+            missing[-1].mkdir(exist_ok=True)
+            fsync_directory(missing.pop().parent)
+        except FileNotFoundError:
+            if missing[-1].parent == missing[-1]:
+                raise
+            missing.append(missing[-1].parent)
 
 
 def _kind_in_words(mode: int) -> str:

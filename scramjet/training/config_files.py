@@ -17,7 +17,7 @@ import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
-from scramjet.errors import ConfigError, did_you_mean, printable, shortened
+from scramjet.errors import LAYOUT, ConfigError, did_you_mean, printable, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.training.config import RunConfig
@@ -135,7 +135,7 @@ def _check_plain(data: Mapping[str, Any], source: str) -> None:
             values += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple):
             values += value
-        elif isinstance(value, str) and printable(value, keep="\n\t") != value:
+        elif isinstance(value, str) and printable(value, keep=LAYOUT) != value:
             raise ConfigError(f"{source}: {shortened(value)} holds a control character; write it without")
         elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise ConfigError(f"{source}: {shortened(value)} is too large")
