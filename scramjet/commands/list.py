@@ -48,8 +48,8 @@ def list_command(words: list[str]) -> int:
     for heading in ("world", "observes", "acts", ""):
         table.add_column(heading, no_wrap=heading == "world")
     for world in worlds:
-        words = (world[key] for key in ("name", "observes", "acts", "description"))
-        table.add_row(*(Text(printable(text)) for text in words))  # as text: brackets are no markup of ours
+        cells = (world[key] for key in ("name", "observes", "acts", "description"))
+        table.add_row(*(Text(printable(text)) for text in cells))  # as text: brackets are no markup of ours
     Console().print(table)
     print("\nTrain one with `scramjet train NAME`; write your own: see docs/writing-environments.md.")
     return 0

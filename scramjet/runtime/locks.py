@@ -34,7 +34,6 @@ class FolderLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        """Where the folder is; to be set when the holder moves it."""
         self._owner = ""
         self._is_held = False
         self._folder_descriptor: int | None = None
@@ -70,6 +69,10 @@ class FolderLock:
             raise
         self._is_held = True
         _held_locks.add(self)
+
+    def moved(self, folder: Path, owner: str) -> None:
+        """Note that the holder itself has moved the folder, and what it is called now."""
+        self.folder, self._owner = folder, owner
 
     def check(self) -> None:
         """Raise a RunError if the folder is no longer the one that was locked, or another process writes to it.

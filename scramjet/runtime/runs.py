@@ -74,7 +74,7 @@ class Run:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
         run = cls(path)
-        lock.folder = run.path
+        lock.moved(run.path, run._title)
         run._lock = lock
         return run
 
@@ -89,7 +89,7 @@ class Run:
 
     def lock(self) -> Run:
         """Keep other processes from writing to this run, or raise a RunError that names the one that does."""
-        self._lock.acquire(f"run '{self.name}' ({self.path})")
+        self._lock.acquire(self._title)
         return self
 
     def check_lock(self) -> None:
@@ -118,6 +118,10 @@ class Run:
     def is_locked(self) -> bool:
         """Say whether this object holds the run's lock."""
         return self._lock.is_held
+
+    @property
+    def _title(self) -> str:
+        return f"run '{self.name}' ({self.path})"
 
     @property
     def lock_note(self) -> str:

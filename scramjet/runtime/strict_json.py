@@ -28,7 +28,7 @@ def is_deeper_than(value: Any, depth: int) -> bool:
     """Say whether lists and dicts are nested in each other more than `depth` times."""
     level = [value]
     for _ in range(depth + 1):
-        containers = [item for item in level if isinstance(item, dict | list)]
+        containers = [item for item in level if isinstance(item, dict | list | tuple)]
         if not containers:
             return False
         level = [each for item in containers for each in (item.values() if isinstance(item, dict) else item)]

@@ -17,14 +17,18 @@ import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
-from scramjet.errors import LAYOUT, ConfigError, did_you_mean, printable, shortened
+from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.training.config import RunConfig
 
 CONFIG_VERSION = 1
-_MAX_FILE_BYTES = 1 << 18  # a config has a few thousand; YAML of this size takes seconds to read
+# A config has a few thousand bytes; of so many, either takes seconds to read.
+_MAX_TOML_BYTES = 1 << 20
+_MAX_YAML_BYTES = 1 << 16
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
+_MAX_DOTS = 20  # in a key
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but line ends and tabs; halves of characters
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("policy", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
@@ -34,8 +38,9 @@ _TOP_FIELDS = tuple(
 
 def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
     """The contents of a TOML or YAML config file; `follow_links`: its path was typed by the user."""
+    limit = _MAX_YAML_BYTES if path.suffix in (".yaml", ".yml") else _MAX_TOML_BYTES
     try:
-        text = read_regular(path, _MAX_FILE_BYTES, follow_links=follow_links).decode()
+        text = read_regular(path, limit, follow_links=follow_links).decode()
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: it {why_unreadable(error)}") from error
     except UnicodeDecodeError as error:
@@ -44,7 +49,7 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
         if path.suffix in (".yaml", ".yml"):
             data = _read_yaml(text)
         elif path.suffix == ".toml":
-            data = tomllib.loads(text)
+            data = _read_toml(text)
         else:
             raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
@@ -56,6 +61,20 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"the config file '{path}' must hold key = value pairs, not {type(data).__name__}")
     return data
+
+
+_TOML_QUOTED = re.compile(
+    r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*''', re.DOTALL
+)
+"""Strings and comments of a TOML file, those without an end too."""
+
+
+def _read_toml(text: str) -> Any:
+    """TOML, without keys of thousands of parts (`a.a.a...`): reading one takes memory by the square of its length."""
+    bare = re.split(r"[,=\n\[\]{}]", _TOML_QUOTED.sub("quoted", text))
+    if max(piece.count(".") for piece in bare) > _MAX_DOTS:
+        raise ValueError(f"a key in it has more than {_MAX_DOTS} dots")
+    return tomllib.loads(text)
 
 
 def _read_yaml(text: str) -> Any:
@@ -135,7 +154,7 @@ def _check_plain(data: Mapping[str, Any], source: str) -> None:
             values += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple):
             values += value
-        elif isinstance(value, str) and printable(value, keep=LAYOUT) != value:
+        elif isinstance(value, str) and _CONTROL.search(value):
             raise ConfigError(f"{source}: {shortened(value)} holds a control character; write it without")
         elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise ConfigError(f"{source}: {shortened(value)} is too large")
@@ -198,7 +217,15 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 def to_toml(config: RunConfig) -> str:
     """The config as TOML, every value written out, readable back by `load_frozen`."""
-    return tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(to_dict(config))})
+    data = to_dict(config)
+    _check_plain(data, "the config")  # before there is a run that could not be read back
+    text = tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(data)})
+    if len(text.encode()) > _MAX_TOML_BYTES:
+        raise ConfigError(
+            f"the config with its env parameters has {len(text):,} characters, and a run keeps at most "
+            f"{_MAX_TOML_BYTES:,}; give the env large data by way of a file"
+        )
+    return text
 
 
 def load_frozen(path: Path) -> RunConfig:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
+import json
 import os
 import re
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +22,8 @@ import pytest
 
 import scramjet
 from scramjet.cli import main
+from scramjet.errors import shortened
+from scramjet.runtime.checkpoint_format import _digest
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
@@ -351,3 +356,148 @@ def test_the_run_itself_is_left_as_it_was_where_it_is_refused(trained: Path, tmp
     after = contents(run)
     lock = str(run / ".lock")  # says who looked last
     assert {**after, lock: ""} == {**before, lock: ""}
+
+
+def forge(run: Path, change: Callable[[dict], None]) -> None:
+    """Change the newest checkpoint's metadata as someone would who also knows how to make its hash right."""
+    path = run / STEP / "metadata.json"
+    record = json.loads(path.read_text())
+    record.pop("sha256")
+    change(record)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    try:
+        record["sha256"] = _digest(record)
+        path.write_text(json.dumps(record))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def nested(depth: int) -> dict:
+    lineage: dict = {}
+    for _ in range(depth):
+        lineage = {"parent_lineage": lineage}
+    return lineage
+
+
+FORGERIES: list[tuple[str, object]] = [
+    ("elapsed_seconds", float("nan")),
+    ("elapsed_seconds", float("inf")),
+    ("elapsed_seconds", 1e300),
+    ("elapsed_seconds", 10**400),
+    ("elapsed_seconds", -1.0),
+    ("elapsed_seconds", True),
+    ("best_return", float("-inf")),
+    ("best_return", 10**400),
+    ("best_return", "1"),
+    ("update", -1),
+    ("update", 1.5),
+    ("update", 2**63),
+    ("update", 10**9),
+    ("lineage", nested(980)),
+    ("lineage", nested(300)),
+    ("lineage", [1]),
+    ("network", "\x1b[2J"),
+    ("observation_space", "\x1b]0;pwned\x07" + "x" * 10**5),
+    ("config", nested(90)),
+    ("config", {"env": {"name": "\x1b[2J"}}),
+    ("config", {"\x1b[2J": 1}),
+    ("config", {"seed": 10**3000}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), FORGERIES, ids=lambda value: shortened(value)[:20])
+def test_forged_metadata_is_one_message_without_control_characters(
+    trained: Path, tmp_path: Path, name: str, value: object
+) -> None:
+    for act in (resume, fork):
+        run = tmp_path / act.__name__
+        copy_as_it_is(trained, run)
+        shutil.rmtree(run / "checkpoints" / "step_00000064")  # nothing to fall back on
+        forge(run, lambda record: record["metadata"].update({name: value}))
+        code, output = act(run, tmp_path)
+        if name == "update" and isinstance(value, int) and value >= 0 and act is fork:
+            continue  # a fork counts its own updates
+        assert code == 2, output
+        assert output.startswith("scramjet: ")
+        assert output.count("\n") == 1
+        assert "\x1b" not in output
+        assert len(output) < 5_000
+
+
+@pytest.mark.parametrize("step", [-1, 2**63, 10**30, 1.5, None])
+def test_a_step_that_is_no_count_is_refused(trained: Path, tmp_path: Path, step: object) -> None:
+    copy_as_it_is(trained, tmp_path / "run")
+    forge(tmp_path / "run", lambda record: record.update(step=step))
+    with pytest.raises(scramjet.ScramjetError, match="lacks a field or has one of the wrong kind"):
+        load_checkpoint(tmp_path / "run" / STEP)
+
+
+def test_a_file_said_to_be_larger_than_memory_is_not_read(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    copy_as_it_is(trained, run)
+    os.truncate(run / STEP / "model.safetensors", 1 << 42)
+    forge(run, lambda record: record["files"]["model.safetensors"].update(bytes=1 << 42))
+    with pytest.raises(scramjet.ScramjetError, match="more than this machine can load"):
+        load_checkpoint(run / STEP)
+
+
+def test_forks_of_forks_keep_a_lineage_of_bounded_depth(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    copy_as_it_is(trained, run)
+    forge(run, lambda record: record["metadata"].update(lineage=nested(90)))
+    code, output = fork(run, tmp_path)
+    assert code == 0, output
+    lineage, depth = json.loads((tmp_path / "forks" / "cartpole-1" / "lineage.json").read_text()), 0
+    while lineage is not None:
+        lineage, depth = lineage.get("parent_lineage"), depth + 1
+    assert depth == 51
+    assert evaluate(tmp_path / "forks" / "cartpole-1", tmp_path)[0] == 0
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{after}: &{after} [{', '.join([f'*{before}'] * 9)}]\n" for before, after in itertools.pairwise("abcdefghi")
+)
+CONFIGS = {
+    "bomb.yaml": BOMB + "seed: *i\n",
+    "merge.yaml": "a: &a {x: 1}\nb: &b {<<: [*a, *a]}\nseed: 1\n",
+    "itself.yaml": "seed: &a [*a]\n",
+    "deep.toml": "env = {name = 'cartpole', x = " + "[" * 200 + "]" * 200 + "}",
+    "deep.yaml": "seed: " + "[" * 400 + "]" * 400,
+    "long.toml": f"seed = {'[' + '1,' * 10_000 + ']'}",
+    "dots.toml": "a." * 100_000 + "b = 1",
+    "quoted dots.toml": '"=" . ' * 100_000 + "b = 1",
+    "dots in a table.toml": "env = {" + "a." * 100_000 + "b = 1}",
+    "bits.toml": f"seed = 0x{'f' * 6_000}",
+    "digits.yaml": f"seed: {'1' * 5_000}",
+    "escape.toml": 'env = "\\u001b[2Jcartpole"',
+    "keys.yaml": '"\\x1b[2J": 1',
+    "bytes.toml": b"seed = 1\xff",
+    "large.toml": b"#" * (1 << 20) + b"\n",
+    "large.yaml": b"#" * (1 << 20),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_strangers_config_file_is_one_message(name: str, tmp_path: Path) -> None:
+    content = CONFIGS[name]
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    code, output = command("train", "--config", tmp_path / name, "--help")
+    assert code == 2
+    assert output.startswith("scramjet: ")
+    assert "\x1b" not in output
+    assert len(output) < 5_000
+
+
+@pytest.mark.parametrize("kind", [pipe, folder, huge_file, link_to_zeros], ids=lambda kind: kind.__name__)
+def test_a_config_file_that_is_no_file_is_told_at_once(kind: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    kind(tmp_path / "mine.toml", tmp_path)
+    code, output = command("train", "--config", tmp_path / "mine.toml")
+    assert code == 2
+    assert output.startswith(f"scramjet: cannot read the config file {tmp_path}/mine.toml: it ")
+
+
+def test_a_config_file_may_be_a_link_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "real.toml").write_text("seed = -1\n")
+    (tmp_path / "mine.toml").symlink_to("real.toml")
+    assert "seed=-1" in command("train", "--config", tmp_path / "mine.toml")[1]
