@@ -128,6 +128,7 @@ class CheckpointStore:
         if not is_folder(path):
             os.rename(unfinished, path)
         elif exchange_paths(unfinished, path):
+            fsync_directory(self.directory)  # before the old one goes: a power cut may bring its name back
             shutil.rmtree(unfinished, ignore_errors=True)
         else:
             self._replace_in_two_steps(unfinished, path)
