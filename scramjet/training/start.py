@@ -170,7 +170,7 @@ def _cut_logs(session: Session, step: int) -> str:
     """Take what came after the checkpoint out of the run's files; says what they miss before it."""
     log, schedule = session.metrics_log, session.run.path / SCHEDULE
     log.truncate_after(step)
-    if os.path.lexists(schedule):
+    if schedule.is_file() and not schedule.is_symlink():  # anything else is left alone: nothing is recorded any more
         cut_schedule(schedule, session.first_update)
     if session.first_update == 0 or log.last_step == step:
         return ""
