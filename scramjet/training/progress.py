@@ -59,9 +59,11 @@ class Progress:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """From the checkpoint."""
-        self.returns.extend(tensors["progress/returns"].tolist())
-        self.lengths.extend(tensors["progress/lengths"].tolist())
+        """From the checkpoint; a ValueError for what `tensors` cannot have given."""
+        for name, recent in (("progress/returns", self.returns), ("progress/lengths", self.lengths)):
+            if tensors[name].ndim != 1 or tensors[name].dtype != torch.float64:
+                raise ValueError(f"{name} is {list(tensors[name].shape)} of {tensors[name].dtype}")
+            recent.extend(tensors[name].tolist())
 
 
 def _mean(numbers: deque[float]) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,19 @@ _MISSING = object()
 _METADATA_RANGES = {"update": (0, 2**63 - 1), "elapsed_seconds": (0.0, 1e10), "best_return": (-1e300, 1e300)}
 
 
-def restore_everything(session: Session, checkpoint: Checkpoint) -> None:
-    """Go on exactly from a checkpoint of this very run."""
+@contextmanager
+def _misfits_explained(checkpoint: Checkpoint) -> Iterator[None]:
+    """Turn what torch and NumPy raise for a tensor that does not fit into a CheckpointError."""
     try:
-        _restore_everything(session, checkpoint)
+        yield
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"'{checkpoint.path}' does not hold the state of this run: {error}") from error
+
+
+def restore_everything(session: Session, checkpoint: Checkpoint) -> None:
+    """Go on exactly from a checkpoint of this very run."""
+    with _misfits_explained(checkpoint):
+        _restore_everything(session, checkpoint)
 
 
 def _restore_everything(session: Session, checkpoint: Checkpoint) -> None:
@@ -157,11 +165,12 @@ def _restore_everything(session: Session, checkpoint: Checkpoint) -> None:
 
 def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -> None:
     """Weights, optimizer and normalizers: what a fork takes along."""
-    load_weights(policy, checkpoint)
-    _restore_optimizer(learner, checkpoint)
-    moments = checkpoint.trainer.get("reward_scaler/moments")
-    if learner.reward_scaler is not None and moments is not None:
-        learner.reward_scaler.moments.copy_(moments)
+    with _misfits_explained(checkpoint):
+        load_weights(policy, checkpoint)
+        _restore_optimizer(learner, checkpoint)
+        moments = checkpoint.trainer.get("reward_scaler/moments")
+        if learner.reward_scaler is not None and moments is not None:
+            learner.reward_scaler.moments.copy_(moments)
 
 
 def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
@@ -178,7 +187,10 @@ def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
 
 
 def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
-    return str(list(tensors[name].shape)) if name in tensors else "absent"
+    if name not in tensors:
+        return "absent"
+    kind = "" if tensors[name].dtype == torch.float32 else f" of {str(tensors[name].dtype).removeprefix('torch.')}"
+    return f"{list(tensors[name].shape)}{kind}"
 
 
 def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:

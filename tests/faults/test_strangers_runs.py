@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import safetensors.torch
+import torch
 
 import scramjet
 from scramjet.cli import main
@@ -33,7 +35,7 @@ from scramjet.training.collecting import cut_schedule
 pytestmark = pytest.mark.faults
 
 SETTINGS = ["--num-envs", 4, "--num-steps", 8, "--num-threads", 1, "--eval.final-episodes", 0, "--eval.every", 0]
-SETTINGS += ["--display", "quiet"]
+SETTINGS += ["--display", "quiet", "--normalize-rewards"]
 STEP = "checkpoints/step_00000128"
 PLACES = (
     "config.toml",
@@ -453,6 +455,40 @@ def test_forks_of_forks_keep_a_lineage_of_bounded_depth(trained: Path, tmp_path:
         lineage, depth = lineage.get("parent_lineage"), depth + 1
     assert depth == 51
     assert evaluate(tmp_path / "forks" / "cartpole-1", tmp_path)[0] == 0
+
+
+def forge_tensor(run: Path, file: str, name: str, tensor: torch.Tensor) -> None:
+    """Put another tensor into the newest checkpoint, with the hashes made right."""
+    path = run / STEP / file
+    data = safetensors.torch.save(safetensors.torch.load(path.read_bytes()) | {name: tensor})
+    path.write_bytes(data)
+    entry = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    forge(run, lambda record: record["files"].update({file: entry}))
+
+
+FORGED_TENSORS = [
+    ("model.safetensors", "network.critic_head.bias", torch.zeros(1, dtype=torch.complex64), (resume, fork, load)),
+    ("trainer.safetensors", "progress/returns", torch.zeros(3, 3, dtype=torch.float64), (resume,)),
+    ("trainer.safetensors", "progress/lengths", torch.zeros(3, dtype=torch.complex64), (resume,)),
+    ("trainer.safetensors", "optimizer/unknown/step", torch.zeros(()), (resume, fork)),
+    ("trainer.safetensors", "reward_scaler/moments", torch.zeros(7), (resume, fork)),
+    ("trainer.safetensors", "rng/shuffle", torch.full((5056,), 255, dtype=torch.uint8), (resume,)),
+]
+
+
+@pytest.mark.parametrize(("file", "name", "tensor", "acts"), FORGED_TENSORS, ids=[each[1] for each in FORGED_TENSORS])
+def test_a_forged_tensor_is_one_message(
+    trained: Path, tmp_path: Path, file: str, name: str, tensor: torch.Tensor, acts: tuple[Callable, ...]
+) -> None:
+    for act in acts:
+        run = tmp_path / act.__name__
+        copy_as_it_is(trained, run)
+        shutil.rmtree(run / "checkpoints" / "step_00000064")
+        forge_tensor(run, file, name, tensor)
+        code, output = act(run, tmp_path)
+        assert code == 2
+        assert output.startswith(f"scramjet: '{run}/checkpoints/step_00000128' ")
+        assert output.count("\n") == 1
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
