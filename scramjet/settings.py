@@ -5,6 +5,7 @@ Values reach a config from Python, from a file or from the command line; `settle
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
@@ -116,3 +117,10 @@ def describe(hint: Any) -> str:
         return f"a list ({describe(arguments[0])} each)"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest number up to `most` that divides `number`, for a message; of billions, one that is near enough."""
+    start = min(number, most)
+    nearest = (n for n in range(start, max(0, start - 100_000), -1) if number % n == 0)
+    return next(nearest, math.gcd(number, most))

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from scramjet.runtime.files import (
     is_folder,
     make_folder,
     read_link,
+    remove_tree,
     replace_symlink,
     temporary_path,
     write_atomic,
@@ -121,7 +121,7 @@ class CheckpointStore:
             fsync_directory(unfinished)
             self._move_into_place(unfinished, path)
         except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)  # on a full disk this gives the space back
+            remove_tree(unfinished)  # on a full disk this gives the space back
             raise
 
     def _move_into_place(self, unfinished: Path, path: Path) -> None:
@@ -129,7 +129,7 @@ class CheckpointStore:
             os.rename(unfinished, path)
         elif exchange_paths(unfinished, path):
             fsync_directory(self.directory)  # before the old one goes: a power cut may bring its name back
-            shutil.rmtree(unfinished, ignore_errors=True)
+            remove_tree(unfinished)
         else:
             self._replace_in_two_steps(unfinished, path)
         fsync_directory(self.directory)
@@ -137,7 +137,7 @@ class CheckpointStore:
     def _replace_in_two_steps(self, unfinished: Path, path: Path) -> None:
         """Replace a checkpoint where folders cannot be exchanged; a kill in between is put right on start."""
         replaced = self.directory / f"{_REPLACED_PREFIX}{path.name}"
-        shutil.rmtree(replaced, ignore_errors=True)
+        remove_tree(replaced)
         os.rename(path, replaced)
         try:
             os.rename(unfinished, path)
@@ -145,7 +145,7 @@ class CheckpointStore:
             os.rename(replaced, path)
             raise
         fsync_directory(self.directory)
-        shutil.rmtree(replaced, ignore_errors=True)
+        remove_tree(replaced)
 
     def _prune(self, newest_step: int) -> None:
         """Remove the checkpoints before `newest_step` that are too old to keep.
@@ -161,13 +161,13 @@ class CheckpointStore:
                 # Renamed first: a kill while removing must not leave a part under a checkpoint's name.
                 doomed = temporary_path(self.directory)
                 os.rename(self.directory / step_name(step), doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                remove_tree(doomed)
 
     def _clear_up_after_a_kill(self) -> None:
         for replaced in self.directory.glob(f"{_REPLACED_PREFIX}step_*"):
             path = self.directory / replaced.name.removeprefix(_REPLACED_PREFIX)
             if os.path.lexists(path):
-                shutil.rmtree(replaced, ignore_errors=True)
+                remove_tree(replaced)
             elif is_folder(replaced):
                 os.rename(replaced, path)
         for unfinished in self.directory.glob(f"{TEMPORARY_PREFIX}*"):
@@ -195,7 +195,7 @@ class CheckpointStore:
 def _remove(path: Path) -> None:
     """Remove what stands at `path`; of a link, the link alone."""
     if is_folder(path):
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
     else:
         path.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,12 @@ def make_folder(path: Path) -> None:
             if missing[-1].parent == missing[-1]:
                 raise
             missing.append(missing[-1].parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder with all that is in it, following no link; what cannot be removed stays."""
+    with contextlib.suppress(RecursionError):  # thousands of folders in each other: not ours
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _kind_in_words(mode: int) -> str:

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ from scramjet.runtime.files import (
     explain_disk_errors,
     fsync_directory,
     make_folder,
+    remove_tree,
     temporary_path,
     write_synced,
 )
@@ -71,7 +71,7 @@ class Run:
                 path = _move_into_place(unfinished, runs_dir, name, default_name)
         except BaseException:
             lock.release()
-            shutil.rmtree(unfinished, ignore_errors=True)
+            remove_tree(unfinished)
             raise
         run = cls(path)
         lock.moved(run.path, run._title)
@@ -103,7 +103,7 @@ class Run:
     def discard(self) -> None:
         """Remove a run that could not begin, so that its name is free again; one with a checkpoint stays."""
         if not any(self.checkpoints_path.glob("step_*")):
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
         self.release()
 
     def __enter__(self) -> Run:
@@ -204,7 +204,7 @@ def _prepare(runs_dir: Path, name: str, config_toml: str, lineage: dict | None) 
             fsync_directory(unfinished)
         except BaseException:
             lock.release()
-            shutil.rmtree(unfinished, ignore_errors=True)
+            remove_tree(unfinished)
             raise
     return lock, unfinished
 
@@ -241,7 +241,7 @@ def _remove_abandoned(runs_dir: Path) -> None:
     for path in runs_dir.glob(f"{TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > _ABANDONED_AFTER_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
 
 
 def _name_is_taken(runs_dir: Path, name: str) -> RunError:

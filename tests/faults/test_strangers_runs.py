@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -455,6 +456,22 @@ def test_forks_of_forks_keep_a_lineage_of_bounded_depth(trained: Path, tmp_path:
         lineage, depth = lineage.get("parent_lineage"), depth + 1
     assert depth == 51
     assert evaluate(tmp_path / "forks" / "cartpole-1", tmp_path)[0] == 0
+
+
+@pytest.mark.parametrize("place", ["checkpoints/.tmp-1", "checkpoints/.old-step_00000128", f"{STEP}/.tmp-1"])
+def test_folders_thousands_deep_are_passed_over(trained: Path, tmp_path: Path, place: str) -> None:
+    copy_as_it_is(trained, tmp_path / "run")
+    descriptor = os.open(tmp_path / "run" / Path(place).parent, os.O_RDONLY)
+    for name in (Path(place).name, *["x"] * 2_000):
+        os.mkdir(name, dir_fd=descriptor)
+        inner = os.open(name, os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = inner
+    os.close(descriptor)
+    try:
+        go_on(tmp_path / "run")
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path / "run"], check=True)  # pytest could not either
 
 
 def forge_tensor(run: Path, file: str, name: str, tensor: torch.Tensor) -> None:
