@@ -7,8 +7,9 @@ import errno
 import gc
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from scramjet.errors import ScramjetError, did_you_mean
 
@@ -33,39 +34,89 @@ _COMMANDS = ("train", "eval", "list", "check", "bench")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: run a command and exit."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
+    if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    sys.exit(_exit_code(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _exit_code(words: list[str]) -> int:
+    """Run a command; what ends it becomes one message and an exit code."""
     try:
-        code = run(words)
+        try:
+            code = run(words)
+        except SystemExit as ending:  # after --help, or a flag that does not exist
+            code = ending.code if isinstance(ending.code, int) else 0 if ending.code is None else 2
         sys.stdout.flush()  # here, where a full disk can still be told
+        return code
     except ScramjetError as error:
-        print(f"scramjet: {error}", file=sys.stderr)
-        code = error.exit_code
+        _complain(str(error))
+        return error.exit_code
     except MemoryError as error:
-        print(
-            f"scramjet: not enough memory ({error}); lower --num-envs, --num-steps, --policy.hidden or "
-            f"--policy.memory-size",
-            file=sys.stderr,
+        _complain(
+            f"not enough memory ({error}); lower --num-envs, --num-steps, --policy.hidden or --policy.memory-size"
         )
-        code = 2
     except RuntimeError as error:
         if "allocate memory" not in str(error):  # torch's way to say that there is none
             raise
-        print("scramjet: not enough memory for the network or its batches; lower --num-envs, --num-steps, "
-              "--policy.hidden, --policy.memory-size, or the world's size", file=sys.stderr)  # fmt: skip
-        code = 2
+        _complain("not enough memory for the network or its batches; lower --num-envs, --num-steps, --policy.hidden, "
+                  "--policy.memory-size, or the world's size")  # fmt: skip
     except KeyboardInterrupt:
-        code = 130
+        return 130
     except BrokenPipeError:  # `scramjet list | head`: the reader has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        _drop_output()
+        return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EBADF, errno.EIO):  # what printing may meet
             raise
-        print(f"scramjet: {error.strerror}: free some and run the command again", file=sys.stderr)
-        with contextlib.suppress(OSError, ValueError):  # what is still to be written has nowhere to go
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 2
-    sys.exit(code)
+        fix = "free some" if error.errno == errno.ENOSPC else "check where the output goes"
+        _complain(f"{error.strerror}: {fix} and run the command again")
+        _drop_output()
+    return 2
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody may be there to read it
+        print(f"scramjet: {text}", file=sys.stderr, flush=True)
+
+
+def _drop_output() -> None:
+    """Lead what is still to be printed nowhere: Python would try again at exit, and fail again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _open_closed_streams() -> None:
+    """Open streams that lead nowhere where the process was started without (`scramjet train >&-`).
+
+    The next files would get their numbers, and what anybody prints would be written into them.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        os.set_inheritable(descriptor, True)
+        descriptor = os.dup(descriptor)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or open(0)  # noqa: SIM115 - open until the end
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+
+
+def _leave(number: int, frame: object) -> None:
+    """Handle Ctrl-C while modules load and while Python shuts down: there is nothing to put in order."""
+    os._exit(130)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Inside, Ctrl-C raises KeyboardInterrupt, so that a command can put things in order."""
+    leaves = signal.getsignal(signal.SIGINT) is _leave
+    if leaves:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if leaves:
+            signal.signal(signal.SIGINT, _leave)
 
 
 def run(words: list[str]) -> int:
@@ -82,7 +133,9 @@ def run(words: list[str]) -> int:
         raise ScramjetError(
             f"unknown command '{words[0]}'.{did_you_mean(words[0], _COMMANDS)} Commands: {', '.join(_COMMANDS)}"
         )
-    return _load(words[0])(words[1:])
+    command = _load(words[0])
+    with _interruptible():
+        return command(words[1:])
 
 
 def _load(command: str) -> Callable[[list[str]], int]:

@@ -5,12 +5,13 @@ Values reach a config from Python, from a file or from the command line; `settle
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 
 NONE_WORDS = ("none", "None")
 """How a file or flag writes `None`, which TOML has no word for."""
@@ -46,7 +47,9 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
     fitting = _fit(value, hint)
     if fitting is _NO_FIT:
         is_large = isinstance(value, int) and abs(value) >= _LARGE
-        raise ConfigError(f"{name}={value!r} must be {describe(hint)}{' of at most 63 bits' if is_large else ''}")
+        raise ConfigError(
+            f"{name}={shortened(value)} must be {describe(hint)}{' of at most 63 bits' if is_large else ''}"
+        )
     return fitting
 
 
@@ -114,3 +117,10 @@ def describe(hint: Any) -> str:
         return f"a list ({describe(arguments[0])} each)"
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "none"}
     return words.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def largest_divisor(number: int, most: int) -> int:
+    """The largest number up to `most` that divides `number`, for a message; of billions, one that is near enough."""
+    start = min(number, most)
+    nearest = (n for n in range(start, max(0, start - 100_000), -1) if number % n == 0)
+    return next(nearest, math.gcd(number, most))

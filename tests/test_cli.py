@@ -105,6 +105,17 @@ def test_list_names_every_world_with_its_spaces(capsys: pytest.CaptureFixture[st
     assert {"bandit", "probe_constant", "probe_delay", "probe_policy"} <= set(worlds)
 
 
+def test_list_shows_names_as_they_are_and_without_control_characters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = {"name": "[red]x\x1b[2J", "observes": "[bold]", "acts": "1", "description": "\x1b]0;pwned\x07"}
+    monkeypatch.setattr("scramjet.commands.list.describe", lambda entry: world)
+    assert call("list") == 0
+    output = capsys.readouterr().out
+    assert r"[red]x\x1b[2J  [bold]  1  \x1b]0;pwned\x07" in re.sub("  +", "  ", output)
+    assert "\x1b" not in output
+
+
 def test_bench_prints_rows_with_the_three_speeds(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         call("bench", "bandit", "--num-envs", 16, "--num-threads", 1, "--num-steps", 8, "--seconds", 0.05, "--json")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
-from scramjet.settings import require, settle
+from scramjet.settings import largest_divisor, require, settle
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class PPOConfig:
         num_units = batch_size // sequence_length
         if self.minibatch_size is None:
             if num_units % self.num_minibatches:
-                fit = _largest_divisor(num_units, self.num_minibatches)
+                fit = largest_divisor(num_units, self.num_minibatches)
                 units = f"{batch_size} samples (num_envs x num_steps)"
                 if sequence_length > 1:
                     units = f"{num_units} sequences of {sequence_length} steps"
@@ -101,7 +101,7 @@ class PPOConfig:
         if batch_size % self.minibatch_size or self.minibatch_size % sequence_length:
             too_large = self.minibatch_size > batch_size
             wanted = (batch_size // 4 if too_large else self.minibatch_size) // sequence_length
-            fit = sequence_length * _largest_divisor(num_units, wanted or 1)
+            fit = sequence_length * largest_divisor(num_units, wanted or 1)
             problem = "is larger than" if too_large else "does not evenly split"
             memory = f", which memory keeps in sequences of {sequence_length} steps" if sequence_length > 1 else ""
             raise ConfigError(
@@ -109,10 +109,6 @@ class PPOConfig:
                 f"(num_envs x num_steps){memory}; try --minibatch-size {fit}"
             )
         return batch_size // self.minibatch_size
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    return max(n for n in range(1, min(number, most) + 1) if number % n == 0)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import tyro
 
 from scramjet.engine.check import check_world
 from scramjet.engine.foreign_worlds import require_native
+from scramjet.errors import LAYOUT, printable
 from scramjet.training.trust import remember
 
 DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
@@ -35,6 +36,6 @@ def check_command(words: list[str]) -> int:
     remember(arguments.world, is_named=True)
     any_wrong = False
     for finding in check_world(arguments.world, steps=arguments.steps):
-        print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {finding.text}", flush=True)
+        print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {printable(finding.text, keep=LAYOUT)}", flush=True)
         any_wrong |= not finding.is_fine
     return 2 if any_wrong else 0

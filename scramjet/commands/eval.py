@@ -11,7 +11,7 @@ from typing import Annotated
 
 import tyro
 
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, printable
 from scramjet.training.playing import load_trained, play
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator
@@ -74,12 +74,13 @@ def eval_command(words: list[str]) -> int:
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0
-    print(f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:")
+    title = f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:"
+    print(printable(title))
     print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
     print(f"  mean length  {evaluation.mean_length:.1f}")
     width = max((12, *map(len, evaluation.stats)))
     for name, value in evaluation.stats.items():
-        print(f"  {name:<{width}} {value:.3f}")
+        print(f"  {printable(name):<{width}} {value:.3f}")
     return 0
 
 

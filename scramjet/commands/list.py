@@ -13,6 +13,7 @@ import tyro
 from scramjet.engine.layout import num_players, played_by
 from scramjet.envs.api import Dict, Discrete, Env, MultiDiscrete
 from scramjet.envs.registry import Registration, registrations
+from scramjet.errors import printable
 from scramjet.training.config_files import preset_path
 
 
@@ -41,12 +42,14 @@ def list_command(words: list[str]) -> int:
         return 0
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("world", "observes", "acts", ""):
         table.add_column(heading, no_wrap=heading == "world")
     for world in worlds:
-        table.add_row(world["name"], world["observes"], world["acts"], world["description"])
+        cells = (world[key] for key in ("name", "observes", "acts", "description"))
+        table.add_row(*(Text(printable(text)) for text in cells))  # as text: brackets are no markup of ours
     Console().print(table)
     print("\nTrain one with `scramjet train NAME`; write your own: see docs/writing-environments.md.")
     return 0

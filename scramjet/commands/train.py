@@ -11,7 +11,7 @@ import tyro
 
 from scramjet.engine.cpu import is_compiled
 from scramjet.engine.foreign_worlds import ForeignWorld, parameter_defaults
-from scramjet.errors import ConfigError, did_you_mean
+from scramjet.errors import ConfigError, did_you_mean, printable
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
 from scramjet.training.config import RunConfig
@@ -86,7 +86,7 @@ def train_command(words: list[str]) -> int:
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     world = config.make_env()
     if place.display != "quiet" and not isinstance(world, ForeignWorld) and not is_compiled(world):
-        print(f"compiling {env} for this machine: a few seconds, once", file=sys.stderr, flush=True)
+        print(f"compiling {printable(env)} for this machine: a few seconds, once", file=sys.stderr, flush=True)
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
 

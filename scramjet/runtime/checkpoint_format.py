@@ -2,7 +2,7 @@
 
     model.safetensors      the policy's tensors
     trainer.safetensors    all else that training needs to go on
-    metadata.json          step, versions, the caller's metadata, size and SHA-256 of each file and of itself
+    metadata.json          step, versions, the caller's metadata, a signature, size and SHA-256 of each file and itself
 
 Loading runs no code from a checkpoint: safetensors and JSON only.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from scramjet import __version__
 from scramjet.errors import CheckpointError
+from scramjet.runtime.files import read_regular, why_unreadable
+from scramjet.runtime.signatures import is_own, sign
+from scramjet.runtime.strict_json import parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: signed by the user who wrote it."""
 METADATA_FILE = "metadata.json"
 MODEL_FILE = "model.safetensors"
 TRAINER_FILE = "trainer.safetensors"
+_MAX_METADATA_BYTES = 4 << 20  # a few thousand are usual, and a thousand for each fork in the lineage
+_MAX_STEP = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class Checkpoint:
     """Whether this was the best one when it was saved."""
     digest: str
     """SHA-256 over all of it: the checkpoint's identity, for the lineage of a fork."""
+    is_own: bool = False
+    """Whether this user wrote it, by its signature."""
 
 
 def encode(
@@ -64,6 +73,7 @@ def encode(
     # allow_nan=False: a number that JSON cannot hold is a bug of ours, better met now than on resume
     record = json.loads(json.dumps(record, allow_nan=False))
     record["sha256"] = _digest(record)
+    record["signature"] = sign(record["sha256"])
     files[METADATA_FILE] = json.dumps(record, indent=2).encode() + b"\n"
     return files
 
@@ -79,15 +89,16 @@ def load_folder(path: Path) -> Checkpoint:
         metadata=record["metadata"],
         is_best=record["is_best"],
         digest=record["sha256"],
+        is_own=is_own(record["sha256"], record["signature"]),
     )
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """Return the checked content of a checkpoint's metadata.json; the tensors are not looked at."""
-    data = _read_bytes(path, METADATA_FILE)
+    data = _read_bytes(path, METADATA_FILE, _MAX_METADATA_BYTES)
     try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
+        record = parse_json(data)
+    except ValueError:
         raise _damaged(path, METADATA_FILE, "is not valid JSON") from None
     version = record.get("format_version") if isinstance(record, dict) else None
     if type(version) is not int:
@@ -97,20 +108,21 @@ def read_record(path: Path) -> dict[str, Any]:
             f"checkpoint {path} was written by a newer scramjet (format {version}; "
             f"this one reads up to {FORMAT_VERSION}); upgrade scramjet"
         )
-    digest = record.pop("sha256", None)
+    signature, digest = record.pop("signature", None), record.pop("sha256", None)
     if digest != _digest(record):
         raise _damaged(path, METADATA_FILE, "does not match its own SHA-256")
     if not _has_all_fields(record):  # only someone who also computed a new hash can get here
         raise _damaged(path, METADATA_FILE, "lacks a field or has one of the wrong kind")
-    record["sha256"] = digest
-    return record
+    return {**record, "sha256": digest, "signature": signature}
 
 
 def _has_all_fields(record: dict[str, Any]) -> bool:
     files = record.get("files")
     if not isinstance(files, dict) or not isinstance(record.get("metadata"), dict):
         return False
-    if type(record.get("step")) is not int or type(record.get("is_best")) is not bool:
+    if type(record.get("step")) is not int or not 0 <= record["step"] <= _MAX_STEP:
+        return False
+    if type(record.get("is_best")) is not bool:
         return False
     entries = [files.get(name) for name in (MODEL_FILE, TRAINER_FILE)]
     return all(
@@ -123,7 +135,9 @@ def _read_tensors(path: Path, name: str, record: dict[str, Any]) -> dict[str, Te
     import safetensors.torch
 
     expected = record["files"][name]
-    data = _read_bytes(path, name)
+    if expected["bytes"] > _largest_file():
+        raise _damaged(path, name, f"is said to have {expected['bytes']:,} bytes, more than this machine can load")
+    data = _read_bytes(path, name, max(0, expected["bytes"]))
     if len(data) != expected["bytes"]:
         raise _damaged(path, name, f"has {len(data)} bytes instead of {expected['bytes']}")
     if _sha256(data) != expected["sha256"]:
@@ -145,13 +159,19 @@ def _encode_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save(copies)
 
 
-def _read_bytes(path: Path, name: str) -> bytes:
+def _read_bytes(path: Path, name: str, limit: int) -> bytes:
     try:
-        return (path / name).read_bytes()
-    except FileNotFoundError:
-        raise _damaged(path, name, "is missing") from None
+        return read_regular(path / name, limit)
     except OSError as error:
-        raise _damaged(path, name, f"cannot be read ({error.strerror})") from error
+        raise _damaged(path, name, why_unreadable(error)) from error
+
+
+def _largest_file() -> int:
+    """Bytes that may be read into memory: a third of what the machine has, for tensors are copied out of them."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 36
 
 
 def _damaged(path: Path, name: str, problem: str) -> CheckpointError:

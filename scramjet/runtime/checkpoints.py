@@ -12,8 +12,7 @@ import contextlib
 import json
 import os
 import re
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,10 @@ from scramjet.runtime.files import (
     exchange_paths,
     explain_disk_errors,
     fsync_directory,
+    is_folder,
+    make_folder,
     read_link,
+    remove_tree,
     replace_symlink,
     temporary_path,
     write_atomic,
@@ -45,21 +47,26 @@ __all__ = ["FORMAT_VERSION", "Checkpoint", "CheckpointStore", "load_checkpoint",
 
 _REPLACED_PREFIX = ".old-"
 _STEP = re.compile(r"step_([0-9]{8,})")
+_LINKS = ("latest", "best")
 
 
 class CheckpointStore:
     """The writer of one run's checkpoints. The caller holds the run's lock while the store is in use.
 
-    `keep_last_n` is how many checkpoints stay; None keeps all. `best` and `latest` always stay.
+    `keep_last_n` is how many checkpoints stay; None keeps all. `best` and `latest` always stay. `check` is called
+    before each save and may refuse it (`Run.check_lock`).
     """
 
-    def __init__(self, directory: Path, keep_last_n: int | None = None) -> None:
+    def __init__(
+        self, directory: Path, keep_last_n: int | None = None, check: Callable[[], None] = lambda: None
+    ) -> None:
         if keep_last_n is not None and keep_last_n < 1:
             raise ConfigError(f"keep_last_n={keep_last_n} would keep no checkpoint; use 1 or more")
         self.directory = directory
         self._keep_last_n = keep_last_n
+        self._check = check
         with explain_disk_errors(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            self._make_directory()
             self._clear_up_after_a_kill()
 
     def save(
@@ -79,7 +86,9 @@ class CheckpointStore:
             raise RuntimeError(f"a checkpoint cannot have the negative step {step}")
         files = encode(step, model, trainer, metadata, is_best)
         path = self.directory / step_name(step)
+        self._check()
         with explain_disk_errors(path):
+            self._make_directory()
             if _has_same_tensors(path, files[METADATA_FILE]):
                 write_atomic(path / METADATA_FILE, files[METADATA_FILE])
             else:
@@ -98,6 +107,11 @@ class CheckpointStore:
         """Return the newest whole checkpoint, and for each damaged newer one a message that says why not."""
         return _load_newest_whole(self.directory)
 
+    def _make_directory(self) -> None:
+        """Make the folder of checkpoints where it is missing; a link in its place could lead anywhere."""
+        _refuse_linked(self.directory)
+        make_folder(self.directory)
+
     def _write_folder(self, path: Path, files: Mapping[str, bytes]) -> None:
         unfinished = temporary_path(self.directory)
         try:
@@ -107,14 +121,15 @@ class CheckpointStore:
             fsync_directory(unfinished)
             self._move_into_place(unfinished, path)
         except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)  # on a full disk this gives the space back
+            remove_tree(unfinished)  # on a full disk this gives the space back
             raise
 
     def _move_into_place(self, unfinished: Path, path: Path) -> None:
-        if not path.is_dir():
+        if not is_folder(path):
             os.rename(unfinished, path)
         elif exchange_paths(unfinished, path):
-            shutil.rmtree(unfinished, ignore_errors=True)
+            fsync_directory(self.directory)  # before the old one goes: a power cut may bring its name back
+            remove_tree(unfinished)
         else:
             self._replace_in_two_steps(unfinished, path)
         fsync_directory(self.directory)
@@ -122,7 +137,7 @@ class CheckpointStore:
     def _replace_in_two_steps(self, unfinished: Path, path: Path) -> None:
         """Replace a checkpoint where folders cannot be exchanged; a kill in between is put right on start."""
         replaced = self.directory / f"{_REPLACED_PREFIX}{path.name}"
-        shutil.rmtree(replaced, ignore_errors=True)
+        remove_tree(replaced)
         os.rename(path, replaced)
         try:
             os.rename(unfinished, path)
@@ -130,7 +145,7 @@ class CheckpointStore:
             os.rename(replaced, path)
             raise
         fsync_directory(self.directory)
-        shutil.rmtree(replaced, ignore_errors=True)
+        remove_tree(replaced)
 
     def _prune(self, newest_step: int) -> None:
         """Remove the checkpoints before `newest_step` that are too old to keep.
@@ -139,29 +154,27 @@ class CheckpointStore:
         """
         if self._keep_last_n is None:
             return
-        wanted = {read_link(self.directory / name) for name in ("latest", "best")}
+        wanted = {read_link(self.directory / name) for name in _LINKS}
         past = [step for step in self.steps() if step <= newest_step]
         for step in past[: -self._keep_last_n]:
             if step_name(step) not in wanted:
                 # Renamed first: a kill while removing must not leave a part under a checkpoint's name.
                 doomed = temporary_path(self.directory)
                 os.rename(self.directory / step_name(step), doomed)
-                shutil.rmtree(doomed, ignore_errors=True)
+                remove_tree(doomed)
 
     def _clear_up_after_a_kill(self) -> None:
         for replaced in self.directory.glob(f"{_REPLACED_PREFIX}step_*"):
             path = self.directory / replaced.name.removeprefix(_REPLACED_PREFIX)
-            if path.exists():
-                shutil.rmtree(replaced, ignore_errors=True)
-            else:
+            if os.path.lexists(path):
+                remove_tree(replaced)
+            elif is_folder(replaced):
                 os.rename(replaced, path)
         for unfinished in self.directory.glob(f"{TEMPORARY_PREFIX}*"):
-            if unfinished.is_dir() and not unfinished.is_symlink():
-                shutil.rmtree(unfinished, ignore_errors=True)
-            else:
-                unfinished.unlink()
-        for unfinished in self.directory.glob(f"step_*/{TEMPORARY_PREFIX}*"):
-            unfinished.unlink()
+            _remove(unfinished)
+        for step in self.steps():  # real folders only: a link called step_... may lead to somebody's files
+            for unfinished in (self.directory / step_name(step)).glob(f"{TEMPORARY_PREFIX}*"):
+                _remove(unfinished)
         self._finish_links()
 
     def _finish_links(self) -> None:
@@ -177,6 +190,14 @@ class CheckpointStore:
                 if is_best:
                     replace_symlink(best, name)
                 replace_symlink(latest, name)
+
+
+def _remove(path: Path) -> None:
+    """Remove what stands at `path`; of a link, the link alone."""
+    if is_folder(path):
+        remove_tree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def step_name(step: int) -> str:
@@ -201,12 +222,16 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 def _load_once(path: Path) -> Checkpoint:
     # os.path answers False where pathlib raises: for NUL bytes and for names too long
+    if path.parent.name == "checkpoints":
+        _refuse_linked(path.parent)
+    if _is_link_of_a_run(path):
+        return load_folder(_follow_link(path))
     if os.path.isfile(path):
-        return load_folder(_follow_text_link(path))
+        raise CheckpointError(f"{path} is a file, not a checkpoint; give a folder such as {step_name(1000)}")
     if not os.path.isdir(path):
         raise CheckpointError(_describe_missing(path))
-    if (path / METADATA_FILE).exists() or _step_of(path.name) is not None:
-        return load_folder(path.resolve())  # the step a link stood for, even if it moves on later
+    if os.path.lexists(path / METADATA_FILE) or _step_of(path.name) is not None:
+        return load_folder(path.resolve())
     directory = _checkpoints_under(path)
     checkpoint, problems = _load_newest_whole(directory)
     if checkpoint is None:
@@ -221,7 +246,16 @@ def _state_of(path: Path) -> tuple[str | None, list[int]]:
 
 
 def _checkpoints_under(path: Path) -> Path:
+    _refuse_linked(path / "checkpoints")
     return path / "checkpoints" if os.path.isdir(path / "checkpoints") else path
+
+
+def _refuse_linked(directory: Path) -> None:
+    if os.path.islink(directory):
+        raise CheckpointError(
+            f"{directory} is a symbolic link, which is not followed; put the folder itself in its place (to keep a run "
+            f"on another disk, link to the run's folder)"
+        )
 
 
 def _load_newest_whole(directory: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -258,7 +292,7 @@ def _step_of(name: str) -> int | None:
 
 def _has_same_tensors(path: Path, metadata: bytes) -> bool:
     """Say whether `path` holds a whole checkpoint with the very tensors that `metadata` describes."""
-    if not path.is_dir():
+    if not is_folder(path):
         return False
     try:
         load_folder(path)
@@ -267,11 +301,26 @@ def _has_same_tensors(path: Path, metadata: bytes) -> bool:
         return False
 
 
-def _follow_text_link(path: Path) -> Path:
-    name = read_link(path) or ""
+def _is_link_of_a_run(path: Path) -> bool:
+    """Say whether `path` is `latest`, `best` or what a stranger put beside them, and no link of the user's own."""
+    if path.name in _LINKS:
+        return os.path.islink(path) or os.path.isfile(path)
+    return path.parent.name == "checkpoints" and os.path.islink(path)
+
+
+def _follow_link(link: Path) -> Path:
+    """The checkpoint that `latest` or `best` stands for: one beside it, and never elsewhere."""
+    name = read_link(link) or ""
     if _step_of(name) is None:
-        raise CheckpointError(f"{path} is a file, not a checkpoint; give a folder such as {step_name(1000)}")
-    return path.parent / name
+        kind = "symbolic link" if os.path.islink(link) else "file"
+        raise CheckpointError(
+            f"{link} is a {kind} that names no checkpoint beside it, and is not followed; "
+            f"give one of the checkpoints in {link.parent}/"
+        )
+    target = link.parent.resolve() / name
+    if not is_folder(target):
+        raise CheckpointError(_describe_missing(link))
+    return target
 
 
 def _describe_missing(path: Path) -> str:

@@ -1,7 +1,8 @@
-"""Files that appear whole or not at all, and disk errors told in a user's terms.
+"""Files that appear whole or not at all, are read only if they are plain files, and disk errors in a user's terms.
 
 What these functions wrote survives a power cut once they have returned, and a kill at any moment leaves
-either the old content or the new, never a part of it.
+either the old content or the new, never a part of it. A run folder may come from a stranger: the files in it are
+opened by `open_regular`, which follows no link and waits for no pipe.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +36,98 @@ _CAUSES = {
     errno.EMFILE: ("too many files are open", "raise the limit with `ulimit -n`"),
     errno.ENAMETOOLONG: ("the path is too long", "choose a shorter name"),
 }
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+
+
+class StrangeFileError(OSError):
+    """What stands at a path is no plain file, has a second name, or is too large; `strerror` says which."""
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, *, follow_links: bool = False) -> int:
+    """Open a plain file and return its descriptor, or raise an OSError that says what is there.
+
+    `follow_links` is for a path that the user typed. A file that is written to must have one name only: a hard link
+    may be the second name of somebody's file outside the run.
+    """
+    try:
+        descriptor = os.open(path, flags | _NO_WAIT | (0 if follow_links else _NO_FOLLOW), 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StrangeFileError(errno.ELOOP, "is a symbolic link, which is not followed") from error
+        if error.errno == errno.ENXIO:  # nobody is at the other end
+            raise StrangeFileError(errno.ENXIO, "is a pipe or a socket, not a file") from error
+        raise
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise StrangeFileError(errno.EINVAL, f"is {_kind_in_words(status.st_mode)}, not a file")
+        if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
+            raise StrangeFileError(errno.EMLINK, f"has {status.st_nlink} names (hard links), and one may be elsewhere")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: Path, limit: int, *, follow_links: bool = False) -> bytes:
+    """Return the content of a plain file of at most `limit` bytes, or raise an OSError that says what is there."""
+    with open(open_regular(path, follow_links=follow_links), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        # One byte more than allowed: files of the kernel's say that they are empty and are not.
+        data = file.read(limit + 1) if size <= limit else b""
+    if size > limit or len(data) > limit:
+        raise StrangeFileError(errno.EFBIG, f"has {max(size, len(data)):,} bytes, and at most {limit:,} are expected")
+    return data
+
+
+def why_unreadable(error: OSError) -> str:
+    """What `open_regular` and `read_regular` met, as the rest of a sentence that begins with the path."""
+    if isinstance(error, StrangeFileError):
+        return str(error.strerror)
+    return "is missing" if error.errno == errno.ENOENT else f"cannot be read ({error.strerror or error})"
+
+
+def is_folder(path: Path) -> bool:
+    """Say whether a folder itself stands at `path`: a link to one does not count."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def is_at(descriptor: int, path: Path, *, follow_links: bool = False) -> bool:
+    """Say whether the open file is still the one at `path`; False once it was moved, deleted or replaced."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=follow_links))
+    except OSError:
+        return False
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing, each on the disk for certain; it may exist already."""
+    missing = [path]
+    while missing and not os.path.isdir(path):
+        try:
+            # The deepest first: a path that is too long leaves no folders behind.
+            missing[-1].mkdir(exist_ok=True)
+            fsync_directory(missing.pop().parent)
+        except FileNotFoundError:
+            if missing[-1].parent == missing[-1]:
+                raise
+            missing.append(missing[-1].parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder with all that is in it, following no link; what cannot be removed stays."""
+    with contextlib.suppress(RecursionError):  # thousands of folders in each other: not ours
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _kind_in_words(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    return next((words for is_kind, words in kinds if is_kind(mode)), "a device")
 
 
 def temporary_path(folder: Path) -> Path:
@@ -108,14 +203,13 @@ def replace_symlink(link: Path, target_name: str) -> None:
 
 
 def read_link(link: Path) -> str | None:
-    """Return the name that `replace_symlink` stored, or None where there is no such link."""
+    """Return the name that `replace_symlink` stored; None without a link, and for one that leads elsewhere."""
     try:
-        if link.is_symlink():
-            return os.readlink(link)
-        with open(link, "rb") as file:
-            return file.read(4096).decode().strip()
+        target = os.readlink(link) if os.path.islink(link) else read_regular(link, 4096).decode().strip()
     except (OSError, ValueError):  # also text that is not UTF-8
         return None
+    is_sibling = os.path.basename(target) == target and target not in ("", ".", "..") and "\0" not in target
+    return target if is_sibling else None
 
 
 def exchange_paths(first: Path, second: Path) -> bool:
@@ -143,6 +237,8 @@ def explain_disk_errors(path: Path) -> Iterator[None]:
 
 def disk_error(error: OSError, path: Path) -> RunError:
     """Tell a failed write in a user's terms: what happened, to which path, and how to go on."""
+    if isinstance(error, StrangeFileError):
+        return RunError(f"{path} {error.strerror}; put a plain file in its place, or remove it, and try again")
     reason = (error.strerror or str(error)).lower()
     cause, fix = _CAUSES.get(error.errno or 0, (f"the system said '{reason}'", "mend that"))
     run = _run_folder_of(path)
@@ -153,6 +249,6 @@ def disk_error(error: OSError, path: Path) -> RunError:
 def _run_folder_of(path: Path) -> Path | None:
     """Return the run that holds `path`: the nearest folder above with a config, unless still being made."""
     for folder in list(path.parents)[:4]:
-        if (folder / "config.toml").is_file():
+        if os.path.isfile(folder / "config.toml"):  # pathlib would raise for a path too long
             return None if folder.name.startswith(".") else folder
     return None

@@ -1,4 +1,4 @@
-"""A lock on a folder that the system frees when its holder dies, however it dies."""
+"""The right to write into a folder, held by one process at a time; the system frees it however its holder dies."""
 
 from __future__ import annotations
 
@@ -6,76 +6,144 @@ import contextlib
 import errno
 import os
 import socket
+import threading
 import weakref
 from pathlib import Path
 
 from scramjet.errors import RunError
-from scramjet.runtime.files import explain_disk_errors
+from scramjet.runtime.files import explain_disk_errors, is_at, open_regular, read_regular
 
 try:
     import fcntl
 except ImportError:  # Windows: runs are not locked there
     fcntl = None  # type: ignore[assignment]
 
-# Filesystems that know no locks answer with one of these; a run there goes unlocked rather than not at all.
-_NO_LOCKS_HERE = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
+LOCK_FILE = ".lock"
+# Filesystems that know no locks answer with one of these; NFS answers EBADF for a folder.
+_NO_LOCKS_HERE = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF}
 
-_held_locks: weakref.WeakSet[FileLock] = weakref.WeakSet()
+_held_locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
 
-class FileLock:
-    """An exclusive lock on the file at `path`, which names its holder for whoever finds it locked."""
+class FolderLock:
+    """An exclusive lock on a folder.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
+    Two things are locked: the folder itself, which nobody can remove unnoticed, and the file `.lock` in it, which
+    names the holder and whose lock network filesystems share between machines.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._owner = ""
+        self._is_held = False
+        self._folder_descriptor: int | None = None
+        self._file_descriptor: int | None = None
+        self._file_is_locked = True
+        self._checking = threading.Lock()  # checkpoints are written on a thread of their own
 
     @property
     def is_held(self) -> bool:
         """Say whether this object holds the lock."""
-        return self._descriptor is not None
+        return self._is_held
+
+    @property
+    def note(self) -> str:
+        """A warning for the user where the filesystem knows no locks, else empty."""
+        if self._file_is_locked:
+            return ""
+        return "the filesystem has no locks: see to it that no second process trains this run"
 
     def acquire(self, owner: str) -> None:
         """Take the lock at once, or raise a RunError that says who uses `owner`. Does nothing if held."""
         if self.is_held:
             return
-        with explain_disk_errors(self._path):
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._owner = owner
         try:
-            self._lock(descriptor, owner)
-            with explain_disk_errors(self._path):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+            with explain_disk_errors(self.folder):
+                if fcntl is not None:
+                    self._folder_descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+                    self._lock(self._folder_descriptor)
+            self._take_file()
         except BaseException:
-            os.close(descriptor)
+            self.release()
             raise
-        self._descriptor = descriptor
+        self._is_held = True
         _held_locks.add(self)
+
+    def moved(self, folder: Path, owner: str) -> None:
+        """Note that the holder itself has moved the folder, and what it is called now."""
+        self.folder, self._owner = folder, owner
+
+    def check(self) -> None:
+        """Raise a RunError if the folder is no longer the one that was locked, or another process writes to it.
+
+        To be called before each write: whoever removes `.lock` lets a second process begin only where the filesystem
+        cannot lock folders, and then this one stops. A `.lock` that is merely gone is made again.
+        """
+        if not self._is_held:
+            raise RuntimeError(f"{self.folder} is not locked")
+        with self._checking:
+            folder = self._folder_descriptor
+            if folder is not None and not is_at(folder, self.folder, follow_links=True):
+                raise RunError(
+                    f"{self._owner} was moved or deleted while it was being written to, and training stopped there; "
+                    f"put the folder back at {self.folder} and continue with `scramjet train --resume {self.folder}`"
+                )
+            if self._file_descriptor is not None and is_at(self._file_descriptor, self.folder / LOCK_FILE):
+                return
+            self._close_file()
+            self._take_file()
 
     def release(self) -> None:
         """Free the lock. Does nothing if it is not held."""
         # The file stays: removing it could give a second process a lock on a new file of the same name.
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-            _held_locks.discard(self)
+        self._close_file()
+        if self._folder_descriptor is not None:
+            os.close(self._folder_descriptor)
+            self._folder_descriptor = None
+        self._is_held = False
+        _held_locks.discard(self)
 
-    @staticmethod
-    def _lock(descriptor: int, owner: str) -> None:
+    def _close_file(self) -> None:
+        if self._file_descriptor is not None:
+            os.close(self._file_descriptor)
+            self._file_descriptor = None
+
+    def _take_file(self) -> None:
+        """Lock the file `.lock` and write into it who holds it."""
+        path = self.folder / LOCK_FILE
+        with explain_disk_errors(path):
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
+            try:
+                self._file_is_locked = self._lock(descriptor)
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+            except BaseException:
+                os.close(descriptor)
+                raise
+        self._file_descriptor = descriptor
+
+    def _lock(self, descriptor: int) -> bool:
+        """Lock an open file or folder; False where the filesystem cannot."""
         if fcntl is None:
-            return
+            return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RunError(f"{owner} is in use by {_describe_holder(descriptor)}") from None
+            raise RunError(f"{self._owner} is in use by {_describe_holder(self.folder / LOCK_FILE)}") from None
         except OSError as error:
             if error.errno not in _NO_LOCKS_HERE:
-                raise RunError(f"{owner} could not be locked: {error.strerror}; check its filesystem") from error
+                raise RunError(f"{self._owner} could not be locked: {error.strerror}; check its filesystem") from error
+            return False
+        return True
 
 
-def _describe_holder(descriptor: int) -> str:
-    words = os.read(descriptor, 300).decode(errors="replace").split()
-    if not words or not words[0].isdecimal():  # its holder has not written its name yet
+def _describe_holder(path: Path) -> str:
+    try:
+        words = read_regular(path, 300).decode(errors="replace").split()
+    except OSError:
+        words = []
+    if not words or not words[0].isdecimal():  # its holder has not written its name yet, or somebody removed it
         return "another process; wait for it to end, then try again"
     pid = words[0]
     if len(words) > 1 and words[1] != socket.gethostname():

@@ -5,32 +5,58 @@ A kill can tear at most the last line; opening the log again removes it.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
 from scramjet.errors import RunError
-from scramjet.runtime.files import explain_disk_errors, fsync_directory, write_all
+from scramjet.runtime.files import (
+    StrangeFileError,
+    explain_disk_errors,
+    fsync_directory,
+    is_at,
+    open_regular,
+    temporary_path,
+    why_unreadable,
+    write_all,
+)
+from scramjet.runtime.strict_json import parse_json
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_LONGEST_LINE = 1 << 26  # bytes; a record has a few thousand, and a power cut may leave megabytes of zeros at the end
+_MOST_UNREADABLE = 100  # lines at the end; a kill tears one
+_NO_LOG = "is not a metrics log: it ends in much that is no record"
 
 
 class MetricsLog:
     """The one writer of a metrics file. The caller holds the run's lock.
 
-    Opening removes a torn end and finds the last step; nothing else of the file is read.
+    Opening removes a torn end and finds the last step; nothing else of the file is read. `check` is called before each
+    write and may refuse it (`Run.check_lock`).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
         self.last_step: int | None = None
+        self._check = check
+        self._tell: Callable[[str], None] = lambda text: None
         with explain_disk_errors(path):
-            self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+            self._descriptor: int | None = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             fsync_directory(path.parent)
-        self._cut_after(None)
+        try:
+            self._cut_after(None)
+        except BaseException:
+            self.close()
+            raise
+
+    def tell(self, listener: Callable[[str], None]) -> None:
+        """Send notes for the user to `listener`."""
+        self._tell = listener
 
     def append(self, record: dict) -> None:
         """Add one line, visible to readers at once; on the disk for certain only after `sync`.
@@ -44,6 +70,8 @@ class MetricsLog:
         if self.last_step is not None and step <= self.last_step:
             raise RuntimeError(f"metrics at step {step} cannot follow step {self.last_step}: steps must grow")
         line = _ENCODER.encode(_as_plain_json(record, "record"))
+        self._check()
+        self._put_back_if_gone()
         descriptor = self._open_descriptor()
         end = os.fstat(descriptor).st_size
         with explain_disk_errors(self.path):
@@ -77,6 +105,21 @@ class MetricsLog:
     ) -> None:
         self.close()
 
+    def _put_back_if_gone(self) -> None:
+        """Write the file anew, whole, if somebody deleted or moved it; refuse to overwrite another in its place."""
+        descriptor = self._open_descriptor()
+        if is_at(descriptor, self.path):
+            return
+        if os.path.lexists(self.path):
+            raise RunError(
+                f"{self.path} was replaced by another file while the run was writing to it; move that file away and "
+                f"continue with `scramjet train --resume {self.path.parent}`"
+            )
+        with explain_disk_errors(self.path):
+            self._descriptor = _copy_to(descriptor, self.path)
+        os.close(descriptor)
+        self._tell(f"{self.path.name} was deleted or moved while the run was writing to it: written again, whole")
+
     def _open_descriptor(self) -> int:
         if self._descriptor is None:
             raise RuntimeError(f"{self.path} is closed")
@@ -98,45 +141,79 @@ def read_metrics(path: Path) -> list[dict]:
     """
     records: list[dict] = []
     try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n"):
+        with open(open_regular(path), "rb") as file:
+            while line := file.readline(_LONGEST_LINE):
+                if not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
                     break  # only the last line can lack its end: it is torn or still being written
                 record = _parse_line(line)
                 if record is None:
+                    number = len(records) + 1
                     raise RunError(f"line {number} of {path} is not a metrics record; delete that line")
                 records.append(record)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RunError(f"{path} cannot be read: {error.strerror}; check the file's owner and mode") from error
+        raise RunError(f"{path} {why_unreadable(error)}; check what it is, its owner and its mode") from error
     return records
+
+
+def _copy_to(source: int, path: Path) -> int:
+    """Copy an open file to a new one at `path`, whole and on the disk; returns its descriptor for appending."""
+    temporary = temporary_path(path.parent)
+    target = open_regular(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+    try:
+        position = 0
+        while chunk := os.pread(source, 1 << 20, position):
+            write_all(target, chunk)
+            position += len(chunk)
+        os.fsync(target)
+        os.rename(temporary, path)
+        fsync_directory(path.parent)
+    except BaseException:
+        os.close(target)
+        temporary.unlink(missing_ok=True)
+        raise
+    return target
 
 
 def _find_last_record(descriptor: int, step: int | None) -> tuple[int, int | None]:
     """Return where the last record at or before `step` ends, and its step; (0, None) without one.
 
-    Steps grow along the file, so reading backwards touches only what will be cut off.
+    Steps grow along the file, so reading backwards touches only what will be cut off. A kill tears one line: a file
+    that ends in far more than that without a record is not a log of ours, and is refused rather than emptied.
     """
     size = os.fstat(descriptor).st_size
     if size == 0:  # an empty file cannot be mapped
         return 0, None
     with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as content:
-        end = content.rfind(b"\n") + 1
+        end = _start_of_line(content, size)  # what comes behind has no line end: it is torn
+        unreadable = 0
         while end > 0:
-            start = content.rfind(b"\n", 0, end - 1) + 1
+            start = _start_of_line(content, end - 1)
             record = _parse_line(content[start:end])
             if record is not None and (step is None or record["step"] <= step):
                 return end, record["step"]
+            unreadable = 0 if record is not None else unreadable + 1
+            if unreadable > _MOST_UNREADABLE:
+                raise StrangeFileError(errno.EINVAL, _NO_LOG)
             end = start
     return 0, None
+
+
+def _start_of_line(content: mmap.mmap, end: int) -> int:
+    """Return where the line begins that reaches to `end`."""
+    floor = max(0, end - _LONGEST_LINE)
+    start = content.rfind(b"\n", floor, end) + 1
+    if start == 0 and floor > 0:
+        raise StrangeFileError(errno.EINVAL, _NO_LOG)
+    return start
 
 
 def _parse_line(line: bytes) -> dict | None:
     """Return the record in a line, or None if there is none."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+        record = parse_json(line)
+    except ValueError:
         return None
     return record if isinstance(record, dict) and type(record.get("step")) is int else None
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import time
 from pathlib import Path
 from types import TracebackType
@@ -19,10 +18,12 @@ from scramjet.runtime.files import (
     TEMPORARY_PREFIX,
     explain_disk_errors,
     fsync_directory,
+    make_folder,
+    remove_tree,
     temporary_path,
     write_synced,
 )
-from scramjet.runtime.locks import FileLock
+from scramjet.runtime.locks import FolderLock
 
 MAX_NAME_LENGTH = 100
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))  # an env may change the working directory
-        self._lock = FileLock(self.path / ".lock")
+        self._lock = FolderLock(self.path)
 
     @classmethod
     def create(
@@ -62,7 +63,7 @@ class Run:
             if os.path.lexists(runs_dir / name):
                 raise _name_is_taken(runs_dir, name)
         with explain_disk_errors(runs_dir):
-            runs_dir.mkdir(parents=True, exist_ok=True)
+            make_folder(runs_dir)
         _remove_abandoned(runs_dir)
         lock, unfinished = _prepare(runs_dir, name or default_name, config_toml, lineage)
         try:
@@ -70,9 +71,10 @@ class Run:
                 path = _move_into_place(unfinished, runs_dir, name, default_name)
         except BaseException:
             lock.release()
-            shutil.rmtree(unfinished, ignore_errors=True)
+            remove_tree(unfinished)
             raise
         run = cls(path)
+        lock.moved(run.path, run._title)
         run._lock = lock
         return run
 
@@ -81,14 +83,18 @@ class Run:
         """Return the run at `path`, not locked; a RunError says what is there instead."""
         if not os.path.isdir(path):  # pathlib would raise for a name too long
             raise _no_such_run(path.name, path.parent)
-        if not (path / "config.toml").is_file():
+        if not os.path.lexists(path / "config.toml"):
             raise RunError(_describe_folder_without_config(path))
         return cls(path)
 
     def lock(self) -> Run:
         """Keep other processes from writing to this run, or raise a RunError that names the one that does."""
-        self._lock.acquire(f"run '{self.name}' ({self.path})")
+        self._lock.acquire(self._title)
         return self
+
+    def check_lock(self) -> None:
+        """Raise a RunError if this run's folder was moved away, or if another process has begun to write to it."""
+        self._lock.check()
 
     def release(self) -> None:
         """Let other processes write to this run."""
@@ -97,7 +103,7 @@ class Run:
     def discard(self) -> None:
         """Remove a run that could not begin, so that its name is free again; one with a checkpoint stays."""
         if not any(self.checkpoints_path.glob("step_*")):
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
         self.release()
 
     def __enter__(self) -> Run:
@@ -112,6 +118,15 @@ class Run:
     def is_locked(self) -> bool:
         """Say whether this object holds the run's lock."""
         return self._lock.is_held
+
+    @property
+    def _title(self) -> str:
+        return f"run '{self.name}' ({self.path})"
+
+    @property
+    def lock_note(self) -> str:
+        """A warning for the user where the lock keeps nobody out, else empty."""
+        return self._lock.note
 
     @property
     def name(self) -> str:
@@ -172,13 +187,13 @@ def list_runs(runs_dir: Path) -> list[str]:
             names = [entry.name for entry in entries if not entry.name.startswith(".")]
     except (OSError, ValueError):
         return []
-    return sorted(name for name in names if (runs_dir / name / "config.toml").is_file())
+    return sorted(name for name in names if os.path.isfile(runs_dir / name / "config.toml"))
 
 
-def _prepare(runs_dir: Path, name: str, config_toml: str, lineage: dict | None) -> tuple[FileLock, Path]:
+def _prepare(runs_dir: Path, name: str, config_toml: str, lineage: dict | None) -> tuple[FolderLock, Path]:
     """Make a hidden folder with all that a new run holds, already locked."""
     unfinished = temporary_path(runs_dir)
-    lock = FileLock(unfinished / ".lock")
+    lock = FolderLock(unfinished)
     with explain_disk_errors(runs_dir / name):
         try:
             unfinished.mkdir()
@@ -189,7 +204,7 @@ def _prepare(runs_dir: Path, name: str, config_toml: str, lineage: dict | None) 
             fsync_directory(unfinished)
         except BaseException:
             lock.release()
-            shutil.rmtree(unfinished, ignore_errors=True)
+            remove_tree(unfinished)
             raise
     return lock, unfinished
 
@@ -226,7 +241,7 @@ def _remove_abandoned(runs_dir: Path) -> None:
     for path in runs_dir.glob(f"{TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - path.lstat().st_mtime > _ABANDONED_AFTER_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
 
 
 def _name_is_taken(runs_dir: Path, name: str) -> RunError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,14 +15,17 @@ import torch
 from scramjet.engine.joined import JoinedPool, join_episodes
 from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 from scramjet.policies.policy import Policy
-from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, why_unreadable, write_atomic
+from scramjet.runtime.strict_json import parse_json
 from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
 from scramjet.training.trajectories import ScheduleError, Trajectory
+
+_MAX_SCHEDULE_BYTES = 1 << 30  # of a million updates by some actors
 
 
 class Collector(ABC):
@@ -220,7 +223,9 @@ class ScheduleLog:
     """Writes events to a file, one a line, after a line with the settings that a replay must have too."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self._path, self._file = path, path.open("a")
+        self._path = path
+        with explain_disk_errors(path):
+            self._file = os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a")
         if self._file.tell() == 0:
             self({"run": settings})
 
@@ -233,7 +238,8 @@ class ScheduleLog:
 
 def cut_schedule(path: Path, num_updates: int) -> None:
     """Leave what led to the first so many updates: the rest was lost with the process that recorded it."""
-    lines = path.read_text(errors="replace").splitlines(keepends=True)
+    with explain_disk_errors(path):
+        lines = read_regular(path, _MAX_SCHEDULE_BYTES).decode(errors="replace").splitlines(keepends=True)
     learned = [i for i, line in enumerate(lines, 1) if '"learn"' in line]
     if 0 < num_updates <= len(learned) and learned[num_updates - 1] < len(lines):
         write_atomic(path, "".join(lines[: learned[num_updates - 1]]).encode())
@@ -242,21 +248,19 @@ def cut_schedule(path: Path, num_updates: int) -> None:
 def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """The events of a file with their lines, checked; `kind` is what these actors do: play or round."""
     try:
-        if path.exists() and not path.is_file():  # a pipe or device has no end, and a config file may name one
-            raise OSError(errno.EINVAL, "it is no plain file")
-        lines = path.read_text().splitlines()
+        lines = read_regular(path, _MAX_SCHEDULE_BYTES, follow_links=True).decode().splitlines()
     except (OSError, ValueError) as error:  # the latter of text that is none, or a path that cannot be
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = why_unreadable(error) if isinstance(error, OSError) else "is no text"
         raise ConfigError(
-            f"the schedule '{path}' cannot be read: {reason}; --record-schedule writes one to RUN/schedule.jsonl"
+            f"the schedule '{path}' cannot be read: it {reason}; --record-schedule writes one to RUN/schedule.jsonl"
         ) from None
     events: list[tuple[int, dict[str, Any]]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
+            event = parse_json(line)
+        except ValueError:
             event = None
         if not events and isinstance(event, dict) and isinstance(event.get("run"), dict):
             _check_settings(path, event["run"], settings)
@@ -277,7 +281,8 @@ def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, An
     for name, value in recorded.items():
         is_known = name in settings or name.startswith("env.")
         if is_known and settings.get(name) != value:
-            flag = str(value) if name == "env" else f"--{name.replace('_', '-')} {value}"
+            shown = shortened(value).strip("'")
+            flag = shown if name == "env" else f"--{name.replace('_', '-')} {shown}"
             here = f"{name} is {settings[name]}" if name in settings else f"there is no {name}"
             raise ConfigError(f"the schedule '{path}' was recorded with {flag}, and {here}; use {flag}")
 

@@ -18,7 +18,7 @@ from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig
 from scramjet.runtime.devices import cuda_is_ready
-from scramjet.settings import Spelling, require, settle
+from scramjet.settings import Spelling, largest_divisor, require, settle
 
 Count = Annotated[
     int,
@@ -148,7 +148,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         settle(self)
-        require(self, ("num_steps", "total_timesteps", "frame_stack"), lambda x: x >= 1, "must be at least 1")
+        require(self, ("num_steps", "total_timesteps"), lambda x: x >= 1, "must be at least 1")
+        require(self, ("frame_stack",), lambda x: 1 <= x <= 1024, "must be from 1 to 1024")
         require(self, ("num_envs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
         require(self, ("num_threads",), lambda x: x == "auto" or 1 <= x <= 1024, "must be from 1 to 1024 (or auto)")
         require(self, ("num_workers",), lambda x: x == "auto" or 0 <= x <= 1024, "must be from 0 to 1024 (or auto)")
@@ -174,7 +175,7 @@ class RunConfig:
             )
         horizon = self.ppo.bptt_horizon
         if horizon is not None and self.num_steps % horizon:
-            fit = max(steps for steps in range(1, min(horizon, self.num_steps) + 1) if self.num_steps % steps == 0)
+            fit = largest_divisor(self.num_steps, horizon)
             raise ConfigError(
                 f"bptt_horizon={horizon} does not divide num_steps={self.num_steps}; try --bptt-horizon {fit}"
             )
@@ -203,7 +204,7 @@ class RunConfig:
                 f"use --max-policy-lag 1 or more, or --mode sync"
             )
         if self.num_envs != "auto" and self.num_actors != "auto" and self.num_envs % self.num_actors:
-            most = max(n for n in range(1, self.num_actors + 1) if self.num_envs % n == 0)
+            most = largest_divisor(self.num_envs, self.num_actors)
             problem = "are more than" if self.num_actors > self.num_envs else "do not evenly divide"
             raise ConfigError(f"{self.num_actors} actors {problem} num_envs={self.num_envs}; try --num-actors {most}")
         library = self.env.partition(":")[0]
@@ -285,7 +286,7 @@ class RunConfig:
         most = (
             AUTO_ATARI_ACTORS if self.env.startswith("ale:") else cores if is_foreign(self.env) else max(1, cores // 2)
         )
-        return replace(decided, num_actors=max(n for n in range(1, most + 1) if self.num_envs % n == 0))
+        return replace(decided, num_actors=largest_divisor(self.num_envs, most))
 
     def _decided_device(self) -> Literal["cpu", "cuda"]:
         if self.device != "auto":

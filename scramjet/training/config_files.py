@@ -7,7 +7,6 @@ A file is flat where the command line is flat: PPO's fields stand at the top, ta
 from __future__ import annotations
 
 import re
-import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
@@ -18,11 +17,19 @@ import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
-from scramjet.errors import ConfigError, did_you_mean
+from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runtime.files import read_regular, why_unreadable
+from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.training.config import RunConfig
 from scramjet.training.trust import approve, check_name
 
 CONFIG_VERSION = 1
+# A config has a few thousand bytes; of so many, either takes seconds to read.
+_MAX_TOML_BYTES = 1 << 20
+_MAX_YAML_BYTES = 1 << 16
+_MAX_BITS = 1000  # of a whole number: one that is larger is no float either
+_MAX_DOTS = 20  # in a key
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but line ends and tabs; halves of characters
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("policy", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
@@ -30,19 +37,20 @@ _TOP_FIELDS = tuple(
 )
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The contents of a TOML or YAML config file."""
+def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
+    """The contents of a TOML or YAML config file; `follow_links`: its path was typed by the user."""
+    limit = _MAX_YAML_BYTES if path.suffix in (".yaml", ".yml") else _MAX_TOML_BYTES
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, limit, follow_links=follow_links).decode()
     except OSError as error:
-        raise ConfigError(f"cannot read the config file '{path}': {error.strerror or error}") from error
+        raise ConfigError(f"cannot read the config file {path}: it {why_unreadable(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:
         if path.suffix in (".yaml", ".yml"):
             data = _read_yaml(text)
         elif path.suffix == ".toml":
-            data = tomllib.loads(text)
+            data = _read_toml(text)
         else:
             raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
     except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
@@ -56,12 +64,30 @@ def read_file(path: Path) -> dict[str, Any]:
     return data
 
 
+_TOML_QUOTED = re.compile(
+    r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*''', re.DOTALL
+)
+"""Strings and comments of a TOML file, those without an end too."""
+
+
+def _read_toml(text: str) -> Any:
+    """TOML, without keys of thousands of parts (`a.a.a...`): reading one takes memory by the square of its length."""
+    bare = re.split(r"[,=\n\[\]{}]", _TOML_QUOTED.sub("quoted", text))
+    if max(piece.count(".") for piece in bare) > _MAX_DOTS:
+        raise ValueError(f"a key in it has more than {_MAX_DOTS} dots")
+    return tomllib.loads(text)
+
+
 def _read_yaml(text: str) -> Any:
     """YAML, with 1e-3 read as a number: its version 1.1 takes that for text."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        pass
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            # A few lines of aliases of aliases stand for billions of values.
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError(f"write out what *{self.peek_event().anchor} stands for: aliases are not read")
+            return super().compose_node(parent, index)
 
     number = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
@@ -116,11 +142,13 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
 
     Raises a TrustError where the file names a world that its `caller` does not let it name.
     """
+    _check_plain(data, source)
     data = dict(data)
     version = data.pop("config_version", CONFIG_VERSION)
     if not isinstance(version, int) or version > CONFIG_VERSION:
         raise ConfigError(
-            f"{source} has config_version {version!r}; this scramjet reads up to {CONFIG_VERSION}: upgrade scramjet"
+            f"{source} has config_version {shortened(version)}; this scramjet reads up to {CONFIG_VERSION}: upgrade "
+            f"scramjet"
         )
     known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
     for key in data:
@@ -139,9 +167,26 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
         raise ConfigError(f"{source}: {error}" if source not in str(error) else str(error)) from error
 
 
+def _check_plain(data: Mapping[str, Any], source: str) -> None:
+    """Refuse what no config of ours holds and what later code could not show, copy or count with."""
+    if is_deeper_than(dict(data), MAX_DEPTH):
+        raise ConfigError(f"{source} is nested too deep; a config has tables of values")
+    values: list[Any] = [dict(data)]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            values += value
+        elif isinstance(value, str) and _CONTROL.search(value):
+            raise ConfigError(f"{source}: {shortened(value)} holds a control character; write it without")
+        elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise ConfigError(f"{source}: {shortened(value)} is too large")
+
+
 def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{source}: [{table}] must be a table of values, not {values!r}")
+        raise ConfigError(f"{source}: [{table}] must be a table of values, not {shortened(values)}")
     known = [field.name for field in fields(current)]
     for key in values:
         if key not in known:
@@ -154,7 +199,7 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
         raise ConfigError(
-            f"{source}: env must be a name, or a table with a name and parameters; got {reprlib.repr(value)}"
+            f"{source}: env must be a name, or a table with a name and parameters; got {shortened(value)}"
         )
     name = table.get("name", caller.env or config.env)
     check_name(name, source)
@@ -215,12 +260,20 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 def to_toml(config: RunConfig) -> str:
     """The config as TOML, every value written out, readable back by `load_frozen`."""
-    return tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(to_dict(config))})
+    data = to_dict(config)
+    _check_plain(data, "the config")  # before there is a run that could not be read back
+    text = tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(data)})
+    if len(text.encode()) > _MAX_TOML_BYTES:
+        raise ConfigError(
+            f"the config with its env parameters has {len(text):,} characters, and a run keeps at most "
+            f"{_MAX_TOML_BYTES:,}; give the env large data by way of a file"
+        )
+    return text
 
 
 def load_frozen(path: Path, caller: Caller = NOBODY) -> RunConfig:
     """The config of an existing run, exactly as it was frozen."""
-    return apply(RunConfig(), read_file(path), str(path), replace(caller, run=path.parent))
+    return apply(RunConfig(), read_file(path, follow_links=False), str(path), replace(caller, run=path.parent))
 
 
 def _without_none(value: Any) -> Any:

@@ -15,6 +15,7 @@ import gymnasium
 from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
+from scramjet.errors import ScramjetError
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
 from scramjet.runtime.background import Background
@@ -26,7 +27,7 @@ from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
 from scramjet.training.seeds import evaluation_episodes
-from scramjet.training.session import Session, make_evaluator
+from scramjet.training.session import Best, Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
 
 
@@ -100,7 +101,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[Path]() as saves:
+    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[str]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
@@ -185,27 +186,46 @@ def _save_if_due(
     clock: PhaseClock,
     display: Display,
     evaluation: Evaluation | None,
-    saves: Background[Path],
+    saves: Background[str],
     *,
     is_last: bool,
 ) -> None:
-    """A checkpoint every so many updates, at a new best, and at the end; written while training goes on."""
+    """A checkpoint every so many updates, at a new best, and at the end; written while training goes on.
+
+    One that cannot be written is told, and the next one tried when it is due; the last one must be written.
+    """
     settings, progress = session.config.checkpoint, session.progress
     is_due = is_last or (settings.every > 0 and update % settings.every == 0)
     judged_by_episodes = session.config.eval.every == 0 and is_due and progress.is_settled
     judged = evaluation or (progress if judged_by_episodes else None)
-    is_best = judged is not None and (session.best_score is None or judged.lower_bound > session.best_score)
+    is_best = judged is not None and (session.best is None or judged.lower_bound > session.best.lower_bound)
+    best_before = session.best
     if judged is not None and is_best:
-        session.best_return, session.best_score = judged.mean_return, judged.lower_bound
+        session.best = Best(judged.mean_return, judged.lower_bound)
         display.event(f"new best: mean return {judged.mean_return:.2f} at step {step:,}")
-    written = saves.finished()
+    news = saves.finished()
     if is_due or is_best:
         save = checkpoint_of(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)
-        written += saves.start(save)
+        best_now = session.best
+        news += saves.start(lambda: _outcome(session, save, best_before, best_now, is_last=is_last))
     if is_last:
-        written += saves.wait()
-    for path in written:
-        display.event(f"saved {path.name}")
+        news += saves.wait()
+    for text in news:
+        display.event(text)
+
+
+def _outcome(
+    session: Session, save: Callable[[], Path], best_before: Best | None, best_now: Best | None, *, is_last: bool
+) -> str:
+    """Save a checkpoint and say how it went; one that could not be saved is not the best."""
+    try:
+        return f"saved {save().name}"
+    except ScramjetError as error:
+        if is_last:
+            raise
+        if session.best is best_now:
+            session.best = best_before  # no checkpoint holds the new one
+        return f"not saved: {error} (training goes on, and the next checkpoint is tried when it is due)"
 
 
 def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> StoppedBy | None:
@@ -217,6 +237,7 @@ def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> Stop
 
 def _run_info(session: Session) -> RunInfo:
     config = session.config
+    notes = _mode_note(config), session.pool.processes, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,
@@ -227,7 +248,7 @@ def _run_info(session: Session) -> RunInfo:
         first_step=session.first_step + session.first_update * config.batch_size,
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,
         num_parameters=count_parameters(session.policy),
-        note="; ".join(part for part in (_mode_note(config), session.pool.processes, session.note) if part),
+        note="; ".join(part for part in notes if part),
     )
 
 
@@ -256,7 +277,7 @@ def _summary(
         steps_per_second=trained / max(seconds - clock.evaluating, 1e-9),
         return_100=record["return_100"],
         recent_episodes=len(session.progress.returns),
-        best_return=session.best_return,
+        best_return=None if session.best is None else session.best.mean_return,
         evaluation=evaluation.as_dict() if evaluation else None,
         stopped_by=stopped_by,
         env=session.config.env,

@@ -82,10 +82,14 @@ class Progress:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """From the checkpoint."""
-        self.returns.extend(tensors["progress/returns"].tolist())
-        self.lengths.extend(tensors["progress/lengths"].tolist())
+        """From the checkpoint; a ValueError for what `tensors` cannot have given."""
+        for name, recent in (("progress/returns", self.returns), ("progress/lengths", self.lengths)):
+            if tensors[name].ndim != 1 or tensors[name].dtype != torch.float64:
+                raise ValueError(f"{name} is {list(tensors[name].shape)} of {tensors[name].dtype}")
+            recent.extend(tensors[name].tolist())
         counted = tensors.get("progress/num_ended")  # None in checkpoints from before it was counted
+        if counted is not None and (counted.shape != (1,) or counted.dtype != torch.int64 or counted[0] < 0):
+            raise ValueError(f"progress/num_ended is {list(counted.shape)} of {counted.dtype}")
         self.num_ended = self.num_at_once if counted is None else int(counted[0])
 
 

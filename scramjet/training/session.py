@@ -46,6 +46,14 @@ from scramjet.training.seeds import seed_of_fork, training_episodes
 SCHEDULE = "schedule.jsonl"
 
 
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The evaluation that chose the best checkpoint."""
+
+    mean_return: float
+    lower_bound: float  # what the next one must exceed
+
+
 @dataclass
 class Session:
     """One run under way."""
@@ -65,12 +73,11 @@ class Session:
     first_update: int = 0
     first_step: int = 0  # env steps trained before `first_update` (a fork's parent's included)
     elapsed_seconds: float = 0.0  # of earlier processes
-    best_return: float | None = None  # mean return of the evaluation that chose the best checkpoint
-    best_score: float | None = None  # the lower bound of that mean: what the next one must exceed
+    best: Best | None = None  # what chose the best checkpoint
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
     has_hinted_at_samples: bool = False
-    news: deque[str] = field(default_factory=deque)  # of the envs, for the display
+    news: deque[str] = field(default_factory=deque)  # of the envs and the metrics log, for the display
 
     @cached_property
     def rules(self) -> str:
@@ -207,6 +214,9 @@ def build_session(
     """A session at its very beginning; `config` is resolved, `run` is locked by us; of a fork, its parent's digest."""
     assert isinstance(config.num_envs, int)
     assert isinstance(config.num_threads, int)
+    # First of all, for what stands in their place may be refused.
+    store = CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n, run.check_lock)
+    metrics_log = MetricsLog(run.metrics_path, run.check_lock)
     set_threads(config.num_threads)
     keep_freed_memory()
     leave_compiler_unloaded()
@@ -234,8 +244,8 @@ def build_session(
     session = Session(
         config=config,
         run=run,
-        store=CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n),
-        metrics_log=MetricsLog(run.metrics_path),
+        store=store,
+        metrics_log=metrics_log,
         pool=pool,
         policy=policy,
         learner=learner,
@@ -245,6 +255,6 @@ def build_session(
         evaluator=make_evaluator(config, episodes=config.eval.episodes),
         collector=_collector(config, run, pool, learner, rollout, generator, seed),
     )
-    for each in (pool, session.evaluator.pool):
+    for each in (pool, session.evaluator.pool, session.metrics_log):
         each.tell(session.news.append)
     return session

@@ -12,16 +12,18 @@ from typing import Any
 from torch import nn
 
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
-from scramjet.errors import CheckpointError, ConfigError, RunError
+from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_checkpoint
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
+from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training import config_files
 from scramjet.training.collecting import cut_schedule
 from scramjet.training.config import RunConfig, changes
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.state import (
     DEFAULT_NETWORK,
+    best_of,
     check_metadata,
     checkpoint_of,
     restore_everything,
@@ -130,15 +132,16 @@ def resume_run(
     run = Run.open(find_run(text, runs_dir)).lock()
     try:
         frozen = config_files.load_frozen(run.config_path, caller)
-        return _go_on(run, frozen, network, total_timesteps, time_limit)
+        return _go_on(run, frozen, network, total_timesteps, time_limit, trust=caller.trust)
     except BaseException:
         run.release()
         raise
 
 
 def _go_on(
-    run: Run, frozen: RunConfig, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None
-) -> Session:
+    run: Run, frozen: RunConfig, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None,
+    *, trust: bool,
+) -> Session:  # fmt: skip
     if "auto" in (frozen.num_envs, frozen.num_threads):
         raise RunError(
             f"'{run.config_path}' is no frozen config: num_envs and num_threads must be numbers; put it back"
@@ -168,27 +171,31 @@ def _go_on(
         session.metrics_log.truncate_after(-1)
         session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
     else:
-        _go_back_to(session, checkpoint, network)
+        _go_back_to(session, checkpoint, network, is_own=checkpoint.is_own or trust)
     if config.total_timesteps != frozen.total_timesteps:  # the next resume must know
         write_atomic(run.config_path, config_files.to_toml(replace(config, time_limit=frozen.time_limit)).encode())
     return session
 
 
-def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None) -> None:
+def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None, *, is_own: bool) -> None:
     """Put a fresh session exactly where a checkpoint of its own run was."""
     config, run = session.config, session.run
     _check_config_unchanged(checkpoint, config)
     check_fits(checkpoint, config, network)
-    restore_everything(session, checkpoint)
+    restore_everything(session, checkpoint, is_own=is_own)
     if checkpoint.metadata["rules"] != session.rules:
         session.note = _join(session.note, "the world's rules have changed since the checkpoint")
     session.note = _join(session.note, session.pool.resume_note or "")
     session.first_update = int(checkpoint.metadata["update"])
     session.note = _join(session.note, _cut_logs(session, checkpoint.step))
     session.first_step = checkpoint.step - session.first_update * config.batch_size
+    if session.first_step < 0:
+        raise CheckpointError(
+            f"'{checkpoint.path}' is no checkpoint of this run: its {session.first_update:,} updates of "
+            f"{config.batch_size:,} steps are more than its {checkpoint.step:,} steps"
+        )
     session.elapsed_seconds = float(checkpoint.metadata["elapsed_seconds"])
-    session.best_return = checkpoint.metadata["best_return"]
-    session.best_score = checkpoint.metadata.get("best_score", session.best_return)  # None there: chosen by the mean
+    session.best = best_of(checkpoint)
     session.lineage = checkpoint.metadata["lineage"]
     session.note = _join(session.note, f"resumed at step {checkpoint.step:,}")
     if session.first_update >= num_updates(session):
@@ -202,7 +209,7 @@ def _cut_logs(session: Session, step: int) -> str:
     """Take what came after the checkpoint out of the run's files; says what they miss before it."""
     log, schedule = session.metrics_log, session.run.path / SCHEDULE
     log.truncate_after(step)
-    if schedule.is_file():
+    if schedule.is_file() and not schedule.is_symlink():  # anything else is left alone: nothing is recorded any more
         cut_schedule(schedule, session.first_update)
     if session.first_update == 0 or log.last_step == step:
         return ""
@@ -220,8 +227,8 @@ def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
         is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then
         if key not in may_change and not is_from_before:
             raise ConfigError(
-                f"config.toml was changed since the checkpoint: {key} is {now!r} and was {before!r}; put it back, or "
-                f"begin a new run with --fork {checkpoint.path}"
+                f"config.toml was changed since the checkpoint: {key} is {shortened(now)} and was {shortened(before)}; "
+                f"put it back, or begin a new run with --fork {checkpoint.path}"
             )
 
 
@@ -241,7 +248,7 @@ def fork_run(
         "parent_digest": checkpoint.digest,
         "parent_step": checkpoint.step,
         "changed": changes(checkpoint.metadata["config"], config_files.to_dict(config)),
-        "parent_lineage": checkpoint.metadata["lineage"],
+        "parent_lineage": _youngest(checkpoint.metadata["lineage"]),
     }
     text = config_files.to_toml(config)
     run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
@@ -249,11 +256,19 @@ def fork_run(
     with _discarded_on_error(run):
         session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
-    session.first_step = checkpoint.step
-    session.lineage = lineage
-    checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
+        session.first_step = checkpoint.step
+        session.lineage = lineage
+        checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     session.note = _join(f"forked from {checkpoint.path} at step {checkpoint.step:,}", _advice(config))
     return session
+
+
+def _youngest(lineage: dict[str, Any] | None, generations: int = MAX_DEPTH // 2) -> dict[str, Any] | None:
+    """A lineage without its oldest generations: one nests in the other, and a file nests only so deep."""
+    if lineage is None or generations == 0:
+        return None
+    older = lineage.get("parent_lineage")
+    return {**lineage, "parent_lineage": _youngest(older if isinstance(older, dict) else None, generations - 1)}
 
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:

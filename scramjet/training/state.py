@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.engine.space_files import space_from_data, space_to_data
-from scramjet.errors import CheckpointError
+from scramjet.errors import CheckpointError, ScramjetError, shortened
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training import config_files
 from scramjet.training.learner import Learner
-from scramjet.training.session import Session
+from scramjet.training.session import Best, Session
 
 DEFAULT_NETWORK = "default"
 """What a checkpoint calls a network that scramjet can build by itself."""
@@ -26,16 +27,36 @@ def checkpoint_of(
 ) -> Callable[[], Path]:
     """A function that saves the session as it is now, whenever and on whatever thread it is called.
 
-    It writes the metrics log to the disk first: that is never behind a checkpoint.
+    It writes the metrics log to the disk first: that is never behind a checkpoint. Whatever goes wrong, now or then, it
+    raises as a ScramjetError with one message; earlier checkpoints stay as they are.
     """
-    metadata = _metadata(session, update, elapsed_seconds)
-    model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
+    try:
+        metadata = _metadata(session, update, elapsed_seconds)
+        model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
+    except Exception as error:
+        problem: Exception = error
+
+        def fail() -> Path:
+            raise _save_failed(step, problem) from problem
+
+        return fail
 
     def save() -> Path:
-        session.metrics_log.sync()
-        return session.store.save(step, model, trainer, metadata, is_best=is_best)
+        try:
+            session.metrics_log.sync()
+            return session.store.save(step, model, trainer, metadata, is_best=is_best)
+        except Exception as error:
+            raise _save_failed(step, error) from error
 
     return save
+
+
+def _save_failed(step: int, error: Exception) -> ScramjetError:
+    if isinstance(error, ScramjetError):
+        return error
+    return CheckpointError(
+        f"the checkpoint of step {step:,} could not be made ({type(error).__name__}: {error}); earlier ones are kept"
+    )
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -50,8 +71,8 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
     return {
         "update": update,
         "elapsed_seconds": elapsed_seconds,
-        "best_return": session.best_return,
-        "best_score": session.best_score,
+        "best_return": None if session.best is None else session.best.mean_return,
+        "best_lower_bound": None if session.best is None else session.best.lower_bound,
         "lineage": session.lineage,
         "rules": session.rules,
         "network": network_name(network),
@@ -101,33 +122,50 @@ _METADATA_TYPES: dict[str, Any] = {
 }
 
 
+def best_of(checkpoint: Checkpoint) -> Best | None:
+    """What chose the best checkpoint so far; before lower bounds were kept, the mean alone did."""
+    mean = checkpoint.metadata["best_return"]
+    bound = checkpoint.metadata.get("best_lower_bound", mean)
+    return None if mean is None else Best(mean, bound if isinstance(bound, int | float) else mean)
+
+
 def check_metadata(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint whose metadata is not what `checkpoint_of` writes."""
     for name, kind in _METADATA_TYPES.items():
         value = checkpoint.metadata.get(name, _MISSING)
-        if not isinstance(value, kind) or isinstance(value, bool) or (name == "update" and value < 0):
-            shown = "absent" if value is _MISSING else repr(value)
+        low, high = _METADATA_RANGES.get(name, (0, 0))
+        is_number = name in _METADATA_RANGES and value is not None
+        if not isinstance(value, kind) or isinstance(value, bool) or (is_number and not low <= value <= high):
+            shown = "absent" if value is _MISSING else shortened(value)
             raise CheckpointError(f"'{checkpoint.path}' is no checkpoint of a training run: its {name} is {shown}")
 
 
 _MISSING = object()
+_METADATA_RANGES = {"update": (0, 2**63 - 1), "elapsed_seconds": (0.0, 1e10), "best_return": (-1e300, 1e300)}
 
 
-def restore_everything(session: Session, checkpoint: Checkpoint) -> None:
-    """Go on exactly from a checkpoint of this very run."""
+@contextmanager
+def _misfits_explained(checkpoint: Checkpoint) -> Iterator[None]:
+    """Turn what torch and NumPy raise for a tensor that does not fit into a CheckpointError."""
     try:
-        _restore_everything(session, checkpoint)
+        yield
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"'{checkpoint.path}' does not hold the state of this run: {error}") from error
 
 
-def _restore_everything(session: Session, checkpoint: Checkpoint) -> None:
+def restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: bool) -> None:
+    """Go on exactly from a checkpoint of this very run; `is_own`: nobody else can have written it, or is trusted."""
+    with _misfits_explained(checkpoint):
+        _restore_everything(session, checkpoint, is_own=is_own)
+
+
+def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: bool) -> None:
     tensors = checkpoint.trainer
     restore_learning(session.policy, session.learner, checkpoint)
     session.generator.set_state(tensors["rng/action"])
     session.learner.shuffle_generator.set_state(tensors["rng/shuffle"])
     snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
-    session.pool.restore(snapshot, out=session.rollout.rows[-1])
+    session.pool.restore(snapshot, out=session.rollout.rows[-1], is_own=is_own)
     session.progress.restore(tensors)
     if session.policy.state_size:
         session.rollout.memories.states.copy_(tensors["memory"])
@@ -138,11 +176,12 @@ def _restore_everything(session: Session, checkpoint: Checkpoint) -> None:
 
 def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -> None:
     """Weights, optimizer and normalizers: what a fork takes along."""
-    load_weights(policy, checkpoint)
-    _restore_optimizer(learner, checkpoint)
-    moments = checkpoint.trainer.get("reward_scaler/moments")
-    if learner.reward_scaler is not None and moments is not None:
-        learner.reward_scaler.moments.copy_(moments)
+    with _misfits_explained(checkpoint):
+        load_weights(policy, checkpoint)
+        _restore_optimizer(learner, checkpoint)
+        moments = checkpoint.trainer.get("reward_scaler/moments")
+        if learner.reward_scaler is not None and moments is not None:
+            learner.reward_scaler.moments.copy_(moments)
 
 
 def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
@@ -175,7 +214,10 @@ def policy_spaces(checkpoint: Checkpoint) -> tuple[Any, Any] | None:
 
 
 def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
-    return str(list(tensors[name].shape)) if name in tensors else "absent"
+    if name not in tensors:
+        return "absent"
+    kind = "" if tensors[name].dtype == torch.float32 else f" of {str(tensors[name].dtype).removeprefix('torch.')}"
+    return f"{list(tensors[name].shape)}{kind}"
 
 
 def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:

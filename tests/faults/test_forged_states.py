@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import scramjet
+from scramjet.cli import main
 from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.restored_states import FIX
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env, registrations
 from scramjet.errors import ConfigError, WorldError
+from scramjet.runtime.checkpoint_format import encode
+from scramjet.runtime.checkpoints import CheckpointStore
+from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 
 WORLDS = [entry.name for entry in registrations() if not entry.name.startswith("probe")]
 
@@ -140,3 +149,72 @@ def test_bounds_of_a_field_that_is_none_are_the_authors_mistake() -> None:
 
     with pytest.raises(WorldError, match=r"Typo.state_bounds names 'tpo'.*Did you mean 'top'"):
         NativePool(Typo(), 1, backend="interpreted")
+
+
+# --- whole runs -----------------------------------------------------------------------------------------------------
+
+
+def small_run(tmp_path: Path, env: str, num_updates: int = 4, **settings: object) -> scramjet.TrainResult:
+    config = RunConfig(
+        env=env,
+        num_envs=4,
+        num_steps=8,
+        total_timesteps=32 * num_updates,
+        device="cpu",
+        checkpoint=CheckpointConfig(every=2, keep_last_n=None),
+        eval=EvaluationConfig(every=0, final_episodes=0),
+        **settings,
+    )
+    return scramjet.train(config, runs_dir=tmp_path, run_name=env.replace(":", "-"), display="quiet")
+
+
+def back_to_the_middle(result: scramjet.TrainResult) -> None:
+    """As if the run had been killed after its second update."""
+    shutil.rmtree(result.run_path / "checkpoints" / "step_00000128")
+
+
+def weights(result: scramjet.TrainResult) -> bytes:
+    return b"".join(tensor.numpy().tobytes() for tensor in result.policy.state_dict().values())
+
+
+@pytest.mark.parametrize("env", ["snake", "gym:CartPole-v1"])
+def test_ones_own_checkpoint_is_taken_as_it_is_and_a_strangers_is_not(env, tmp_path, monkeypatch, capsys) -> None:
+    """The stranger's is the same one, without the key; native worlds go on exactly even then, only checked."""
+    result = small_run(tmp_path, env)
+    seen = []
+    monkeypatch.setattr(NativePool, "_go_on_probation", lambda pool: seen.append("checked"))
+    for state, trust in (("", False), ("nobody", False), ("nobody", True)):
+        back_to_the_middle(result)
+        if state:
+            monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / state))
+        again = scramjet.train(resume=result.run_path, trust=trust, display="plain")
+        has_fresh_episodes = "not saved by you" in capsys.readouterr().out
+        is_strangers = state == "nobody" and not trust
+        assert bool(seen) == (is_strangers and env == "snake")
+        assert has_fresh_episodes == (is_strangers and env != "snake")
+        assert (weights(again) == weights(result)) != has_fresh_episodes
+        seen.clear()
+
+
+def test_a_forged_run_is_one_message_and_loses_nothing(tmp_path, capsys) -> None:
+    result = small_run(tmp_path, "snake")
+    back_to_the_middle(result)
+    store = CheckpointStore(result.run_path / "checkpoints", None)
+    checkpoint, _ = store.load_latest_whole()
+    assert checkpoint is not None
+    states = checkpoint.trainer["pool/states"].numpy().view(NativePool(load_env("snake"), 1).states().dtype)
+    states["length"] = 20_000
+    record = encode(checkpoint.step, checkpoint.model, checkpoint.trainer, checkpoint.metadata, is_best=False)
+    for name, data in record.items():
+        forged_signature = data.replace(json.loads(record["metadata.json"])["signature"].encode(), b"0" * 64)
+        (checkpoint.path / name).write_bytes(forged_signature)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--resume", str(result.run_path)])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "the saved state of env 0 is none of Snake: length is 20000" in said
+    assert "--fork" in said
+    fork = ["--fork", str(result.run_path), "--total-timesteps", "128", "--runs-dir", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *fork, "--display", "quiet"])
+    assert ended.value.code == 0

@@ -169,8 +169,10 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, damage: st
         (path / name).mkdir()
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
-    problems = {"missing": "is missing", "a folder": "cannot be read"}
+    problems = {"missing": "is missing", "a folder": "is a folder, not a file"}
     default = "is not valid JSON" if name == "metadata.json" else f"bytes instead of {len(data)}"
+    if damage == "longer" and name != "metadata.json":
+        default = f"has {len(data) + 1:,} bytes, and at most {len(data):,} are expected"
     assert f"checkpoint {path} is damaged: {name}" in str(caught.value)
     assert problems.get(damage, default) in str(caught.value)
 

@@ -6,6 +6,8 @@ import errno
 import json
 import math
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -117,15 +119,33 @@ def test_reading_names_an_unreadable_line_in_the_middle(tmp_path: Path) -> None:
         read_metrics(tmp_path / "m")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_disk_that_is_really_full_is_told(tmp_path: Path) -> None:
+FILL_A_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from scramjet.errors import RunError
+from scramjet.runtime.metrics_log import MetricsLog
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+with MetricsLog(Path(sys.argv[1])) as log:
+    for step in range(1, 1000):
+        try:
+            log.append({"step": step})
+        except RunError as error:
+            print(step, error)
+            break
+"""
+
+
+@pytest.mark.faults
+def test_a_write_that_the_system_refuses_is_told_and_leaves_whole_lines(tmp_path: Path) -> None:
     (tmp_path / "config.toml").touch()
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    with (
-        MetricsLog(tmp_path / "metrics.jsonl") as log,
-        pytest.raises(RunError, match=r"the disk is full .* --resume"),
-    ):
-        log.append({"step": 1})
+    path = tmp_path / "metrics.jsonl"
+    words = [sys.executable, "-c", FILL_A_DISK, str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    step, _, message = done.stdout.partition(" ")
+    assert "limit on file size was reached" in message
+    assert f"--resume {tmp_path}" in message
+    assert [record["step"] for record in read_metrics(path)] == list(range(1, int(step)))
 
 
 def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +168,77 @@ def test_half_a_line_that_a_full_disk_left_is_taken_back(tmp_path: Path, monkeyp
                 log.append({"step": 2})
         log.append({"step": 3})
     assert [record["step"] for record in read_metrics(tmp_path / "m")] == [1, 3]
+
+
+@pytest.mark.parametrize("way", ["deleted", "moved"])
+def test_a_file_that_is_deleted_or_moved_is_written_again_whole_and_told_once(tmp_path: Path, way: str) -> None:
+    path, told = tmp_path / "metrics.jsonl", []
+    with MetricsLog(path) as log:
+        log.tell(told.append)
+        log.append({"step": 1})
+        log.sync()
+        path.rename(tmp_path / "moved")
+        if way == "deleted":
+            (tmp_path / "moved").unlink()
+        log.append({"step": 2})
+        log.append({"step": 3})
+        assert [record["step"] for record in read_metrics(path)] == [1, 2, 3]
+        log.truncate_after(2)
+        log.sync()
+    assert [record["step"] for record in read_metrics(path)] == [1, 2]
+    assert told == ["metrics.jsonl was deleted or moved while the run was writing to it: written again, whole"]
+    assert way == "deleted" or [record["step"] for record in read_metrics(tmp_path / "moved")] == [1]
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_file_that_takes_its_place_is_not_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        log.append({"step": 1})
+        path.unlink()
+        path.write_text("mine")
+        with pytest.raises(RunError, match="was replaced by another file while the run was writing to it"):
+            log.append({"step": 2})
+    assert path.read_text() == "mine"
+
+
+def test_nothing_is_written_where_the_check_before_it_refuses(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise RunError("another process writes")
+
+    with MetricsLog(tmp_path / "m", refuse) as log, pytest.raises(RunError, match="another process"):
+        log.append({"step": 1})
+    assert (tmp_path / "m").read_bytes() == b""
+
+
+@pytest.mark.parametrize("text", ['{"step":1,"x":NaN}', '{"step":1,"x":-Infinity}', '{"step":1,"x":1e999}'])
+def test_numbers_that_are_not_finite_are_refused_on_reading(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m").write_text(text + "\n")
+    with pytest.raises(RunError, match="line 1 of"):
+        read_metrics(tmp_path / "m")
+
+
+@pytest.mark.parametrize("end", [b"\n" * 1_000, b"{}\n" * 1_000, b"zeros", b"zeros\n"])
+def test_a_file_that_ends_in_much_that_is_no_record_is_refused_and_not_emptied(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "m"
+    path.write_bytes(b'{"step":1}\n')
+    if end.startswith(b"zeros"):
+        os.truncate(path, 1 << 40)
+        end = end.removeprefix(b"zeros")
+    with open(path, "ab") as file:
+        file.write(end)
+    size = path.stat().st_size
+    with pytest.raises(RunError, match="is not a metrics log"):
+        MetricsLog(path)
+    assert path.stat().st_size == size
+
+
+def test_zeros_that_a_power_cut_left_at_the_end_are_removed(tmp_path: Path) -> None:
+    write_records(tmp_path / "m", [1, 2])
+    os.truncate(tmp_path / "m", 1 << 25)
+    with MetricsLog(tmp_path / "m") as log:
+        assert log.last_step == 2
+    assert [record["step"] for record in read_metrics(tmp_path / "m")] == [1, 2]
 
 
 def test_cutting_the_end_off_a_large_log_does_not_read_all_of_it(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import RunError
+from scramjet.runtime import locks
 from scramjet.runtime.runs import Run, check_run_name, find_run, list_runs
 
 CONFIG = "seed = 1\n"
@@ -347,6 +348,86 @@ def test_a_new_run_cannot_be_taken_by_another_before_its_maker_lets_go(tmp_path:
         Run.open(tmp_path / "mine").lock()
     made.release()
     assert Run.open(tmp_path / "mine").lock().is_locked
+
+
+@pytest.mark.faults
+def test_removing_the_lock_file_lets_no_second_process_in(tmp_path: Path) -> None:
+    Run.create(tmp_path, "mine", CONFIG).release()
+    holder = start(HOLD_LOCK, str(tmp_path / "mine"))
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "locked\n"
+    (tmp_path / "mine" / ".lock").unlink()
+    with pytest.raises(RunError, match="is in use by another process; wait for it to end"):
+        Run.open(tmp_path / "mine").lock()
+    holder.kill()
+    holder.wait(timeout=10)
+    assert Run.open(tmp_path / "mine").lock().is_locked
+
+
+def test_a_removed_lock_file_is_made_again_by_the_next_check(tmp_path: Path) -> None:
+    run = Run.create(tmp_path, "mine", CONFIG)
+    lock_file = tmp_path / "mine" / ".lock"
+    for _ in range(2):
+        lock_file.unlink()
+        run.check_lock()
+        assert lock_file.read_text().split()[0] == str(os.getpid())
+    run.check_lock()
+    run.release()
+    with pytest.raises(RuntimeError, match="is not locked"):
+        run.check_lock()
+
+
+def test_where_folders_cannot_be_locked_the_first_writer_stops_when_a_second_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock = locks.fcntl.flock
+
+    def refuse_folders(descriptor: int, operation: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EBADF, "Bad file descriptor")  # as NFS answers
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse_folders)
+    first = Run.create(tmp_path, "mine", CONFIG)
+    first.check_lock()
+    assert first.lock_note == "", "the file is locked, and that is what other machines see"
+    (tmp_path / "mine" / ".lock").unlink()
+    second = Run.open(tmp_path / "mine").lock()
+    with pytest.raises(RunError, match=r"run 'mine' .* is in use by process"):
+        first.check_lock()
+    second.check_lock()
+
+
+@pytest.mark.parametrize("way", ["moved", "deleted", "replaced"])
+def test_a_run_whose_folder_is_gone_is_noticed_before_the_next_write(tmp_path: Path, way: str) -> None:
+    run = Run.create(tmp_path, "mine", CONFIG)
+    run.check_lock()
+    (tmp_path / "mine").rename(tmp_path / "other")
+    if way == "deleted":
+        shutil.rmtree(tmp_path / "other")
+    if way == "replaced":
+        Run.create(tmp_path, "mine", CONFIG).release()
+    with pytest.raises(RunError, match=r"run 'mine' .* was moved or deleted while it was being written to"):
+        run.check_lock()
+
+
+def test_a_run_under_a_link_of_its_owner_is_locked_and_checked_as_the_folder_it_is(tmp_path: Path) -> None:
+    made = Run.create(tmp_path / "disk", "mine", CONFIG)
+    (tmp_path / "link").symlink_to(made.path)
+    with pytest.raises(RunError, match="is in use by"):
+        Run.open(tmp_path / "link").lock()
+    made.release()
+    Run.open(tmp_path / "link").lock().check_lock()
+
+
+def test_a_filesystem_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuse)
+    run = Run.create(tmp_path, "mine", CONFIG)
+    run.check_lock()
+    assert run.lock_note == "the filesystem has no locks: see to it that no second process trains this run"
 
 
 def test_run_folders_need_no_torch() -> None:

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import time
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Annotated, Literal
 
@@ -143,6 +144,7 @@ def test_total_timesteps_may_be_written_as_people_write_it(text, count):
         ({"num_envs": 0}, "num_envs=0 must be at least 1 (or auto)"),
         ({"num_envs": "all"}, "num_envs='all' must be a whole number or 'auto'"),
         ({"num_steps": 0}, "num_steps=0 must be at least 1"),
+        ({"frame_stack": 10**9}, "frame_stack=1000000000 must be from 1 to 1024"),
         ({"num_threads": 0}, "num_threads=0 must be from 1 to 1024"),
         ({"total_timesteps": 0}, "total_timesteps=0 must be at least 1"),
         ({"total_timesteps": "lots"}, "total_timesteps='lots' must be a number of steps such as 500000, 500K or 1M"),
@@ -317,3 +319,19 @@ def test_a_fork_may_choose_another_device():
     assert (moved.env_device, moved.precision) == ("cuda", "tf32")
     chosen = RunConfig(device="cuda", env_device="cpu", precision="bfloat16").with_open_choices()
     assert (chosen.env_device, chosen.precision) == ("cpu", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_steps": 10**15 + 1, "ppo": PPOConfig(bptt_horizon=10**15)},
+        {"num_envs": 10**15 + 1, "num_actors": 10**15, "mode": "async"},
+        {"num_envs": 10**15 + 1, "ppo": PPOConfig(num_minibatches=10**15)},
+        {"num_envs": 10**15 + 1, "ppo": PPOConfig(minibatch_size=10**15)},
+    ],
+)
+def test_a_suggestion_for_huge_numbers_is_found_at_once(settings):
+    begun = time.perf_counter()
+    with pytest.raises(ConfigError, match="try --"):
+        RunConfig(**settings)
+    assert time.perf_counter() - begun < 5

@@ -298,3 +298,29 @@ def test_the_list_of_fields_names_every_field_once():
     assert len(names) == len(set(names))
     assert {"gamma", "seed", "policy.hidden", "eval.every", "checkpoint.every"} <= set(names)
     assert set(names) >= {field.name for field in fields(PPOConfig)}
+
+
+def nested_lists(depth: int) -> list:
+    return [nested_lists(depth - 1)] if depth else []
+
+
+def test_toml_is_read_whatever_dots_its_strings_and_comments_hold(tmp_path: Path) -> None:
+    dots = "." * 500
+    (tmp_path / "a.toml").write_text(
+        f"# it's {dots}\nseed = 7 # \"{dots}\nreplay_schedule = \"{dots}\"\n[env]\nname = '{dots}'\n"
+        f'x = """{dots}\n"\\"{dots}"""\ny = [{"0.5, " * 500}]\n[eval]\nevery = 1\n'
+    )
+    data = read_file(tmp_path / "a.toml")
+    assert (data["seed"], data["env"]["name"], len(data["env"]["y"]), data["eval"]) == (7, dots, 500, {"every": 1})
+
+
+def test_a_config_too_large_to_be_read_back_is_refused_before_the_run_begins() -> None:
+    config = RunConfig(env="gym:CartPole-v1", env_parameters={"render_mode": "x" * 2_000_000})
+    with pytest.raises(ConfigError, match=r"has 2,00.* characters, and a run keeps at most"):
+        to_toml(config)
+
+
+@pytest.mark.parametrize("value", ["\x1b[2J", "\ud800", "a\0", 1 << 2_000, nested_lists(150)])
+def test_a_value_that_could_not_be_read_back_is_refused_before_the_run_begins(value: object) -> None:
+    with pytest.raises(ConfigError, match=r"control character|too large|too deep"):
+        to_toml(RunConfig(env="gym:CartPole-v1", env_parameters={"x": [value]}))

@@ -585,3 +585,23 @@ def test_quiet_prints_nothing(capsys):
     display.finish(SUMMARY)
     display.close()
     assert capsys.readouterr() == ("", "")
+
+
+HOSTILE = "[red]x\x1b]0;pwned\x07\x1b[2J\r\u202e"
+SHOWN = r"[red]x\x1b]0;pwned\x07\x1b[2J\r\u202e"
+
+
+@pytest.mark.parametrize("kind", ["plain", "live"])
+def test_names_from_files_reach_no_display_as_control_characters_or_markup(kind):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=200, height=50, color_system=None)
+    display = PlainDisplay(screen) if kind == "plain" else LiveDisplay(console)
+    display.start(replace(INFO, run_name=HOSTILE, env=HOSTILE, note=HOSTILE))
+    display.record(a_record(1, **{f"stat/{HOSTILE}": 0.5}))
+    display.event(HOSTILE)
+    display.finish(replace(SUMMARY, run_name=HOSTILE, run_path=f"runs/{HOSTILE}"))
+    display.close()
+    output = screen.getvalue()
+    assert output.count(SHOWN) >= 5
+    for code in ("\x1b]", "\x07", "\x1b[2Jx", "\u202e"):
+        assert code not in output

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from scramjet.errors import printable
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
 from scramjet.training.display.text import (
@@ -232,7 +233,7 @@ class LiveDisplay:
 
     def _event_lines(self, width: int) -> list[Text]:
         # Room is left at the end of the line for the "^C" that a terminal echoes there.
-        lines = [Text(self._plain(text).replace("\n", " "), "dim") for text in self._events]
+        lines = [Text(self._plain(text.replace("\n", " ")), "dim") for text in self._events]
         for line in lines:
             line.truncate(max(1, width - 8), overflow="crop" if self._glyphs is ASCII else "ellipsis")
         return lines
@@ -262,7 +263,7 @@ class LiveDisplay:
                 self.console.print(Text(line), soft_wrap=True)
 
     def _plain(self, text: str) -> str:
-        return text.encode(self._encoding, "replace").decode(self._encoding)
+        return printable(text).encode(self._encoding, "replace").decode(self._encoding)
 
 
 def _wrap(texts: Iterable[str], width: int) -> list[str]:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import IO
 
+from scramjet.errors import LAYOUT, printable
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
 from scramjet.training.display.text import (
@@ -102,5 +103,6 @@ class PlainDisplay:
     def _write(self, line: str) -> None:
         # Training goes on when the reader of a pipe has left.
         with suppress(OSError):
-            self._file.write(line.encode(self._encoding, "replace").decode(self._encoding) + "\n")
+            safe = printable(line, keep=LAYOUT)
+            self._file.write(safe.encode(self._encoding, "replace").decode(self._encoding) + "\n")
             self._file.flush()

@@ -1,0 +1,47 @@
+"""How a user's checkpoints are told from those of others: signed with a key that is kept in his own state folder.
+
+A signature says who wrote a checkpoint, not that it is good. What nobody but the user can have written need not be
+checked as a stranger's would; without a key everything is a stranger's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+
+from scramjet.runtime.user_state import UserRecords
+
+_KEYS = UserRecords("keys", "runs that you resume will be checked as if somebody else had made them")
+_NAME = "checkpoints"
+_KEY_BYTES = 32
+
+
+def sign(text: str) -> str | None:
+    """The user's signature of a text; None where he can have no key."""
+    key = _key() or _new_key()
+    return None if key is None else _signature(key, text)
+
+
+def is_own(text: str, signature: object) -> bool:
+    """Whether the user has signed this text."""
+    key = _key()
+    return key is not None and isinstance(signature, str) and hmac.compare_digest(_signature(key, text), signature)
+
+
+def _signature(key: bytes, text: str) -> str:
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _key() -> bytes | None:
+    kept = (_KEYS.read(_NAME) or {}).get("secret")
+    try:
+        key = bytes.fromhex(kept) if isinstance(kept, str) else b""
+    except ValueError:
+        return None
+    return key if len(key) == _KEY_BYTES else None
+
+
+def _new_key() -> bytes | None:
+    _KEYS.write(_NAME, {"secret": secrets.token_hex(_KEY_BYTES)})
+    return _key()  # what is there now: another process may have written one too
