@@ -10,7 +10,7 @@ from scramjet.envs import Box, Dict, Discrete, Env, MultiDiscrete
 
 
 class Mortals(Env):
-    """Three agents act at once; agent k dies at an age of 1 to 5 that its seed and episode tell, the clock stops at 4.
+    """Three agents act at once; agent k dies at an age of 1 to 5 that its env and episode tell, the clock stops at 4.
 
     Agent 0 may end it for all by choosing 3. The rules go on paying the dead: the engine must not pass it on.
     """
@@ -52,7 +52,7 @@ class Mortals(Env):
 
 
 class Duel(Env):
-    """Two seats in the order 0, 1, 1, 0, 1, begun at a place that seed and episode tell; the clock stops it at 7.
+    """Two seats in the order 0, 1, 1, 0, 1, begun at a place that env and episode tell; the clock stops it at 7.
 
     The one to move earns its action and the other loses half of it. A 5 wins 100, from the third turn on.
     """
@@ -96,8 +96,11 @@ class Duel(Env):
 class Trio(Env):
     """Three seats in the order 2, 2, 0, 1, 2; two choices a turn, named observations. The one to move pays the next.
 
-    The game ends at a turn that the seed tells, 2 to 8; the clock stops it at 6.
+    The game ends at a turn that env and episode tell, 2 to 8 or as much later as `shortest` says; the clock stops it
+    at 6.
     """
+
+    shortest: int = 2
 
     num_seats = 3
     max_episode_steps = 6
@@ -108,7 +111,7 @@ class Trio(Env):
     state = {"ply": np.int32, "length": np.int32, "last": (np.int32, 2)}
 
     def reset(self, s: Any) -> None:
-        s.length = 2 + (s._index + 3 * s._episode) % 7
+        s.length = self.shortest + (s._index + 3 * s._episode) % 7
 
     def seat(self, s: Any) -> int:
         return self.order[s.ply % 5]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from scramjet.engine.atari import AtariConfig, AtariCrew, AtariPool, rom_name
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 
 pytest.importorskip("ale_py", reason="pip install 'scramjet[atari]'")
@@ -25,7 +26,7 @@ def test_a_training_pool_ends_lives_and_clips_rewards_and_reports_whole_games() 
     num_envs = 3
     pool, plain = AtariPool("Breakout", num_envs, num_threads=1), bare("breakout", num_envs, num_threads=1)
     out = pool.reset(5)
-    obs, info = plain.reset(seed=5)
+    obs, info = plain.reset(seed=np.array(EpisodeSeed.of(5).of_envs(num_envs)))
     assert out.obs.shape == (num_envs, 4, 84, 84)
     assert out.obs.dtype == np.uint8
     np.testing.assert_array_equal(out.obs, obs)
@@ -101,7 +102,7 @@ def test_without_training_lives_end_nothing_and_rewards_are_the_games_own() -> N
     # Bricks of the lower rows give 1; in Space Invaders every hit gives more.
     pool, plain = AtariPool("SpaceInvaders", 2, training=False, num_threads=1), bare("space_invaders", 2, num_threads=1)
     pool.reset(0)
-    plain.reset(seed=0)
+    plain.reset(seed=np.array(EpisodeSeed.of(0).of_envs(2)))
     most = 0.0
     for actions in np.random.default_rng(0).integers(6, size=(250, 2)):
         out = pool.step(actions)

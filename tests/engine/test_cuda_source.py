@@ -63,7 +63,7 @@ def test_clearing_a_record_leaves_the_header_alone_and_nothing_else(name):
 
     clear_function(env)(Records(record, name)[0])
     for field in record.dtype.names:
-        if field in ("_seed", "_return", "_episode", "_draw", "_steps", "_unused"):
+        if field in ("_seed", "_return", "_episode", "_draw", "_steps", "_index"):
             assert record[field].tobytes() == before[field].tobytes()
         else:
             assert not record[field].any()

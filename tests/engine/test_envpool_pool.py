@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from scramjet.engine.envpool_pool import EnvPoolPool
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 
 envpool = pytest.importorskip("envpool", reason="pip install 'scramjet[envpool]'")
@@ -40,8 +41,9 @@ class Alone:
 def test_each_episode_is_one_that_an_env_plays_alone_without_its_dead_steps(num_envs: int, most_steps: int) -> None:
     pool = EnvPoolPool("CartPole-v1", num_envs, num_threads=2, max_episode_steps=most_steps)
     out = pool.reset(21)
-    playing = [Alone("CartPole-v1", 21 + i, max_episode_steps=most_steps) for i in range(num_envs)]
-    idle = [Alone("CartPole-v1", 21 + i, max_episode_steps=most_steps) for i in range(num_envs, 2 * num_envs)]
+    seeds = EpisodeSeed.of(21).of_envs(2 * num_envs)
+    playing = [Alone("CartPole-v1", seed, max_episode_steps=most_steps) for seed in seeds[:num_envs]]
+    idle = [Alone("CartPole-v1", seed, max_episode_steps=most_steps) for seed in seeds[num_envs:]]
     ended, lengths, kinds = [], np.zeros(num_envs, int), set()
     for actions in np.random.default_rng(0).integers(2, size=(120, num_envs)):
         np.testing.assert_array_equal(out.obs, [env.obs for env in playing])
@@ -77,11 +79,12 @@ def test_the_same_seed_and_actions_give_the_same_episodes_whatever_the_threads()
     assert played[0][1].num_ended > 50
 
 
-def test_a_seed_begins_the_same_episodes_again() -> None:
+def test_a_seed_begins_the_same_episodes_again_and_another_seed_others() -> None:
     pool = EnvPoolPool("CartPole-v1", 3, num_threads=1)
     first, other = pool.reset(5).obs.copy(), pool.reset(6).obs.copy()
     np.testing.assert_array_equal(pool.reset(5).obs, first)
-    np.testing.assert_array_equal(other[:2], first[1:])  # env i has seed + i
+    assert not np.isin(first, other).any()
+    np.testing.assert_array_equal(pool.reset(EpisodeSeed.of(5).part(1)).obs[:2], first[1:])
 
 
 def test_games_end_with_lives_in_training_and_are_reported_whole() -> None:
@@ -90,7 +93,8 @@ def test_games_end_with_lives_in_training_and_are_reported_whole() -> None:
     out = pool.reset(3)
     assert out.obs.shape == (num_envs, 4, 84, 84)
     assert out.obs.dtype == np.uint8
-    envs = [Alone("Breakout-v5", 3 + i, episodic_life=True, reward_clip=True) for i in range(num_envs)]
+    seeds = EpisodeSeed.of(3).of_envs(num_envs)
+    envs = [Alone("Breakout-v5", seed, episodic_life=True, reward_clip=True) for seed in seeds]
     games, scores, lives_lost = [], np.zeros(num_envs), 0
     for actions in np.random.default_rng(2).integers(4, size=(400, num_envs)):
         out = pool.step(actions)
@@ -109,10 +113,10 @@ def test_games_end_with_lives_in_training_and_are_reported_whole() -> None:
 
 
 def test_rows_that_are_ready_first_are_what_each_env_plays_alone() -> None:
-    num_envs, seed = 6, 40
+    num_envs = 6
     pool = EnvPoolPool("CartPole-v1", num_envs, batch_size=2, num_threads=1, max_episode_steps=12)
-    out = pool.reset(seed)
-    envs = [Alone("CartPole-v1", seed + i, max_episode_steps=12) for i in range(num_envs)]
+    out = pool.reset(40)
+    envs = [Alone("CartPole-v1", seed, max_episode_steps=12) for seed in EpisodeSeed.of(40).of_envs(num_envs)]
     np.testing.assert_array_equal(out.obs, [env.obs for env in envs])
     rng, counts, ended = np.random.default_rng(0), np.zeros(num_envs, int), 0
     actions = rng.integers(2, size=num_envs)

@@ -15,6 +15,7 @@ from pool_worlds import Counter
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool, Transition
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.frame_stack import FrameStackPool, stacked_space
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.random_play import random_actions
@@ -138,7 +139,7 @@ def check_row(obs: Any, row: int, past: list, stacks: list[bool], num_frames: in
 
 def test_an_agent_that_dies_keeps_its_frames_until_all_begin_anew() -> None:
     pool = FrameStackPool(NativePool(Mortals(), 1, backend="interpreted"), 3)
-    pool.reset(1)  # agents 0, 1 and 2 die at the ages 2, 3 and 4
+    pool.reset(EpisodeSeed(0, first_env=1))  # agents 0, 1 and 2 die at the ages 2, 3 and 4
     ages = []
     for actions in ([2, 2, 1], [2, 1, 1], [1, 1, 2], [2, 2, 1]):
         out = pool.step(np.array(actions))
@@ -328,7 +329,7 @@ def config_of(world: str, **changes: Any) -> RunConfig:
 def test_the_policy_of_a_config_sees_the_stacked_space() -> None:
     config = config_of(f"{POOL_WORLDS}:Counter")
     policy = make_policy(config)
-    pool = make_evaluator(config, episodes=2, seed=0).pool
+    pool = make_evaluator(config, episodes=2).pool
     assert pool.observation_space.shape == (9,)
     assert policy(torch.zeros(5, 9)).logits.shape == (5, 8)
     with pytest.raises(RuntimeError):

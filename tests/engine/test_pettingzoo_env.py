@@ -56,20 +56,20 @@ def test_both_draw_themselves_as_pettingzoos_test_wants_it(capsys: pytest.Captur
     render_test(lambda render_mode: parallel_to_aec(parallel_env("snake", snakes=2, render_mode=render_mode)))
 
 
-def test_agents_play_the_episode_of_the_pool_env_with_that_seed_and_leave_when_they_die() -> None:
+def test_agents_play_the_episode_of_env_0_of_a_pool_with_that_seed_and_leave_when_they_die() -> None:
     game, pool = parallel_env("snake", snakes=3), make("snake", 2, snakes=3, num_threads=1)
     out = pool.reset(7)
-    obs, infos = game.reset(seed=8)  # env 1 of the pool
+    obs, infos = game.reset(seed=7)
     assert list(obs) == list(infos) == game.agents == ["agent_0", "agent_1", "agent_2"]
     random, died = np.random.default_rng(1), []
     while game.agents:
         acting = game.agents
         actions = random.integers(4, size=6)
         out = pool.step(actions.copy())
-        obs, rewards, terminations, truncations, _ = game.step({a: actions[3 + int(a[-1])] for a in acting})
+        obs, rewards, terminations, truncations, _ = game.step({a: actions[int(a[-1])] for a in acting})
         assert list(obs) == list(rewards) == list(terminations) == list(truncations) == acting
         for agent in acting:
-            row = 3 + int(agent[-1])
+            row = int(agent[-1])
             assert (rewards[agent], terminations[agent]) == (out.reward[row], out.terminated[row])
             if game.agents:
                 np.testing.assert_array_equal(obs[agent], out.obs[row])
@@ -92,8 +92,8 @@ def test_agents_are_told_their_masks() -> None:
 
 
 def test_a_time_limit_truncates_all_who_are_alive() -> None:
-    game = env(TRIO)
-    game.reset(seed=5)  # would last 2 + 5 % 7 plies; the clock stops it at 6
+    game = env(TRIO, shortest=7)  # the clock stops it at 6
+    game.reset(seed=5)
     plies = 0
     while not any(game.truncations.values()):
         assert game.agent_selection == ["seat_2", "seat_2", "seat_0", "seat_1", "seat_2", "seat_2"][plies]

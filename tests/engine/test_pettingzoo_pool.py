@@ -13,6 +13,7 @@ from gymnasium import spaces
 from player_worlds import Mortals
 
 from scramjet.engine import NativePool, Transition, pettingzoo_games
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pettingzoo_games import make_pettingzoo_pool
 from scramjet.engine.pettingzoo_pool import AECPool, ParallelPool
@@ -141,7 +142,8 @@ def test_agents_join_and_leave_in_the_middle_and_each_ends_once() -> None:
     assert episodes.returns.tolist() == [41.0, 41.0, 63.0, 63.0, 123.0, 123.0]
     assert episodes.lengths.tolist() == [2, 2, 2, 2, 4, 4]
     assert episodes.stats["mood"].tolist() == [2, 2, 3, 3, 4, 4]
-    assert [env.seeds for env in pool.envs] == [[None, 40, None], [41, None]]  # the first looks for a mask in `info`
+    first, second = EpisodeSeed.of(40).of_envs(2)
+    assert [env.seeds for env in pool.envs] == [[None, first, None], [second, None]]  # the first looks for a mask
     assert pool.envs[0].acted == [["ada", "cleo"], ["ada", "bob", "cleo"], ["ada", "bob"], ["ada"]]
 
 

@@ -17,6 +17,7 @@ from player_worlds import Duel, Mortals, Painters, Trio
 
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.check import check_world
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, map_leaves
@@ -62,9 +63,9 @@ def legal_actions(env: Env, num_envs: int, seed: int, steps: int) -> list[np.nda
 
 @dataclass
 class MortalGame:
-    """What one game of Mortals must do, told from its env's seed and episode alone."""
+    """What one game of Mortals must do, told from its env's index and episode alone."""
 
-    seed: int
+    index: int
     episode: int = 0
     age: int = 0
     alive: list[bool] = field(default_factory=lambda: [True] * 3)
@@ -72,7 +73,7 @@ class MortalGame:
     returns: list[float] = field(default_factory=lambda: [0.0] * 3)
 
     def life(self, k: int) -> int:
-        return 1 + (self.seed + 2 * self.episode + k * self.seed) % 5
+        return 1 + (self.index + 2 * self.episode + k * self.index) % 5
 
     def view(self, k: int) -> list[int]:
         return [self.age, self.life(k), self.last[k], k]
@@ -87,10 +88,10 @@ def seen_by_agents(obs: dict[str, np.ndarray], row: int) -> list[float]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_agents_die_at_their_own_steps_and_all_begin_anew_when_the_game_is_over(backend: str) -> None:
-    num_envs, seed = 6, 20
+    num_envs = 6
     pool, random = pool_of(Mortals(), num_envs, backend), np.random.default_rng(3)
     assert (pool.num_rows, pool.num_players, pool.played_by) == (18, 3, PlayedBy.AGENTS)
-    out, games = pool.reset(seed), [MortalGame(seed + i) for i in range(num_envs)]
+    out, games = pool.reset(20), [MortalGame(i) for i in range(num_envs)]
     logged, ways_to_end = [], set()
     for _ in range(60):
         actions = random_actions(pool, out, random)
@@ -113,7 +114,7 @@ def test_agents_die_at_their_own_steps_and_all_begin_anew_when_the_game_is_over(
                     logged.append((i, k, game.returns[k], game.age, game.life(k), chosen[k]))
             if ends or late or not any(game.alive):
                 ways_to_end.add("rules" if ends else "clock" if late and any(game.alive) else "deaths")
-                games[i] = game = MortalGame(game.seed, game.episode + 1)
+                games[i] = game = MortalGame(game.index, game.episode + 1)
             for k in range(3):
                 row = 3 * i + k
                 assert seen_by_agents(out.obs, row) == game.view(k)
@@ -131,7 +132,7 @@ def test_agents_die_at_their_own_steps_and_all_begin_anew_when_the_game_is_over(
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_the_rules_pay_an_agent_after_its_death_counts_for_nothing(backend: str) -> None:
     pool = pool_of(Mortals(), 1, backend)
-    pool.reset(1)  # lives 1 + 1 % 5, 1 + 2 % 5, 1 + 3 % 5
+    pool.reset(EpisodeSeed(0, first_env=1))  # lives 1 + 1 % 5, 1 + 2 % 5, 1 + 3 % 5
     rewards, alive = [], []
     for actions in ([2, 2, 1], [2, 1, 1], [1, 1, 2]):
         out = pool.step(np.array(actions))
@@ -166,16 +167,16 @@ def test_an_agent_that_the_rules_call_dead_at_the_start_has_no_turn_and_no_episo
 
 @dataclass
 class DuelGame:
-    """What one game of Duel must do, told from its env's seed and episode alone."""
+    """What one game of Duel must do, told from its env's index and episode alone."""
 
-    seed: int
+    index: int
     episode: int = 0
     ply: int = 0
     last: Any = 0
     returns: list[float] = field(default_factory=lambda: [0.0] * 2)
 
     def mover(self) -> int:
-        return [0, 1, 1, 0, 1][(self.seed + self.episode + self.ply) % 5]
+        return [0, 1, 1, 0, 1][(self.index + self.episode + self.ply) % 5]
 
     def pay(self, choice: int) -> tuple[list[float], bool]:
         """Rewards of both seats for the next turn, and whether it ends the game."""
@@ -211,7 +212,7 @@ class TrioGame(DuelGame):
         rewards = [0.0] * 3
         rewards[self.mover()] = -1.0 * choice[0]
         rewards[{0: 1, 1: 2, 2: 0}[self.mover()]] = 10.0 * choice[1]
-        return rewards, self.ply + 1 == 2 + (self.seed + 3 * self.episode) % 7
+        return rewards, self.ply + 1 == 2 + (self.index + 3 * self.episode) % 7
 
     def view(self, seat: int) -> list[float]:
         return [seat, self.ply, *self.last]
@@ -232,11 +233,11 @@ class TrioGame(DuelGame):
 def test_seats_take_uneven_turns_and_every_one_of_them_is_paid_shown_the_end_and_logged(
     world: type[Env], model: type[DuelGame], limit: int, backend: str
 ) -> None:
-    num_envs, seed = 6, 30
+    num_envs = 6
     pool, random = pool_of(world(), num_envs, backend), np.random.default_rng(4)
     seats = pool.num_players
     assert (pool.num_rows, seats, pool.played_by) == (num_envs, world.num_seats, PlayedBy.SEATS)
-    out, games = pool.reset(seed), [model(seed + i) for i in range(num_envs)]
+    out, games = pool.reset(30), [model(i) for i in range(num_envs)]
     assert out.turn.tolist() == [game.mover() for game in games]
     logged, ways_to_end = [], set()
     for _ in range(60):
@@ -255,7 +256,7 @@ def test_seats_take_uneven_turns_and_every_one_of_them_is_paid_shown_the_end_and
                 for seat in range(seats):
                     assert game.read(out.final_obs, i * seats + seat) == game.view(seat)
                     logged.append((i, seat, game.returns[seat], game.ply, *game.stats()))
-                games[i] = game = model(game.seed, game.episode + 1)
+                games[i] = game = model(game.index, game.episode + 1)
             assert out.turn[i] == game.mover()
             assert game.read(out.obs, i) == game.view(game.mover())
             assert out.mask[i].tolist() == game.mask()
@@ -407,7 +408,7 @@ def test_what_the_mask_forbids_is_refused_in_parts_too_after_a_step_into_other_a
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_players_of_env_i_do_what_those_of_env_0_do_in_a_pool_seeded_i_later(world: type[Env], backend) -> None:
+def test_the_players_of_env_i_do_what_those_of_env_0_do_in_the_part_that_begins_at_i(world: type[Env], backend) -> None:
     actions = legal_actions(world(), 4, 50, 20)
     together = pool_of(world(), 4, backend)
     together.reset(50)
@@ -415,7 +416,7 @@ def test_the_players_of_env_i_do_what_those_of_env_0_do_in_a_pool_seeded_i_later
     per_env = together.num_rows // 4
     for i in range(4):
         alone, rows = pool_of(world(), 1, backend), slice(i * per_env, (i + 1) * per_env)
-        alone.reset(50 + i)
+        alone.reset(EpisodeSeed.of(50).part(i))
         for out, row in zip(outs, actions, strict=True):
             assert_equal(alone.step(row[rows].copy()), out.part(rows))
 
@@ -551,7 +552,7 @@ def test_each_of_a_seats_choices_outside_its_range_is_refused_interpreted_and_me
 )
 def test_an_action_that_the_mask_forbids_is_refused_interpreted_naming_whose_it_is(world, actions, message) -> None:
     pool = pool_of(world(), 2, "interpreted")
-    pool.reset(4 if world is Duel else 0)  # there env 1 begins with seat 0
+    pool.reset(EpisodeSeed(0, first_env=4 if world is Duel else 0))  # there env 1 begins with seat 0
     before = pool.snapshot()["states"]
     with pytest.raises(WorldError, match=message):
         pool.step(np.array(actions))
@@ -560,7 +561,7 @@ def test_an_action_that_the_mask_forbids_is_refused_interpreted_naming_whose_it_
 
 def test_a_dead_agent_may_do_anything_in_the_space() -> None:
     pool = pool_of(Mortals(), 1, "interpreted")
-    pool.reset(1)  # agent 0 dies at age 2
+    pool.reset(EpisodeSeed(0, first_env=1))  # agent 0 dies at age 2
     pool.step(np.array([1, 2, 1]))
     assert pool.step(np.array([2, 0, 1])).turn.tolist() == [False, True, True]
     assert pool.allocate().mask.shape == (3, 4)

@@ -10,6 +10,7 @@ import pytest
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 from worker_worlds import Countdown, Feed, Global, Nested, Rewarding
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.engine.serial import SerialPool
 from scramjet.errors import ConfigError, WorldError
@@ -25,7 +26,7 @@ def test_auto_reset_flags_final_observations_and_statistics_follow_the_contract(
     assert out.obs.dtype == np.float32
     originals = [Countdown() for _ in range(num_envs)]
     for i, env in enumerate(originals):
-        np.testing.assert_array_equal(env.reset(seed=7 + i)[0], out.obs[i])
+        np.testing.assert_array_equal(env.reset(seed=EpisodeSeed.of(7).of_env(i))[0], out.obs[i])
     ended, totals, kinds = [], np.zeros(num_envs), set()
     for row in random_actions(40, num_envs):
         out = pool.step(row)

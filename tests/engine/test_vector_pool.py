@@ -140,7 +140,7 @@ def test_a_marked_dead_step_is_no_sample_and_no_advantage_reaches_over_it(memory
     )  # fmt: skip
     samples = lay_out(rollout, advantage, returns)
     alive = rollout.alive[:-1].bool()
-    (place,) = samples.counted(samples.place)
+    place = samples.counted(samples.place)
     assert sorted(place.tolist()) == alive.flatten().nonzero().squeeze(1).tolist()
     assert 4 < (~alive).sum() < 40
     assert not rollout.terminated[~alive].any()

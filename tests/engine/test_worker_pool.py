@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from worker_worlds import Clinging, Countdown, Feed, Nested, Rewarding
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.serial import SerialPool
 from scramjet.engine.trees import leaves
 from scramjet.engine.worker_process import CLOSING_SECONDS
@@ -104,11 +105,11 @@ def test_parts_that_overlap_in_time_give_what_whole_steps_give(workers, takes_pa
 
 
 class Sleeper(Countdown):
-    """Every step takes a while in the env that was seeded with 100."""
+    """Every step takes a while in env 0 of a pool that was seeded with 100."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
         if seed is not None:
-            self.pause = 0.15 if seed == 100 else 0.0
+            self.pause = 0.15 if seed == EpisodeSeed.of(100).of_env(0) else 0.0
         return super().reset(seed=seed)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:

@@ -12,7 +12,7 @@ from scramjet.envs import Env
 
 def record(env: Env, seed: int = 0, **fields: Any) -> SimpleNamespace:
     """A record as before `reset`, all zeros but for `fields`."""
-    s = SimpleNamespace(_seed=seed, _episode=0, _draw=0)
+    s = SimpleNamespace(_seed=seed, _index=0, _episode=0, _draw=0)
     for name, declared in env.state.items():
         dtype, shape = declared if isinstance(declared, tuple) else (declared, ())
         setattr(s, name, np.zeros(shape, dtype) if shape != () else np.dtype(dtype).type(0).item())

@@ -12,6 +12,7 @@ from draw_worlds import EPISODE_STEPS, NUM_CARDS, OPTIONS, RANGES, Coins, Draws
 from numba import njit
 
 from scramjet.engine import NativePool
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.envs import choice, normal, randint, shuffle, uniform
 from scramjet.envs.rng import draw_words, philox4x32
 
@@ -58,8 +59,8 @@ def expected_words(seed: int, episode: int, draw: int, index: int = 0) -> tuple[
     return tuple(counter)
 
 
-def expected_uniform(seed: int, episode: int, draw: int) -> float:
-    words = expected_words(seed, episode, draw)
+def expected_uniform(seed: int, episode: int, draw: int, index: int) -> float:
+    words = expected_words(seed, episode, draw, index)
     return (((words[0] << 32) | words[1]) >> 11) / 2**53
 
 
@@ -231,14 +232,14 @@ def test_compiled_shuffle_gives_every_permutation_equally_often(draws) -> None:
 
 
 @pytest.mark.parametrize("backend", ["interpreted", "cpu"])
-def test_a_record_draws_what_its_seed_episode_and_draw_say_and_nothing_else_matters(backend) -> None:
-    """Env 4 of a pool seeded 20 is keyed by 24; its k-th episode opens with draw 0 of (24, k)."""
-    pool = NativePool(Draws(), 6, num_threads=1, backend=backend)
+def test_a_record_draws_what_its_key_env_episode_and_draw_say_and_nothing_else_matters(backend) -> None:
+    """Env 4 of a pool seeded 20 has the pool's key and the index 4; its k-th episode opens with draw 0 of (4, k)."""
+    pool, key = NativePool(Draws(), 6, num_threads=1, backend=backend), EpisodeSeed.of(20).key
     obs = pool.reset(20).obs
     for episode in range(4):
-        assert obs[:, 0].tolist() == [expected_uniform(20 + i, episode, 0) for i in range(6)]
+        assert obs[:, 0].tolist() == [expected_uniform(key, episode, 0, i) for i in range(6)]
         first = pool.step(np.full(6, episode)).obs[:, 0].tolist()  # other ranges, other numbers of draws
-        assert first == [expected_uniform(20 + i, episode, 1) for i in range(6)]
+        assert first == [expected_uniform(key, episode, 1, i) for i in range(6)]
         for _ in range(EPISODE_STEPS - 1):
             obs = pool.step(np.full(6, episode)).obs
 
@@ -247,7 +248,8 @@ def test_a_record_draws_what_its_seed_episode_and_draw_say_and_nothing_else_matt
 def test_single_bits_of_draws_from_constant_ranges_are_right(backend) -> None:
     """The products in Philox fill 64 bits: a compiler that takes them for positive gets their top bit wrong."""
     obs = NativePool(Coins(), 500, num_threads=1, backend=backend).reset(42).obs
-    words = [[expected_words(42 + i, 0, draw) for draw in range(5)] for i in range(500)]
+    key = EpisodeSeed.of(42).key
+    words = [[expected_words(key, 0, draw, i) for draw in range(5)] for i in range(500)]
     np.testing.assert_array_equal(obs[:, 0], [block[0][0] >> 31 for block in words])
     np.testing.assert_array_equal(obs[:, 1], [block[1][0] >> 29 for block in words])
     np.testing.assert_array_equal(obs[:, 2], [block[2][0] >> 31 == 0 for block in words])

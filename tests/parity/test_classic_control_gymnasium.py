@@ -181,7 +181,7 @@ def test_episodes_begin_as_in_gymnasium(twin: Twin) -> None:
     ours, their_starts = np.empty((2, size, len(env.state)))
     theirs.reset(seed=1)
     for k in range(size):
-        s = SimpleNamespace(_seed=k, _episode=0, _draw=0, **dict.fromkeys(env.state, 0.0))
+        s = SimpleNamespace(_seed=k, _index=0, _episode=0, _draw=0, **dict.fromkeys(env.state, 0.0))
         env.reset(s)
         ours[k] = as_array(env, s)
         theirs.reset()
