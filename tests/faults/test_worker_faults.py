@@ -18,20 +18,23 @@ import gymnasium
 import numpy as np
 import pytest
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
 pytestmark = pytest.mark.faults
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test
 
+SEEDS = EpisodeSeed.of(10).of_envs(4)  # of the envs of a pool reset with 10
+
 
 class Fragile(gymnasium.Env):
-    """Shows its seed and counts steps; fails as told at a step, in the env that was seeded with 11."""
+    """Shows its seed and counts steps; fails as told at a step, in env 1 of a pool reset with 10."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, how: str = "", at: int = 3, in_seed: int | None = 11) -> None:
+    def __init__(self, how: str = "", at: int = 3, in_seed: int | None = SEEDS[1]) -> None:
         self.how, self.at, self.in_seed = how, at, in_seed
         self.seed = self.count = 0
 
@@ -63,7 +66,7 @@ class Fragile(gymnasium.Env):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def fragile(how: str, at: int = 3, in_seed: int | None = 11) -> Any:
+def fragile(how: str, at: int = 3, in_seed: int | None = SEEDS[1]) -> Any:
     return lambda: Fragile(how, at, in_seed)
 
 
@@ -125,11 +128,11 @@ def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how, mes
     pool.close()
 
 
-@pytest.mark.parametrize("in_seed", [10, 11])
-def test_an_env_of_this_process_or_another_that_raises_ends_the_pool(in_seed) -> None:
-    pool = WorkerPool("Fragile", fragile("raise", in_seed=in_seed), 4, num_workers=2, takes_part=True)
+@pytest.mark.parametrize("env", [0, 1])
+def test_an_env_of_this_process_or_another_that_raises_ends_the_pool(env) -> None:
+    pool = WorkerPool("Fragile", fragile("raise", in_seed=SEEDS[env]), 4, num_workers=2, takes_part=True)
     pids = pool.worker_pids
-    with pytest.raises(WorldError, match=rf"^Fragile: env {in_seed - 10} raised in its step\(\): KeyError"):
+    with pytest.raises(WorldError, match=rf"^Fragile: env {env} raised in its step\(\): KeyError"):
         step_until_it_fails(pool)
     assert gone_within(pids, 0)
     with pytest.raises(ConfigError, match="was closed"):
@@ -148,7 +151,7 @@ def test_an_env_that_raises_is_made_anew_and_its_episode_truncated_while_others_
     assert out.truncated.tolist() == [False, True, False, False]
     assert not out.terminated.any()
     assert out.reward.tolist() == [1, 0, 1, 1]
-    assert out.final_obs[1].tolist() == [11, 2]
+    assert out.final_obs[1].tolist() == [SEEDS[1] % 1000, 2]
     assert out.obs[:, 1].tolist() == [3, 0, 3, 3]
     assert pool.restarts == 1
     assert pool.worker_pids == pids
@@ -169,7 +172,7 @@ def test_a_worker_that_hangs_or_dies_is_started_anew_and_its_episodes_truncated(
     with pytest.warns(RuntimeWarning, match="restarted: Fragile: the worker process of envs 1, 3"):
         out = pool.step(actions)
     assert out.truncated.tolist() == [False, True, False, True]
-    assert out.final_obs[[1, 3]].tolist() == [[11, 2], [13, 2]]
+    assert out.final_obs[[1, 3]].tolist() == [[SEEDS[1] % 1000, 2], [SEEDS[3] % 1000, 2]]
     assert out.obs[:, 1].tolist() == [3, 0, 3, 0]
     assert pool.worker_pids[0] == pids[0]
     assert gone_within([pids[1]], 0)
