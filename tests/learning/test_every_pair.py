@@ -79,7 +79,7 @@ def random_score(env: Env) -> float:
 
 def score(policy: Policy, pool: NativePool | FrameStackPool) -> float:
     """What the policy's most likely actions score, of all players."""
-    return Evaluator(pool, episodes=16, seed=0)(policy).stats["score"]
+    return Evaluator(pool, episodes=16)(policy, 0).stats["score"]
 
 
 @pytest.mark.parametrize("case", CHOICES, ids=name_of)

@@ -151,7 +151,7 @@ def test_the_lucky_arm_of_a_noisy_bandit_is_found():
     env = load_env("bandit", arms=5, lucky_arm=3, noise=0.5)
     policy = learn(env, 80)
     assert probabilities(policy, [1.0])[0][3] > 0.95
-    result = Evaluator(NativePool(env, 32), episodes=64, seed=0)(policy)
+    result = Evaluator(NativePool(env, 32), episodes=64)(policy, 0)
     assert result.stats["lucky"] == 1.0
     assert result.mean_return == pytest.approx(1.0, abs=0.2)
 
@@ -188,7 +188,7 @@ def test_a_forbidden_action_is_never_taken_however_well_it_pays_and_the_best_leg
     rewards = []
     policy = learn(ForbiddenFruit(), 80, watch=lambda rollout: rewards.append(rollout.reward.max().item()))
     assert max(rewards) == 1.0
-    result = Evaluator(NativePool(ForbiddenFruit(), 32), episodes=64, seed=0)(policy)
+    result = Evaluator(NativePool(ForbiddenFruit(), 32), episodes=64)(policy, 0)
     assert result.stats == {"forbidden": 0.0}
     assert result.mean_return == 1.0
     for shown, row in enumerate(np.eye(3).tolist()):

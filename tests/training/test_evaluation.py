@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import scramjet
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.native import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
@@ -24,13 +25,13 @@ from scramjet.training.session import make_evaluator
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def evaluator_of(env: Env, *, episodes: int, seed: int, backend="cpu") -> Evaluator:
+def evaluator_of(env: Env, *, episodes: int, backend="cpu") -> Evaluator:
     num_envs = max(1, min(episodes, evaluation.MAX_ENVS))
-    return Evaluator(NativePool(env, num_envs, num_threads=1, backend=backend), episodes=episodes, seed=seed)
+    return Evaluator(NativePool(env, num_envs, num_threads=1, backend=backend), episodes=episodes)
 
 
 class ShortOrLong(Env):
-    """Envs of even seed play one step for nothing; envs of odd seed play `long` steps for 1 each."""
+    """Envs of even number play one step for nothing; envs of odd number play `long` steps for 1 each."""
 
     long: int = 40
     endless: bool = False
@@ -75,7 +76,7 @@ def make_policy(env):
 
 def test_every_env_plays_the_same_number_of_episodes_so_short_ones_are_not_over_counted():
     env = ShortOrLong()
-    result = evaluator_of(env, episodes=64, seed=1, backend="interpreted")(make_policy(env))
+    result = evaluator_of(env, episodes=64, backend="interpreted")(make_policy(env), 1)
     assert result.episodes == 64
     assert result.mean_return == 20.0  # the first 64 episodes to end would all be short: a mean of 0
     assert result.std_return == 20.0
@@ -98,7 +99,7 @@ def test_drawn_actions_come_as_often_as_the_policy_says_and_from_the_seed():
         policy.network.actor_head.bias.copy_(torch.tensor([0.75, 0.25]).log())
     pool = NativePool(env, 32, num_threads=1, backend="interpreted")
     likely, drawn, again, other = (
-        Evaluator(pool, episodes=3200, seed=seed, samples=samples)(policy).mean_return
+        Evaluator(pool, episodes=3200, samples=samples)(policy, seed).mean_return
         for samples, seed in ((False, 1), (True, 1), (True, 1), (True, 2))
     )
     assert likely == 0.0
@@ -107,10 +108,10 @@ def test_drawn_actions_come_as_often_as_the_policy_says_and_from_the_seed():
     assert drawn != other
 
 
-def one_env_alone(env, policy, seed, episodes, backend):
+def one_env_alone(env, policy, seeds, episodes, backend):
     """Returns of the first episodes of a single env, played apart from all others."""
     pool = NativePool(env, 1, num_threads=1, backend=backend)
-    out, returns, total = pool.reset(seed), [], 0.0
+    out, returns, total = pool.reset(seeds), [], 0.0
     while len(returns) < episodes:
         with torch.no_grad():
             action = policy(torch.from_numpy(out.obs)).logits.argmax(1)
@@ -124,30 +125,28 @@ def one_env_alone(env, policy, seed, episodes, backend):
 
 @pytest.mark.parametrize("episodes", [1, 5, 43])
 @pytest.mark.parametrize(("env", "backend"), [(load_env("cartpole"), "cpu"), (RandomLength(), "interpreted")])
-def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action_at_seed_plus_999(
-    env, backend, episodes
-):
+def test_the_episodes_are_the_first_few_of_each_env_with_the_most_likely_action(env, backend, episodes):
     policy = make_policy(env)
-    result = evaluator_of(env, episodes=episodes, seed=11, backend=backend)(policy)
+    result = evaluator_of(env, episodes=episodes, backend=backend)(policy, 11)
     num_envs = min(episodes, 32)
     returns = []
     for i in range(num_envs):
         quota = episodes // num_envs + (1 if i < episodes % num_envs else 0)
-        returns += one_env_alone(env, policy, 11 + 999 + i, quota, backend)
+        returns += one_env_alone(env, policy, EpisodeSeed.of(11).part(i), quota, backend)
     assert result.episodes == episodes == len(returns)
     assert result.mean_return == pytest.approx(np.mean(returns))
     assert result.std_return == pytest.approx(np.std(returns))
     assert result.mean_length == pytest.approx(np.mean(returns))  # both worlds pay 1 a step
 
 
-def test_the_same_policy_gets_the_same_result_twice_also_from_the_same_evaluator():
+def test_the_same_policy_gets_the_same_result_twice_by_the_same_seed_also_from_the_same_evaluator():
     env = load_env("cartpole")
     policy = make_policy(env)
-    evaluator = evaluator_of(env, episodes=40, seed=3)
-    first = evaluator(policy)
-    assert evaluator(policy) == first
-    assert evaluator_of(env, episodes=40, seed=3)(policy) == first
-    assert evaluator_of(env, episodes=40, seed=4)(policy) != first
+    evaluator = evaluator_of(env, episodes=40)
+    first = evaluator(policy, 3)
+    assert evaluator(policy, 4) != first
+    assert evaluator(policy, 3) == first
+    assert evaluator_of(env, episodes=40)(policy, 3) == first
 
 
 def test_evaluation_does_not_disturb_training():
@@ -155,7 +154,7 @@ def test_evaluation_does_not_disturb_training():
 
     def train(evaluate):
         policy = make_policy(env)
-        evaluator = evaluator_of(env, episodes=8, seed=0)
+        evaluator = evaluator_of(env, episodes=8)
         pool = NativePool(env, 4, num_threads=1)
         rollout = allocate_rollout(pool, policy, 20)
         pool.reset(0, out=rollout.rows[-1])
@@ -163,7 +162,7 @@ def test_evaluation_does_not_disturb_training():
         torch.manual_seed(9)
         for _ in range(3):
             if evaluate:
-                evaluator(policy)
+                evaluator(policy, 0)
             collect(pool, policy, rollout, generator)
         returns = pool.episodes().returns.tolist()
         tensors = [rollout.obs.clone(), rollout.action.clone(), generator.get_state(), torch.get_rng_state()]
@@ -189,13 +188,13 @@ def test_evaluation_obeys_masks():
     policy = make_policy(env)
     with torch.no_grad():
         policy.network.actor_head.bias.copy_(torch.tensor([50.0, 0.0]))
-    assert evaluator_of(env, episodes=4, seed=0, backend="interpreted")(policy).mean_return == 1.0
+    assert evaluator_of(env, episodes=4, backend="interpreted")(policy, 0).mean_return == 1.0
 
 
 def test_an_episode_that_never_ends_counts_as_it_stands_at_the_limit(monkeypatch):
     monkeypatch.setattr(evaluation, "STEP_LIMIT", 50)
     env = ShortOrLong(endless=True)
-    result = evaluator_of(env, episodes=2, seed=0, backend="interpreted")(make_policy(env))
+    result = evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0)
     assert (result.episodes, result.mean_length) == (2, 50.0)
 
 
@@ -223,10 +222,10 @@ def test_a_signal_ends_the_evaluation_after_training_and_the_run_is_whole(tmp_pa
 
 def test_no_episodes_is_refused():
     with pytest.raises(ConfigError, match="episodes=0 must be at least 1"):
-        evaluator_of(ShortOrLong(), episodes=0, seed=0, backend="interpreted")
+        evaluator_of(ShortOrLong(), episodes=0, backend="interpreted")
 
 
 def test_the_result_as_a_dict_has_the_names_the_command_line_prints():
     env = ShortOrLong()
-    result = evaluator_of(env, episodes=2, seed=0, backend="interpreted")(make_policy(env)).as_dict()
-    assert sorted(result) == ["episodes", "mean_length", "mean_return", "stats", "std_return"]
+    result = evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0).as_dict()
+    assert sorted(result) == ["episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
