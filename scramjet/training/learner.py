@@ -171,7 +171,9 @@ class Learner:
         config = self.config
         if not batch.num_units:
             raise TrainingError(
-                "nobody was alive in a whole rollout; look at the world's alive(): after reset someone must be"
+                "a whole rollout holds nothing to learn from: nobody was alive (look at the world's alive(): after "
+                "reset someone must be), or every game was cut before a seat moved twice (raise max_episode_steps, "
+                "--num-steps or --num-envs)"
             )
         settings = self._follow_schedules(step)
         if self.native is not None and batch.counts is None:

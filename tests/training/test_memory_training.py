@@ -22,7 +22,7 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.native import NativePool
 from scramjet.engine.trees import map_leaves
 from scramjet.envs import Env
-from scramjet.errors import CheckpointError, ConfigError
+from scramjet.errors import CheckpointError, ConfigError, TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.memory import Core
 from scramjet.policies.networks import default_network
@@ -120,21 +120,18 @@ class Replay:
             if rollout.alive is None or rollout.alive[-1, row]:
                 value = self.value(self.at(rollout.obs, -1, row), row, seat)
                 assert value == pytest.approx(float(rollout.value[-1, row]), abs=2e-5, rel=1e-4)
-        if rollout.last_value is not None:
-            views = map_leaves(torch.from_numpy, self.pool.views())
-            for row, seat in itertools.product(range(self.pool.num_rows), range(self.seats)):
-                place = row * self.seats + seat
-                value = self.value(map_leaves(lambda leaf, at=place: leaf[at : at + 1], views), row, seat)
-                assert value == pytest.approx(float(rollout.last_value[row, seat]), abs=2e-5, rel=1e-4)
 
     def check_cut(self, rollout: Rollout, last_seen: Any, t: int, row: int) -> None:
-        """A truncated episode is valued at its own last observation, with what was remembered then."""
-        for seat in range(self.seats):
-            place = row * self.seats + seat
-            obs = map_leaves(lambda leaf, at=place: torch.from_numpy(leaf[at : at + 1]), last_seen)
-            stored = rollout.final_value[t].flatten()[place]
-            assert self.value(obs, row, seat) == pytest.approx(float(stored), abs=2e-5, rel=1e-4)
-            self.num_cut += 1
+        """A truncated episode is valued at its own last observation, with what was remembered then; seats' are not."""
+        self.num_cut += 1
+        stored = float(rollout.final_value[t, row])
+        if self.by_seats:
+            assert stored == 0.0
+            return
+        obs = map_leaves(lambda leaf: torch.from_numpy(leaf[row : row + 1]), last_seen)
+        value = self.value(obs, row, 0)
+        assert value == pytest.approx(stored, abs=2e-5, rel=1e-4)
+        assert value != 0.0
 
     @staticmethod
     def at(obs: Any, t: int, row: int) -> Any:
@@ -144,12 +141,14 @@ class Replay:
 @st.composite
 def cases(draw: Any) -> dict[str, Any]:
     action = draw(st.sampled_from(["discrete", "multi", "box"]))
+    players = draw(st.sampled_from(["one", "agents", "seats"]))
     horizon = draw(st.sampled_from([1, 2, 3, 4]))
+    fewest = 2 if players == "seats" and horizon == 1 else 1  # each of two seats must see what came of a turn
     return {
         "world": {
             "obs": draw(st.sampled_from(["box", "dict"])),
             "action": action,
-            "players": draw(st.sampled_from(["one", "agents", "seats"])),
+            "players": players,
             "masked": action != "box" and draw(st.booleans()),
         },
         "limit": draw(st.sampled_from([None, 1, 2, 3, 5])),
@@ -161,7 +160,7 @@ def cases(draw: Any) -> dict[str, Any]:
         },
         "num_envs": draw(st.integers(1, 4)),
         "horizon": horizon,
-        "num_steps": horizon * draw(st.integers(1, 4)),
+        "num_steps": horizon * draw(st.integers(fewest, 4)),
         "native": draw(st.booleans()),
     }
 
@@ -175,19 +174,40 @@ def test_before_the_first_gradient_step_every_stored_number_is_what_the_policy_g
     shape = {name: case[name] for name in ("num_envs", "num_steps", "horizon", "native")}
     _, rollout = play(policy, env, rollouts=3, **shape)
     learner = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=1), total_steps=100, seed=0)
-    samples = learner.prepare(rollout)
+    samples, wanted = learner.prepare(rollout), those_that_count(rollout).flatten().nonzero().flatten()
+    if not len(wanted):
+        with pytest.raises(TrainingError, match="nothing to learn from.*cut before a seat moved twice"):
+            learner.update(samples, 0)
+        return
     with torch.no_grad():
         output = policy(samples.obs, samples.state, samples.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, samples.action, samples.mask)
-    again = samples.counted(log_prob, output.value, samples.log_prob, samples.value, samples.place)
-    torch.testing.assert_close(again[0], again[2], atol=3e-5, rtol=1e-4)
-    torch.testing.assert_close(again[1], again[3], atol=3e-5, rtol=1e-4)
-    played = torch.ones_like(rollout.terminated) if rollout.alive is None else rollout.alive[:-1].bool()
-    assert sorted(again[4].tolist()) == played.flatten().nonzero().flatten().tolist()  # each once, and no other
+    is_step = samples.place >= 0  # sequences of seats are filled up
+    torch.testing.assert_close(log_prob[is_step], samples.log_prob[is_step], atol=3e-5, rtol=1e-4)
+    torch.testing.assert_close(output.value[is_step], samples.value[is_step], atol=3e-5, rtol=1e-4)
+    assert sorted(samples.counted(samples.place).tolist()) == wanted.tolist()  # each once, and no other
 
 
-def test_truncated_episodes_are_among_those_replayed():
-    env = choosing_world(obs="dict", action="multi", players="seats")
+def those_that_count(rollout: Rollout) -> Tensor:
+    """What was played and whose outcome is known: of seats, a next turn of the same game, or its end; [T, R]."""
+    if rollout.seat is None:
+        return torch.ones_like(rollout.terminated) if rollout.alive is None else rollout.alive[:-1].bool()
+    known = torch.zeros_like(rollout.terminated)
+    for t, row in itertools.product(range(rollout.num_steps), range(known.shape[1])):
+        for later in range(t + 1, rollout.num_steps + 1):
+            if rollout.terminated[later - 1, row]:
+                known[t, row] = True
+            if rollout.terminated[later - 1, row] or rollout.truncated[later - 1, row]:
+                break
+            if rollout.seat[later, row] == rollout.seat[t, row]:
+                known[t, row] = True
+                break
+    return known
+
+
+@pytest.mark.parametrize("players", ["one", "agents", "seats"])
+def test_truncated_episodes_are_among_those_replayed(players):
+    env = choosing_world(obs="dict", action="multi", players=players)
     type(env).max_episode_steps = 3
     pool = Recorder(env, 3, backend="interpreted")
     pool.seen = []
@@ -248,20 +268,25 @@ def test_vtrace_is_estimated_again_for_the_policy_as_it_is_now(players, shape, m
     with torch.no_grad():
         output = policy(batch.obs, batch.state, batch.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, batch.action, batch.mask)
-    value, log_ratio = rollout.value[:-1].clone(), torch.zeros(8, rollout.log_prob.shape[1])
-    counts = torch.ones(len(batch.place), dtype=torch.bool) if batch.counts is None else batch.counts
-    for sample in counts.nonzero().flatten().tolist():
+    value, log_ratio = rollout.value.clone(), torch.zeros(8, rollout.log_prob.shape[1])
+    for sample in (batch.place >= 0).nonzero().flatten().tolist():
         t, row = divmod(int(batch.place[sample]), rollout.log_prob.shape[1])
         value[t, row], log_ratio[t, row] = output.value[sample], log_prob[sample] - rollout.log_prob[t, row]
+    with torch.no_grad():  # of what comes after the rollout, and of turns that give no sample
+        value[-1] = policy(rollout.obs[-1], rollout.memories.of_movers(rollout.turn(-1))).value
+        if not policy.state_size:
+            value[:-1] = policy(rollout.obs[:-1].flatten(0, 1)).value.view(8, -1)
+    assert not torch.allclose(value[-1], rollout.value[-1])
     ends = rollout.terminated, rollout.truncated, rollout.final_value
     settings = {"gamma": config.gamma, "gae_lambda": 0.8}
     if players == "seats":
-        last = rollout.last_value
-        wanted, _ = seat_vtrace(rollout.reward, value, rollout.seat[:-1], *ends, last, log_ratio, **settings)
+        wanted, _, known = seat_vtrace(rollout.reward, value, rollout.seat, *ends, log_ratio, **settings)
+        assert 3 < (~known).sum() < 20
     else:
-        wanted, _ = vtrace(rollout.reward, torch.cat([value, rollout.value[-1:]]), *ends, log_ratio, **settings)
-    torch.testing.assert_close(batch.advantage[counts], wanted.flatten()[batch.place][counts])
-    assert not torch.allclose(batch.advantage[counts], expected_first[counts])
+        wanted, _ = vtrace(rollout.reward, value, *ends, log_ratio, **settings)
+    place = batch.counted(batch.place)
+    torch.testing.assert_close(batch.counted(batch.advantage), wanted.flatten()[place])
+    assert not torch.allclose(batch.counted(batch.advantage), batch.counted(expected_first))
 
 
 def test_minibatches_are_whole_sequences_and_an_epoch_sees_each_once(monkeypatch):
