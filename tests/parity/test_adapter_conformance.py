@@ -12,6 +12,7 @@ from counting_env import Counting
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.serial import SerialPool
 from scramjet.engine.vector import VectorPool
@@ -107,12 +108,20 @@ def actions_of_envs() -> np.ndarray:
     return np.random.default_rng(3).integers(3, size=(NUM_ENVS, NUM_STEPS))
 
 
-def reference() -> list[Steps]:
+SEEDS = EpisodeSeed.of(SEED).of_envs(NUM_ENVS)
+
+
+def seeds_through(pool: ForeignPool) -> list[int]:
+    """What each env is seeded with: vector envs are given one number and count up from it."""
+    return [SEEDS[0] + i for i in range(NUM_ENVS)] if isinstance(pool, VectorPool) else SEEDS
+
+
+def reference(seeds: list[int]) -> list[Steps]:
     """A plain loop over single envs."""
     played = []
-    for i, actions in enumerate(actions_of_envs()):
+    for seed, actions in zip(seeds, actions_of_envs(), strict=True):
         env, steps = Counting(), Steps()
-        obs, _ = env.reset(seed=SEED + i)
+        obs, _ = env.reset(seed=seed)
         total, length = 0.0, 0
         for action in actions:
             steps.seen.append(obs.tolist())
@@ -153,8 +162,9 @@ def through(pool: ForeignPool) -> list[Steps]:
     return played
 
 
-def test_the_env_ends_in_every_way_within_the_steps_compared() -> None:
-    played = reference()
+@pytest.mark.parametrize("adapter", ["serial", "another library's, next step"])
+def test_the_env_ends_in_every_way_within_the_steps_compared(adapter: str) -> None:
+    played = reference(seeds_through(ADAPTERS[adapter]()))
     results = [result for steps in played for result in steps.results]
     lengths = {length for steps in played for _, length, _ in steps.episodes}
     assert sum(terminated for _, terminated, _ in results) > 5 < sum(truncated for _, _, truncated in results)
@@ -165,7 +175,7 @@ def test_the_env_ends_in_every_way_within_the_steps_compared() -> None:
 def test_every_adapter_gives_the_rollout_of_a_plain_loop(adapter: str) -> None:
     pool = ADAPTERS[adapter]()
     try:
-        for got, expected in zip(through(pool), reference(), strict=True):
+        for got, expected in zip(through(pool), reference(seeds_through(pool)), strict=True):
             assert got == expected
     finally:
         getattr(pool, "close", lambda: None)()

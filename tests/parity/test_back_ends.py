@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from scramjet.engine import NativePool
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, named_leaves
@@ -110,9 +111,10 @@ def test_simulate_agrees_between_the_back_ends(case) -> None:
         np.testing.assert_array_equal(ours, theirs, err_msg="obs")
 
 
-@pytest.mark.parametrize("seed", [0, -3, 2**62, 2**63 - 5])
-def test_both_back_ends_draw_alike_from_unusual_seeds(seed: int) -> None:
-    env = load_env("cartpole")
+@pytest.mark.parametrize("key", [0, -3, 2**62, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("first_env", [0, 2**31 - 2])
+def test_both_back_ends_draw_alike_from_unusual_keys_and_numbers_of_envs(key: int, first_env: int) -> None:
+    env, seed = load_env("cartpole"), EpisodeSeed(key, first_env)
     first = NativePool(env, 2, backend="interpreted").reset(seed)
     second = NativePool(env, 2, num_threads=1).reset(seed)
     np.testing.assert_array_equal(second.obs, first.obs)

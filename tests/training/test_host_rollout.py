@@ -168,7 +168,7 @@ def test_a_part_of_a_rollout_is_written_where_the_whole_is():
     part.final_value.fill_(3.0)
     assert rollout.memories.states[:, 0].tolist() == [0, 0, 1, 1, 1, 1]
     assert rollout.states[0, :, 0].tolist() == [0, 0, 2, 2, 2, 2]
-    assert rollout.final_value[-1].tolist() == [[0, 0], [3, 3], [3, 3]]
+    assert rollout.final_value[-1].tolist() == [0, 3, 3]
     assert part.memories.of_movers(torch.tensor([0, 1], dtype=torch.int8)).shape == (2, policy.state_size)
 
 
