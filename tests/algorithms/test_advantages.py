@@ -51,7 +51,7 @@ def brute_force_advantages(data, gamma, gae_lambda):
     return advantage
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_steps=st.integers(1, 12),
@@ -71,7 +71,7 @@ def test_gae_is_the_sum_of_discounted_errors_up_to_the_end_of_the_episode(
     np.testing.assert_allclose(returns.numpy(), expected + data["value"][:-1].numpy(), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), ends=SHARES, gamma=DISCOUNTS)
 def test_with_lambda_1_the_return_is_the_discounted_sum_of_rewards_and_of_the_value_where_play_stopped(
     seed, ends, gamma

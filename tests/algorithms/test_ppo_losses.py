@@ -76,7 +76,7 @@ def test_clipped_value_loss_still_pulls_back_a_value_that_moved_away_from_the_re
     assert value.grad.item() == pytest.approx(-6.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), clip=st.sampled_from([0.1, 0.5, None]))
 def test_value_loss_is_never_below_the_unclipped_one_and_equals_the_plain_loop(seed, clip):
     rng = np.random.default_rng(seed)
@@ -166,7 +166,7 @@ def test_diagnostics_carry_no_gradient():
         assert not diagnostic.requires_grad
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     numbers=st.lists(st.floats(-100, 100), min_size=2, max_size=20), shift=st.floats(-50, 50), scale=st.floats(0.1, 9)
 )
@@ -241,7 +241,7 @@ def test_a_range_message_says_the_rule_and_the_default():
         PPOConfig(gamma=1.5)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batch_size=st.integers(1, 300), num_minibatches=st.integers(1, 400))
 def test_minibatches_split_the_batch_evenly_or_the_suggestion_does(batch_size, num_minibatches):
     config = PPOConfig(num_minibatches=num_minibatches)
@@ -251,7 +251,7 @@ def test_minibatches_split_the_batch_evenly_or_the_suggestion_does(batch_size, n
         assert batch_size % follow_advice(config, batch_size).num_minibatches_for(batch_size) == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batch_size=st.integers(1, 300), minibatch_size=st.integers(1, 400))
 def test_a_minibatch_size_fits_the_batch_or_the_suggestion_does(batch_size, minibatch_size):
     config = PPOConfig(minibatch_size=minibatch_size)

@@ -158,7 +158,7 @@ def brute_force_advantages(data, gamma, gae_lambda):
     return advantage
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_steps=st.integers(1, 14),
@@ -181,7 +181,7 @@ def test_seat_gae_is_gae_over_each_seats_own_chain_of_turns(
     np.testing.assert_allclose(returns.numpy(), expected + data["value"][:-1].numpy(), rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), ends=SHARES, gamma=DISCOUNTS, gae_lambda=DISCOUNTS)
 def test_with_one_seat_it_is_plain_gae_bit_for_bit(seed, ends, gamma, gae_lambda):
     data = random_games(seed, 12, 3, 1, ends / 2, ends / 2)

@@ -86,7 +86,7 @@ def assert_close(ours, expected):
 # --- by the paper ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     seed=SEEDS,
     num_steps=st.integers(1, 12),
@@ -107,7 +107,7 @@ def test_vtrace_is_the_papers_sum_of_products_up_to_the_end_of_the_episode(
     assert_close(vtrace(**data, log_ratio=log_ratio, **numbers), expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     seed=SEEDS,
     num_steps=st.integers(1, 14),
@@ -129,7 +129,7 @@ def test_seat_vtrace_is_the_papers_sum_over_each_seats_own_chain_of_turns(
     assert_close(seat_vtrace(**data, log_ratio=log_ratio, **numbers)[:2], expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, ends=SHARES, gamma=DISCOUNTS, rho_clip=CLIPS, c_clip=CLIPS)
 def test_unless_told_otherwise_the_advantage_is_that_of_the_paper(seed, ends, gamma, rho_clip, c_clip):
     data = random_rollout(seed, 9, 3, ends / 2, ends / 2)
@@ -152,7 +152,7 @@ def test_the_clips_are_1_unless_told_otherwise():
 # --- where the policy that learns is the one that acted ----------------------------------------------------------
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=SEEDS, ends=SHARES, gamma=DISCOUNTS, gae_lambda=DISCOUNTS, rho_clip=CLIPS_FROM_1, c_clip=CLIPS_FROM_1)
 def test_on_policy_vtrace_is_gae_bit_for_bit_for_every_lambda(seed, ends, gamma, gae_lambda, rho_clip, c_clip):
     data = random_rollout(seed, 12, 3, ends / 2, ends / 2)
@@ -162,7 +162,7 @@ def test_on_policy_vtrace_is_gae_bit_for_bit_for_every_lambda(seed, ends, gamma,
         assert torch.equal(mine, theirs)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=SEEDS, ends=SHARES, gamma=DISCOUNTS, gae_lambda=DISCOUNTS, rho_clip=CLIPS_FROM_1, c_clip=CLIPS_FROM_1)
 def test_on_policy_seat_vtrace_is_seat_gae_bit_for_bit(seed, ends, gamma, gae_lambda, rho_clip, c_clip):
     data = random_games(seed, 12, 2, 3, ends / 2, ends / 2)

@@ -29,7 +29,7 @@ def all_three(a, b, c, keep, plain, by_transposed, transposed):
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     m=st.integers(1, 20), k=st.integers(1, 20), n=st.integers(1, 20), keep=st.sampled_from([0.0, 1.0, -0.5]),
     seed=st.integers(0, 2**32 - 1),

@@ -41,7 +41,6 @@ def energy(s, gravity: float = 9.8) -> float:
 
 
 @given(slow_states)
-@settings(deadline=None)
 def test_an_idle_motor_leaves_the_energy_as_it_is(state) -> None:
     env = Acrobot()
     s = record(env, **state)
@@ -51,7 +50,6 @@ def test_an_idle_motor_leaves_the_energy_as_it_is(state) -> None:
 
 
 @given(slow_states, st.sampled_from([BACKWARDS, FORWARDS]))
-@settings(deadline=None)
 def test_the_motor_adds_its_torque_times_the_way_of_its_joint(state, action: int) -> None:
     env = Acrobot(torque=0.5)
     s = record(env, **state)
@@ -62,7 +60,6 @@ def test_the_motor_adds_its_torque_times_the_way_of_its_joint(state, action: int
 
 
 @given(states, st.sampled_from([BACKWARDS, IDLE, FORWARDS]))
-@settings(deadline=None)
 def test_a_mirrored_acrobot_moves_in_mirror_image(state, action: int) -> None:
     env = Acrobot()
     s, mirrored = record(env, **state), record(env, **{name: -value for name, value in state.items()})
@@ -73,7 +70,7 @@ def test_a_mirrored_acrobot_moves_in_mirror_image(state, action: int) -> None:
 
 
 @given(states, st.lists(st.integers(0, 2), min_size=1, max_size=20))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_observations_stay_in_their_space_and_the_reward_tells_the_end(state, actions) -> None:
     env = Acrobot()
     s = record(env, **state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation, record
 
@@ -13,7 +13,6 @@ from scramjet.envs.bandit import Bandit
 
 
 @given(st.integers(2, 20), st.data())
-@settings(deadline=None)
 def test_only_the_lucky_arm_pays_and_every_pull_ends_the_episode(arms: int, data) -> None:
     lucky, pulled = data.draw(st.integers(0, arms - 1)), data.draw(st.integers(0, arms - 1))
     env = Bandit(arms=arms, lucky_arm=lucky, scale=3.0)

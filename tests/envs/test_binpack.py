@@ -138,7 +138,7 @@ def maximal_boxes_of_air(env: BinPack, s: Record) -> set[tuple[int, ...]]:
 # --- instances --------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seeds, st.integers(2, 7), st.floats(0, 0.5), st.floats(0, 1))
 def test_the_items_of_an_instance_fill_the_container_exactly(seed, same, eps, prob) -> None:
     env = BinPack(split_num_same_items=same, split_eps=eps, prob_split_one_item=prob)
@@ -150,7 +150,7 @@ def test_the_items_of_an_instance_fill_the_container_exactly(seed, same, eps, pr
     assert np.asarray(s.lengths, np.int64).prod(axis=1).sum() == 5870 * 2330 * 2200
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seeds, small_worlds)
 def test_the_smallest_containers_are_cut_into_items_too(seed, env) -> None:
     s = new_game(env, seed)
@@ -184,7 +184,7 @@ def test_a_longer_item_is_cut_more_often() -> None:
     np.testing.assert_allclose(picks.mean(axis=0), [3 / 4, 1 / 4, 1 / 2], atol=0.06)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(seeds, st.permutations(range(3)))
 def test_items_put_back_corner_after_corner_fill_the_whole_container(seed, axes) -> None:
     """Whatever touches a low side of an item at its corner comes before it in this order, so a space begins there."""
@@ -213,7 +213,7 @@ def test_items_put_back_corner_after_corner_fill_the_whole_container(seed, axes)
 # --- spaces -----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(small_worlds, seeds, seeds)
 def test_the_spaces_are_exactly_the_maximal_boxes_of_air(env, seed, choices) -> None:
     for s in random_game(env, seed, choices):
@@ -222,7 +222,7 @@ def test_the_spaces_are_exactly_the_maximal_boxes_of_air(env, seed, choices) -> 
         assert set(spaces) == maximal_boxes_of_air(env, s)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=6)
 @given(st.sampled_from([3, 8, 40]), seeds)
 def test_spaces_are_air_within_the_walls_and_none_holds_another_even_when_slots_run_out(max_spaces, seed) -> None:
     env = BinPack(max_spaces=max_spaces, split_num_same_items=2)
@@ -238,7 +238,7 @@ def test_spaces_are_air_within_the_walls_and_none_holds_another_even_when_slots_
     assert most == max_spaces or max_spaces == 40
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(seeds)
 def test_placed_items_never_overlap_and_stay_inside(seed) -> None:
     env = BinPack()
@@ -285,7 +285,7 @@ def test_when_no_slot_is_free_the_space_in_the_first_gives_way() -> None:
 # --- playing ----------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(seeds, st.sampled_from([2, 5]))
 def test_the_mask_says_what_fits_as_the_observation_shows_it(seed, same) -> None:
     env = BinPack(split_num_same_items=same)
@@ -305,7 +305,7 @@ def test_the_mask_says_what_fits_as_the_observation_shows_it(seed, same) -> None
         np.testing.assert_array_equal(np.flatnonzero(fits), legal_actions(env, s))
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(seeds)
 def test_rewards_add_up_to_the_share_of_the_volume_used_and_the_game_ends_when_nothing_fits(seed) -> None:
     env = BinPack()
@@ -325,7 +325,7 @@ def test_rewards_add_up_to_the_share_of_the_volume_used_and_the_game_ends_when_n
     assert stats.items_placed == len(rewards) == np.asarray(s.placed).sum()
 
 
-@settings(deadline=None, max_examples=3)
+@settings(max_examples=3)
 @given(seeds)
 @example(1959962)  # fills all 40 slots
 def test_an_illegal_choice_ends_the_game_without_reward_and_changes_nothing(seed) -> None:

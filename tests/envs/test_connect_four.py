@@ -138,7 +138,7 @@ def test_wins_are_told_apart_by_who_moved_first() -> None:
 
 
 @given(SMALL_BOARDS, st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_pieces_stand_on_one_another_and_each_seat_sees_the_same_board_from_its_side(env, data) -> None:
     s = begin(env)
     over, moves = False, 0
@@ -161,7 +161,7 @@ def test_pieces_stand_on_one_another_and_each_seat_sees_the_same_board_from_its_
 
 
 @given(SMALL_BOARDS, st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_board_in_the_mirror_is_the_same_game(env, data) -> None:
     first, second, over = begin(env), begin(env), False
     while not over:

@@ -27,7 +27,7 @@ def regular(corners: int, radius: float, turn: float) -> list[tuple[float, float
     return [(30.3 + radius * math.cos(angle), 29.6 + radius * math.sin(angle)) for angle in angles]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(3, 9), st.floats(8, 25), st.floats(0, 7))
 def test_a_polygon_covers_its_area_and_an_inset_one_less_by_its_rim(corners, radius, turn) -> None:
     angle = math.pi / corners

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, fields, observation
 
@@ -17,7 +17,6 @@ probabilities = st.floats(0, 0.99)
 
 
 @given(probabilities, st.integers(0, 1000), st.lists(st.integers(0, 1), max_size=30))
-@settings(deadline=None)
 def test_the_cart_moves_as_cartpole_and_is_shown_whole_or_not_at_all(probability: float, seed: int, actions) -> None:
     env, other = FlickeringCartPole(blank_probability=probability), CartPole()
     s, plain = begun(env, seed), begun(other, seed)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation
 
@@ -16,7 +16,6 @@ answers = st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=5).map(lambd
 
 
 @given(answers, st.integers(0, 1000))
-@settings(deadline=None)
 def test_the_reward_is_minus_the_mean_squared_error_of_the_answer_kept_within_one(answer, seed: int) -> None:
     env = IdentityContinuous(dims=len(answer))
     s = begun(env, seed)
@@ -28,7 +27,6 @@ def test_the_reward_is_minus_the_mean_squared_error_of_the_answer_kept_within_on
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 1000))
-@settings(deadline=None)
 def test_repeating_each_point_is_worth_zero_and_nothing_is_worth_more(dims: int, num_targets: int, seed: int) -> None:
     env = IdentityContinuous(dims=dims, num_targets=num_targets)
     s = begun(env, seed)

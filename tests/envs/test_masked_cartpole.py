@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import begun, observation, record
 
@@ -12,7 +12,6 @@ from scramjet.envs.masked_cartpole import MaskedCartPole
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 1), max_size=30))
-@settings(deadline=None)
 def test_it_is_cartpole_with_two_of_four_entries_shown(seed: int, actions) -> None:
     env, other = MaskedCartPole(), CartPole()
     s, plain = begun(env, seed), begun(other, seed)
@@ -23,7 +22,6 @@ def test_it_is_cartpole_with_two_of_four_entries_shown(seed: int, actions) -> No
 
 
 @given(st.floats(-3, 3), st.floats(-3, 3))
-@settings(deadline=None)
 def test_how_fast_things_move_cannot_be_seen(velocity: float, angular_velocity: float) -> None:
     env = MaskedCartPole()
     still = record(env, position=0.5, angle=0.1)

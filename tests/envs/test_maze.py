@@ -64,7 +64,7 @@ def legal(env: Maze, s: Record) -> list[bool]:
     return mask.tolist()
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(sizes, seeds)
 def test_one_path_leads_from_any_free_cell_to_any_other(size, seed) -> None:
     s = new_game(Maze(rows=size[0], cols=size[1]), seed)
@@ -74,7 +74,7 @@ def test_one_path_leads_from_any_free_cell_to_any_other(size, seed) -> None:
     assert doors == free.sum() - 1  # and without a loop: a tree
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(sizes, seeds)
 def test_walls_stand_at_odd_places_and_fill_every_crossing(size, seed) -> None:
     s = new_game(Maze(rows=size[0], cols=size[1]), seed)
@@ -83,7 +83,7 @@ def test_walls_stand_at_odd_places_and_fill_every_crossing(size, seed) -> None:
     assert set(np.unique(s.walls)) <= {0, 1}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(sizes, seeds)
 def test_agent_and_target_are_two_free_cells(size, seed) -> None:
     s = new_game(Maze(rows=size[0], cols=size[1]), seed)
@@ -92,7 +92,7 @@ def test_agent_and_target_are_two_free_cells(size, seed) -> None:
     assert s.walls[s.target_row, s.target_col] == 0
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(sizes, seeds)
 def test_the_shortest_path_is_that_of_another_search(size, seed) -> None:
     s = new_game(Maze(rows=size[0], cols=size[1]), seed)
@@ -179,7 +179,7 @@ def test_reaching_the_target_pays_one_and_ends_the_episode() -> None:
     assert env.step(s, DOWN) == (1.0, True)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(sizes, seeds)
 def test_the_mask_allows_just_the_moves_that_move(size, seed) -> None:
     env = Maze(rows=size[0], cols=size[1])

@@ -26,7 +26,7 @@ def play(length: int, delay: int, seed: int, answer) -> tuple[list[float], list[
     return seen, rewards, pool
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(lengths, delays, seeds)
 def test_a_player_who_remembers_gets_one_for_each_bit(length, delay, seed) -> None:
     def remember(seen, step):
@@ -38,7 +38,7 @@ def test_a_player_who_remembers_gets_one_for_each_bit(length, delay, seed) -> No
     assert pool.episodes().stats["all_right"].tolist() == [1.0]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(lengths, delays, seeds, st.integers(0, 2**32))
 def test_an_answer_is_paid_just_when_it_is_the_bit_asked_for(length, delay, seed, actions_seed) -> None:
     actions = np.random.default_rng(actions_seed).integers(2, size=2 * length + delay).tolist()
@@ -48,7 +48,7 @@ def test_an_answer_is_paid_just_when_it_is_the_bit_asked_for(length, delay, seed
     assert pool.episodes().stats["all_right"].tolist() == [float(all(is_right))]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(lengths, delays, seeds)
 def test_once_the_bits_were_shown_everything_looks_the_same(length, delay, seed) -> None:
     seen, _, _ = play(length, delay, seed, lambda seen, step: step % 2)

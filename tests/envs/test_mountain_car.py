@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation, record
 
@@ -18,7 +18,6 @@ speeds = st.floats(-MAX_SPEED, MAX_SPEED)
 
 
 @given(positions, speeds, st.lists(st.integers(0, 2), min_size=1, max_size=30))
-@settings(deadline=None)
 def test_the_car_stays_on_its_hill_and_every_step_costs_one(position: float, velocity: float, actions) -> None:
     env = MountainCar()
     s = record(env, position=position, velocity=velocity)
@@ -39,7 +38,6 @@ def test_a_car_at_rest_in_the_valley_stays_there() -> None:
 
 
 @given(st.integers(0, 2))
-@settings(deadline=None)
 def test_from_rest_in_the_valley_the_first_step_is_the_push_alone(action: int) -> None:
     env = MountainCar(force=0.004)
     s = record(env, position=VALLEY)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import begun, episode_stats, fields, record
 
@@ -22,7 +22,6 @@ def row(throttle: float) -> np.ndarray:
 
 
 @given(st.floats(MIN_POSITION, MAX_POSITION), st.floats(-MAX_SPEED, MAX_SPEED), st.integers(-1, 1))
-@settings(deadline=None)
 def test_with_the_engine_of_mountain_car_it_rolls_as_mountain_car(position: float, velocity: float, push: int) -> None:
     ours, other = MountainCarContinuous(force=0.001, goal_position=0.5), MountainCar()
     s, expected = (record(env, position=position, velocity=velocity) for env in (ours, other))
@@ -32,7 +31,6 @@ def test_with_the_engine_of_mountain_car_it_rolls_as_mountain_car(position: floa
 
 
 @given(throttles)
-@settings(deadline=None)
 def test_the_throttle_is_proportional_up_to_full_and_fuel_its_square(throttle: float) -> None:
     env = MountainCarContinuous()
     s = record(env, position=VALLEY)
@@ -43,7 +41,6 @@ def test_the_throttle_is_proportional_up_to_full_and_fuel_its_square(throttle: f
 
 
 @given(throttles)
-@settings(deadline=None)
 def test_the_flag_pays_a_hundred_less_the_fuel_of_the_last_step(throttle: float) -> None:
     env = MountainCarContinuous()
     s = record(env, position=0.44, velocity=0.05)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation, record
 
@@ -22,7 +22,6 @@ def row(torque: float) -> np.ndarray:
 
 
 @given(angles, velocities, torques)
-@settings(deadline=None)
 def test_the_cost_is_that_of_the_state_before_the_step(angle: float, velocity: float, torque: float) -> None:
     env = Pendulum()
     s = record(env, angle=angle, velocity=velocity)
@@ -34,7 +33,6 @@ def test_the_cost_is_that_of_the_state_before_the_step(angle: float, velocity: f
 
 
 @given(angles, velocities, torques, st.integers(-20, 20))
-@settings(deadline=None)
 def test_full_turns_change_nothing(angle: float, velocity: float, torque: float, turns: int) -> None:
     env = Pendulum()
     s, turned = (record(env, angle=angle + 2 * math.pi * k, velocity=velocity) for k in (0, turns))
@@ -44,7 +42,6 @@ def test_full_turns_change_nothing(angle: float, velocity: float, torque: float,
 
 
 @given(angles, velocities, torques)
-@settings(deadline=None)
 def test_a_mirrored_pendulum_moves_in_mirror_image(angle: float, velocity: float, torque: float) -> None:
     env = Pendulum()
     s, mirrored = record(env, angle=angle, velocity=velocity), record(env, angle=-angle, velocity=-velocity)
@@ -54,7 +51,6 @@ def test_a_mirrored_pendulum_moves_in_mirror_image(angle: float, velocity: float
 
 
 @given(angles, velocities, st.floats(2, 100, width=32))
-@settings(deadline=None)
 def test_more_than_the_largest_torque_is_the_largest(angle: float, velocity: float, torque: float) -> None:
     env = Pendulum()
     s, largest = record(env, angle=angle, velocity=velocity), record(env, angle=angle, velocity=velocity)

@@ -288,7 +288,7 @@ def assert_planes_show(env: Snake, s: Any, reference: Reference) -> None:
 @given(
     st.integers(1, 4), st.integers(7, 12), st.integers(1, 3), st.integers(0, 2**31), st.randoms(use_true_random=False)
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_long_games_equal_a_naive_implementation(snakes, size, foods_per_snake, seed, random) -> None:
     env = Snake(snakes=snakes, size=size, foods_per_snake=foods_per_snake, start_length=2)
     s = begin(env, seed)

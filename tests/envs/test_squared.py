@@ -47,7 +47,7 @@ def with_targets(env: Squared, targets: list[tuple[int, int]]) -> NativePool:
     return pool
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(games())
 def test_a_game_begins_at_the_centre_with_all_targets_on_different_cells_of_the_rim(game) -> None:
     pool, seed = game
@@ -59,7 +59,7 @@ def test_a_game_begins_at_the_centre_with_all_targets_on_different_cells_of_the_
     assert {max(abs(row - env.distance), abs(col - env.distance)) for row, col in targets} == {env.distance}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(games(), st.integers(0, 2**32))
 def test_a_move_pays_by_the_distance_to_the_nearest_target_left_and_the_rim_leads_home(game, actions_seed) -> None:
     pool, seed = game
@@ -86,7 +86,7 @@ def test_a_move_pays_by_the_distance_to_the_nearest_target_left_and_the_rim_lead
     assert episodes.stats["hit"].tolist() == [(num_targets - len(targets)) / num_targets]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(games())
 def test_there_is_time_to_hit_every_target_and_for_no_move_more(game) -> None:
     pool, seed = game

@@ -54,7 +54,7 @@ def test_the_first_observation_tells_the_goal() -> None:
     assert 60 < goals.count(NORTH) < 140
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(st.integers(1, 6), actions_lists)
 def test_after_the_first_step_nothing_depends_on_the_goal_until_a_turn(length, actions) -> None:
     """Two games that differ in the goal alone look and pay alike, so no way of walking can ask for the sign again."""

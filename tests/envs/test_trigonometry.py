@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
@@ -24,7 +24,6 @@ def test_sine_and_cosine_are_right_to_the_last_digits(angle: float) -> None:
 
 
 @given(st.floats(-2 * LARGEST_ANGLE, 2 * LARGEST_ANGLE) | st.floats(-10, 10))
-@settings(deadline=None)
 def test_compiled_they_have_the_same_bits(angle: float) -> None:
     assert compiled_sin_cos(angle) == sin_cos(angle)
 

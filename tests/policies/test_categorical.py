@@ -31,7 +31,7 @@ def random_case(seed, rows=8, actions=5, spread=3.0):
     return logits, mask, legal
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_evenly_spread_uniforms_give_each_action_its_softmax_share(seed):
     count = 20_000
@@ -52,7 +52,7 @@ def test_sampled_frequencies_pass_a_chi_square_test_against_the_softmax():
     assert chi_square < 18.47  # the 0.999 quantile with 4 degrees of freedom
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_masked_action_is_never_sampled(seed):
     logits, mask, _ = random_case(seed)
@@ -62,7 +62,7 @@ def test_a_masked_action_is_never_sampled(seed):
         assert torch.isfinite(log_prob).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), masked=st.booleans())
 def test_log_prob_and_entropy_equal_those_of_torch_distributions_over_the_legal_actions(seed, masked):
     logits, mask, legal = random_case(seed)
@@ -75,7 +75,7 @@ def test_log_prob_and_entropy_equal_those_of_torch_distributions_over_the_legal_
         assert entropy[row].item() == pytest.approx(reference.entropy().item(), abs=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), masked=st.booleans())
 def test_the_log_prob_written_while_sampling_is_the_one_the_loss_computes(seed, masked):
     logits, mask, _ = random_case(seed)
@@ -164,7 +164,7 @@ def test_a_uniform_beyond_the_sum_gives_the_last_action_that_is_possible_at_all(
     assert draw(torch.zeros(1, 3), torch.tensor([1.0]), mask)[0].item() == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_most_likely_action_is_the_legal_one_of_highest_logit(seed):
     logits, mask, _ = random_case(seed)

@@ -64,7 +64,7 @@ def assert_alike(ours, theirs):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=2e-6 * (1 + float(other.abs().max())))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     kind=st.sampled_from(CORES),
     steps=st.sampled_from([1, 2, 3, 9]),

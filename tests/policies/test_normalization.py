@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scramjet.policies.normalization import ObservationNormalizer, RunningMoments, make_normalizer
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=8),

@@ -75,7 +75,7 @@ def test_a_record_without_an_integer_step_is_refused(tmp_path: Path, record: dic
     limit=st.integers(-1, 201),
     torn_bytes=st.integers(0, 40),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_truncating_keeps_exactly_the_whole_records_up_to_the_step(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], limit: int, torn_bytes: int
 ) -> None:

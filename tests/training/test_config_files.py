@@ -262,7 +262,7 @@ def test_a_frozen_config_comes_back_equal_and_writes_every_value(name, tmp_path)
         assert {field.name for field in fields(part)} <= set(table)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**62 - 1),
     gamma=st.floats(0, 1),
