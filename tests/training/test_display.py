@@ -24,6 +24,7 @@ from scramjet.training.display.text import (
     shell_lines,
     short_path,
     sparkline,
+    summary_rows,
 )
 
 INFO = RunInfo(
@@ -463,6 +464,14 @@ def test_the_live_summary_has_the_result_and_the_commands_whole(stopped_by):
     for command in commands(summary):
         assert f"  {command}\n" in f"{unbroken}\n"
     assert max(map(cell_len, lines[-20:])) <= 80
+
+
+@pytest.mark.parametrize(
+    ("recent", "told"), [(0, "no episode finished"), (7, "fewer episodes finished than play at once")]
+)
+def test_a_summary_without_a_mean_return_says_why(recent, told):
+    rows = dict(summary_rows(replace(SUMMARY, return_100=None, recent_episodes=recent), ASCII))
+    assert rows["return"] == told
 
 
 # --- the plain lines

@@ -1,7 +1,9 @@
 """Evaluation: a fixed quota for each env, repeatable, apart from training."""
 
+import math
 import os
 import signal
+import statistics
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training import evaluation, loop
 from scramjet.training.config import EvaluationConfig, RunConfig
-from scramjet.training.evaluation import Evaluator
+from scramjet.training.evaluation import Evaluation, Evaluator, lower_bound
 from scramjet.training.rollout import allocate_rollout, collect
 from scramjet.training.session import make_evaluator
 
@@ -229,3 +231,33 @@ def test_the_result_as_a_dict_has_the_names_the_command_line_prints():
     env = ShortOrLong()
     result = evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0).as_dict()
     assert sorted(result) == ["episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
+
+
+def evaluation_of(returns: list[float]) -> Evaluation:
+    return Evaluation(float(np.mean(returns)), float(np.std(returns)), 1.0, len(returns), {})
+
+
+def test_the_lower_bound_is_the_mean_less_1_645_standard_errors():
+    returns = [1.0, 2.0, 4.0, 8.0, 5.0]
+    standard_error = statistics.stdev(returns) / math.sqrt(5)  # by n - 1
+    assert evaluation_of(returns).lower_bound == pytest.approx(4.0 - 1.645 * standard_error)
+    assert evaluation_of([3.0] * 7).lower_bound == 3.0
+    assert evaluation_of([3.0]).lower_bound == 3.0
+
+
+def test_the_true_mean_lies_above_the_lower_bound_in_95_of_100_evaluations():
+    drawn = np.random.default_rng(0).normal(7.0, 3.0, size=(10_000, 100))
+    bounds = np.array([lower_bound(float(row.mean()), float(row.std()), 100) for row in drawn])
+    share = float((bounds < 7.0).mean())
+    assert abs(share - 0.95) < 0.013  # six standard deviations; Student's t in place of 1.645 would add 0.002
+
+
+def test_far_below_is_more_than_chance_and_more_than_one_deviation():
+    greedy = Evaluation(mean_return=5.0, std_return=1.0, mean_length=1.0, episodes=17, stats={})
+    upper_bound = 5.0 + 1.645 * 1.0 / 4
+    assert greedy.is_far_below(mean=6.0, std=0.5, count=101)
+    assert not greedy.is_far_below(mean=6.0, std=1.1, count=101)  # within one deviation
+    least = upper_bound + 1.645 * 0.2 / 2  # of five others
+    assert greedy.is_far_below(mean=least + 0.001, std=0.2, count=5)
+    assert not greedy.is_far_below(mean=least - 0.001, std=0.2, count=5)  # by chance
+    assert not greedy.is_far_below(mean=4.0, std=0.1, count=101)

@@ -187,7 +187,8 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     """The result of a run: (label, value)."""
     rows = [("return", f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes")]
     if summary.return_100 is None:
-        rows = [("return", "no episode finished")]
+        told = "fewer episodes finished than play at once" if summary.recent_episodes else "no episode finished"
+        rows = [("return", told)]
     if summary.best_return is not None:
         judged = " in an evaluation" if summary.evaluation else ""
         rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))

@@ -1,0 +1,227 @@
+"""Evaluations within a run: which checkpoint they call the best, which episodes they play, what they hint at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import scramjet
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine import NativePool
+from scramjet.envs import Box, Discrete, Env
+from scramjet.policies import PolicyConfig
+from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.runtime.metrics_log import read_metrics
+from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.evaluation import Evaluation, Evaluator
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+UPDATE = 4 * 8
+
+
+def config_of(num_updates: int, env: str = "cartpole", **settings: Any) -> RunConfig:
+    """An evaluation after every update, and checkpoints only at a new best and at the end."""
+    plain = {
+        "num_envs": 4, "num_steps": 8, "num_threads": 1, "device": "cpu", "total_timesteps": UPDATE * num_updates,
+        "policy": PolicyConfig(hidden=(8,)), "ppo": PPOConfig(num_minibatches=1, num_epochs=1),
+        "eval": EvaluationConfig(every=1, episodes=3, final_episodes=0), "checkpoint": CheckpointConfig(every=0),
+    }  # fmt: skip
+    return RunConfig(env=env, **plain | settings)
+
+
+def train(config: RunConfig | None, folder: Path, **options: Any) -> Path:
+    options = {"runs_dir": folder, "run_name": None if config is None else "run", "display": "quiet"} | options
+    return scramjet.train(config, **options).run_path
+
+
+# --- the best checkpoint -----------------------------------------------------------------------------------------
+
+
+def result(mean: float, std: float, episodes: int) -> Evaluation:
+    return Evaluation(mean_return=mean, std_return=std, mean_length=1.0, episodes=episodes, stats={})
+
+
+SURE = result(50.0, 10.0, 100)  # above 48.3
+LUCKY = result(52.0, 10.0, 4)  # above 42.5
+BETTER = result(51.0, 10.0, 100)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterable[Evaluation]], None]:
+    """What the evaluations to come will say, whatever the policy does."""
+
+    def tell(results: Iterable[Evaluation]) -> None:
+        script = iter(results)
+        monkeypatch.setattr(Evaluator, "unless", lambda *arguments: next(script))
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("results", "best"),
+    [
+        ([SURE, LUCKY], 0),
+        ([LUCKY, SURE], 1),
+        ([SURE, BETTER], 1),
+        ([BETTER, SURE], 0),
+        ([SURE, SURE, SURE], 0),
+        ([LUCKY, SURE, LUCKY, BETTER, BETTER], 3),
+    ],
+    ids=["luck does not beat it", "it beats luck", "better", "worse", "a tie is no new best", "several"],
+)
+def test_the_best_checkpoint_is_the_first_with_the_highest_lower_bound(results, best, told, tmp_path):
+    told(results)
+    run = train(config_of(len(results)), tmp_path)
+    checkpoint = load_checkpoint(run / "checkpoints" / "best")
+    assert checkpoint.step == UPDATE * (best + 1)
+    assert checkpoint.metadata["best_return"] == results[best].mean_return
+    assert checkpoint.metadata["best_score"] == results[best].lower_bound
+
+
+@pytest.mark.parametrize(("later", "is_best"), [(LUCKY, False), (SURE, False), (BETTER, True)])
+def test_a_resumed_run_remembers_what_a_new_best_must_exceed(later, is_best, told, tmp_path):
+    told([SURE])
+    run = train(config_of(1), tmp_path)
+    told([later])
+    train(None, tmp_path, resume=run, total_timesteps=UPDATE * 2)
+    assert load_checkpoint(run / "checkpoints" / "best").step == UPDATE * (2 if is_best else 1)
+    latest = load_checkpoint(run / "checkpoints" / "latest").metadata
+    assert latest["best_return"] == (later if is_best else SURE).mean_return
+
+
+def test_without_evaluations_the_best_is_judged_by_the_lower_bound_of_the_last_hundred_episodes(tmp_path):
+    config = config_of(12, eval=EvaluationConfig(every=0, final_episodes=0), checkpoint=CheckpointConfig(every=1))
+    run = train(config, tmp_path)
+    metadata = load_checkpoint(run / "checkpoints" / "best").metadata
+    step = load_checkpoint(run / "checkpoints" / "best").step
+    (record,) = (record for record in read_metrics(run / "metrics.jsonl") if record["step"] == step)
+    assert metadata["best_return"] == record["return_100"]
+    assert metadata["best_score"] < metadata["best_return"]
+
+
+# --- which episodes ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[bytes]]:
+    """What each env shows at each reset of a compiled pool to come: four random numbers, never twice by chance."""
+    shown: list[list[bytes]] = []
+    reset = NativePool.reset
+
+    def noted(self: NativePool, *arguments: Any, **options: Any) -> Any:
+        out = reset(self, *arguments, **options)
+        if self.backend != "interpreted":  # with which a world is tried before it is compiled
+            shown.append([row.tobytes() for row in out.obs])
+        return out
+
+    monkeypatch.setattr(NativePool, "reset", noted)
+    return shown
+
+
+def assert_all_differ(begun: list[list[bytes]]) -> None:
+    states = [state for pool in begun for state in pool]
+    assert len(set(states)) == len(states)
+
+
+FINAL = EvaluationConfig(every=1, episodes=3, final_episodes=5)
+
+
+def test_each_evaluation_of_a_run_plays_fresh_episodes_and_none_that_are_trained_on(begun, tmp_path):
+    train(config_of(4, eval=FINAL), tmp_path)
+    assert [len(pool) for pool in begun] == [4, 3, 3, 3, 5]  # training, three evaluations and the last one
+    assert_all_differ(begun)
+
+
+def test_scramjet_eval_plays_episodes_that_no_evaluation_of_training_has_played(begun, tmp_path):
+    run = train(config_of(4, eval=FINAL), tmp_path)
+    for seed in (None, 1, 2):
+        del begun[5:]
+        scramjet.evaluate(run, episodes=20, seed=seed)
+        assert [len(pool) for pool in begun] == [4, 3, 3, 3, 5, 20]
+        assert_all_differ(begun)
+
+
+def test_a_fork_trains_on_other_episodes_than_its_parent_began_with(begun, tmp_path):
+    config = config_of(2, eval=EvaluationConfig(every=0, final_episodes=0))
+    run = train(config, tmp_path)
+    for name in ("one", "another"):
+        train(replace(config, total_timesteps=UPDATE * 3), tmp_path, fork=run, run_name=name)
+    assert begun[1] == begun[2]  # two forks of the same checkpoint are the same
+    assert_all_differ(begun[:2])
+
+
+def test_a_resumed_run_plays_the_evaluations_of_an_uninterrupted_one(begun, tmp_path):
+    whole = train(config_of(5), tmp_path, run_name="whole")
+    expected = [pool for pool in begun if len(pool) == 3]
+    begun.clear()
+    run = train(config_of(2), tmp_path)
+    train(None, tmp_path, resume=run, total_timesteps=UPDATE * 5)
+    assert [pool for pool in begun if len(pool) == 3] == expected
+    one, other = (
+        [{name: value for name, value in record.items() if name.startswith("eval/")} for record in read_metrics(path)]
+        for path in (whole / "metrics.jsonl", run / "metrics.jsonl")
+    )
+    assert one == other
+    assert len(one) == 5
+    assert all(math.isfinite(record["eval/lower_bound"]) for record in one)
+
+
+# --- the hint at drawn actions -----------------------------------------------------------------------------------
+
+
+class Both(Env):
+    """Shows nothing; won as soon as both actions have been taken, which a most likely action alone never does."""
+
+    both: bool = True
+    max_episode_steps = 12
+
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"taken": (np.int8, 2)}
+
+    def reset(self, s):
+        pass
+
+    def step(self, s, action):
+        s.taken[action] = 1
+        won = (s.taken[0] == 1 and s.taken[1] == 1) or not self.both
+        return (1.0 if won else 0.0), won
+
+    def observe(self, s, obs):
+        obs[0] = 0.0
+
+
+HINT = "--eval.samples evaluates with drawn actions"
+
+
+def events_of(env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
+    still = PPOConfig(num_minibatches=1, num_epochs=1, learning_rate=1e-9)
+    train(config_of(6, env=env, ppo=still, **settings), tmp_path, display="plain")
+    return capsys.readouterr().out
+
+
+def test_most_likely_actions_that_return_far_less_than_drawn_ones_hint_once_at_evaluating_with_drawn_ones(
+    tmp_path, capsys
+):
+    said = events_of(f"{__file__}:Both", tmp_path, capsys)
+    assert said.count(HINT) == 1
+    assert "the most likely actions return 0.00 and drawn ones 1.00" in said
+
+
+def test_there_is_no_hint_where_actions_are_drawn_anyway_or_are_as_good(tmp_path, capsys):
+    drawn = EvaluationConfig(every=1, episodes=3, final_episodes=0, samples=True)
+    assert HINT not in events_of(f"{__file__}:Both", tmp_path / "drawn", capsys, eval=drawn)
+    alike = events_of(f"{__file__}:Both", tmp_path / "alike", capsys, env_parameters={"both": False})
+    assert "new best: mean return 1.00" in alike
+    assert HINT not in alike
+
+
+def test_there_is_no_hint_before_as_many_episodes_have_ended_as_play_at_once(tmp_path, capsys):
+    assert HINT not in events_of(f"{__file__}:Both", tmp_path, capsys, num_envs=64, num_steps=3, total_timesteps=192)
