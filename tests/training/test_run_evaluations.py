@@ -215,12 +215,19 @@ def test_most_likely_actions_that_return_far_less_than_drawn_ones_hint_once_at_e
     assert "the most likely actions return 0.00 and drawn ones 1.00" in said
 
 
-def test_there_is_no_hint_where_actions_are_drawn_anyway_or_are_as_good(tmp_path, capsys):
-    drawn = EvaluationConfig(every=1, episodes=3, final_episodes=0, samples=True)
-    assert HINT not in events_of(f"{__file__}:Both", tmp_path / "drawn", capsys, eval=drawn)
-    alike = events_of(f"{__file__}:Both", tmp_path / "alike", capsys, env_parameters={"both": False})
-    assert "new best: mean return 1.00" in alike
-    assert HINT not in alike
+def test_there_is_no_hint_where_the_most_likely_actions_are_as_good(tmp_path, capsys):
+    said = events_of(f"{__file__}:Both", tmp_path, capsys, env_parameters={"both": False})
+    assert "new best: mean return 1.00" in said
+    assert HINT not in said
+
+
+@pytest.mark.parametrize("samples", [False, True])
+def test_there_is_no_hint_where_actions_are_drawn_already_however_badly_they_do(samples, told, tmp_path, capsys):
+    told([result(-7.0, 0.1, 3)] * 6)
+    settings = EvaluationConfig(every=1, episodes=3, final_episodes=0, samples=samples)
+    said = events_of(f"{__file__}:Both", tmp_path, capsys, eval=settings)
+    assert "new best: mean return -7.00" in said
+    assert (HINT in said) is not samples
 
 
 def test_there_is_no_hint_before_as_many_episodes_have_ended_as_play_at_once(tmp_path, capsys):
