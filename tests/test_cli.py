@@ -20,7 +20,7 @@ from scramjet.commands.train import _typed, split_env_parameters
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training.config_files import load_frozen
+from scramjet.training.config_files import load_frozen, starting_config
 
 TINY = ["--num-envs", "8", "--num-steps", "16", "--total-timesteps", "512"]
 TINY += ["--eval.final-episodes", "2", "--eval.every", "2", "--eval.episodes", "2"]
@@ -210,6 +210,42 @@ def test_flags_win_over_the_file_and_the_file_over_the_preset(tmp_path: Path) ->
     assert (config.ppo.gamma, config.num_envs) == (0.6, 8)
     assert config.ppo.gae_lambda == 0.9, "the preset's value"
     assert config.ppo.value_coef == 0.5, "the code's default"
+
+
+@pytest.mark.parametrize(
+    ("words", "epochs", "is_warned"),
+    [
+        ([], 4, False),
+        (["--loss", "ppo"], 4, False),
+        (["--loss", "impala"], 1, False),
+        (["--loss=impala", "--num-epochs=1"], 1, False),
+        (["--loss", "impala", "--num-epochs", "3"], 3, True),
+        (["--num_epochs", "2", "--loss", "impala"], 2, True),
+        (["--num-epochs", "2"], 2, False),
+    ],
+)
+def test_impala_takes_one_epoch_unless_told_whatever_the_preset_says_and_is_warned_above_that(
+    words: list[str], epochs: int, is_warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert starting_config("cartpole").ppo.num_epochs == 4
+    assert call("train", "cartpole", *TINY, *words, "--runs-dir", tmp_path, "--display", "plain") == 0
+    assert load_frozen(tmp_path / "cartpole-1" / "config.toml").ppo.num_epochs == epochs
+    assert [record["epochs"] for record in read_metrics(tmp_path / "cartpole-1" / "metrics.jsonl")] == [epochs] * 4
+    warning = f"impala with num_epochs={epochs}: its gradient has no clip"
+    said = capsys.readouterr().out
+    assert (warning in said) == is_warned
+    assert ("--num-epochs 1 is usual" in said) == is_warned
+
+
+def test_a_fork_and_a_file_that_change_the_loss_to_impala_take_one_epoch_too(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('loss = "impala"\n')
+    (tmp_path / "told.toml").write_text('loss = "impala"\nnum_epochs = 3\n')
+    file, told = (["cartpole", *TINY, "--config", tmp_path / name] for name in ("mine.toml", "told.toml"))
+    fork = ["--fork", trained, "--loss", "impala", "--total-timesteps", "1024"]
+    for name, words, epochs in (("file", file, 1), ("told", told, 3), ("fork", fork, 1)):
+        assert call("train", *words, "--runs-dir", tmp_path, "--run-name", name, "--display", "quiet") == 0
+        ppo = load_frozen(tmp_path / name / "config.toml").ppo
+        assert (ppo.loss, ppo.num_epochs) == ("impala", epochs)
 
 
 def test_the_world_may_be_named_beside_a_file_that_has_its_parameters(tmp_path: Path) -> None:

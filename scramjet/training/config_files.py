@@ -158,7 +158,10 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     try:
         if "env" in data or caller.env is not None:
             top.update(_env_fields(config, data.get("env", {}), source, caller))
-        ppo = replace(config.ppo, **{key: data[key] for key in _PPO_FIELDS if key in data})
+        changes = {key: data[key] for key in _PPO_FIELDS if key in data}
+        if changes.get("loss", config.ppo.loss) != config.ppo.loss:
+            changes.setdefault("num_epochs", "auto")  # those of the preset are for its own loss
+        ppo = replace(config.ppo, **changes)
         for table in _TABLES:
             if table in data:
                 top[table] = _apply_table(getattr(config, table), data[table], table, source)
