@@ -237,6 +237,14 @@ def test_impala_takes_one_epoch_unless_told_whatever_the_preset_says_and_is_warn
     assert ("--num-epochs 1 is usual" in said) == is_warned
 
 
+def test_what_a_preset_ignores_can_be_seen_again_or_be_something_else(tmp_path: Path) -> None:
+    assert starting_config("maze").policy.ignore == ("step_count",)
+    words = ["train", "maze", *TINY, "--policy.encoder", "mlp", "--runs-dir", tmp_path, "--display", "quiet"]
+    for i, names in enumerate(([], ["walls", "target"]), start=1):
+        assert call(*words, "--policy.ignore", *names) == 0
+        assert load_frozen(tmp_path / f"maze-{i}" / "config.toml").policy.ignore == tuple(names)
+
+
 def test_a_fork_and_a_file_that_change_the_loss_to_impala_take_one_epoch_too(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('loss = "impala"\n')
     (tmp_path / "told.toml").write_text('loss = "impala"\nnum_epochs = 3\n')
@@ -361,6 +369,8 @@ def test_a_time_limit_stops_the_run_and_leaves_it_to_be_resumed(tmp_path: Path) 
         (["eval", "nowhere", "--render", "--json"], ["--render", "--json"]),
         (["train", "--env.mass-pole", "-1"], ["mass_pole=-1", "above 0"]),
         (["train", "--policy.hidden", "0"], ["policy.hidden", "--policy.hidden 64 64"]),
+        (["train", "maze", "--policy.ignore", "steps"], ["'steps'", "its entries: agent, step_count, target, walls"]),
+        (["train", "--policy.ignore", "x"], ["policy.ignore names 'x'", "no entries to leave out"]),
         (["train", "--run-name", "../escape"], ["../escape", "letters"]),
         (["train", "--resume", "nowhere"], ["nowhere"]),
         (["train", "--fork", "nowhere"], ["nowhere"]),

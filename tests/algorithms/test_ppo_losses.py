@@ -214,6 +214,7 @@ def test_explained_variance_is_told_where_returns_vary_by_little_but_well_above_
         ("gamma", -0.1),
         ("gae_lambda", 2),
         ("num_epochs", 0),
+        ("num_epochs", "many"),
         ("num_minibatches", 0),
         ("minibatch_size", 0),
         ("value_coef", -1),
@@ -234,6 +235,14 @@ def test_a_value_out_of_range_is_refused_with_the_field_and_the_value(field, val
     with pytest.raises(ConfigError, match=re.escape(field)) as caught:
         PPOConfig(**{field: value})
     assert str(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "epochs"),
+    [({}, 4), ({"loss": "impala"}, 1), ({"num_epochs": 7}, 7), ({"loss": "impala", "num_epochs": 3}, 3)],
+)
+def test_epochs_follow_from_the_loss_unless_they_are_given(changes, epochs):
+    assert PPOConfig(**changes).epochs == epochs
 
 
 def test_a_range_message_says_the_rule_and_the_default():

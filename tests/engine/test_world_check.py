@@ -159,6 +159,73 @@ def test_a_last_observation_outside_its_space_is_reported(check) -> None:
     assert "last observation" in text
 
 
+COUNTED = {
+    "limit": "max_episode_steps = 6",
+    "state": 'state = {"x": np.int32}',
+    "reset": "def reset(self, s):\n    pass",
+    "step": "def step(self, s, action):\n    s.x += 1\n    return 0.0, action == 2 and s.x < 2",
+}
+
+
+def said_of_choices(*, space: str, shown: str, tmp_path: Path, **changes: str) -> str:
+    """What `check_world` says of a world that shows how many steps it has taken, or something made of that."""
+    parts = COUNTED | changes
+    body = [parts["limit"], f"observation_space = {space}", "action_space = Discrete(3)", parts["state"]]
+    body += [parts["reset"], parts["step"], f"def observe(self, s, obs):\n    {shown}"]
+    indented = textwrap.indent("\n\n".join(body), "    ")
+    path = tmp_path / "counted.py"
+    path.write_text(f"{HEAD.replace('Discrete,', 'Dict, Discrete,')}\n\nclass Counted(Env):\n{indented}\n")
+    findings = list(check_world(str(path), steps=60))
+    assert [finding.text for finding in findings if not finding.is_fine] == []
+    (said,) = (finding.text for finding in findings if "time is up" in finding.text)
+    return said
+
+
+NONE_IS_LAST_ONLY = "no choice is shown only when time is up"
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "name"),
+    [
+        ("Dict({'clock': Discrete(7), 'x': Box(0, 9, (1,))})", "obs.clock[0] = s.x\n    obs.x[0] = s.x", "clock"),
+        ("Dict({'a': Dict({'clock': Discrete(7)})})", "obs.a.clock[0] = s.x", "a.clock"),
+    ],
+    ids=["an entry", "a nested entry"],
+)
+def test_a_choice_that_is_only_shown_when_time_is_up_is_told_with_the_way_to_leave_it_out(
+    space: str, shown: str, name: str, tmp_path: Path
+) -> None:
+    said = said_of_choices(space=space, shown=shown, tmp_path=tmp_path)
+    assert said.startswith(f"{name} is 6 only when time is up")
+    assert f"--policy.ignore {name}" in said
+    assert "show a count as a number (Box)" in said
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "changes"),
+    [
+        ("Dict({'clock': Box(0, 9, (1,))})", "obs.clock[0] = s.x", {}),
+        ("Dict({'clock': Discrete(7)})", "obs.clock[0] = s.x % 6", {}),
+        (
+            "Dict({'clock': Discrete(7)})",
+            "obs.clock[0] = s.x",
+            {"step": "def step(self, s, action):\n    s.x += 1\n    return 0.0, s.x == 6"},
+        ),
+    ],
+    ids=["a number", "shown before too", "ended by the rules"],
+)
+def test_other_counts_are_fine(space: str, shown: str, changes: dict[str, str], tmp_path: Path) -> None:
+    assert said_of_choices(space=space, shown=shown, tmp_path=tmp_path, **changes) == NONE_IS_LAST_ONLY
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("maze", True), ("snake", False), ("connect_four", False)])
+def test_of_the_worlds_here_the_maze_has_such_a_count(name: str, is_told: bool) -> None:
+    texts = [finding.text for finding in check_world(name, steps=120)]  # an episode of the maze has 100
+    told = "step_count is 100 only when time is up" in " ".join(texts)
+    assert told == is_told
+    assert (NONE_IS_LAST_ONLY in texts) == (not is_told)
+
+
 def test_an_observation_entry_never_written_is_reported(check) -> None:
     is_fine, text, _ = check(observe="def observe(self, s, obs):\n    obs[0] = s.x")
     assert not is_fine

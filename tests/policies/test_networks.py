@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import nn
 
 from scramjet.algorithms.ppo import PPOConfig
@@ -15,6 +15,8 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import Categorical, Policy, PolicyConfig, SeparateActorCritic, SharedActorCritic
 from scramjet.policies.networks import count_parameters, default_network
+from scramjet.policies.observations import without_entries
+from scramjet.training.config_files import starting_config
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import allocate_rollout, collect
 
@@ -111,6 +113,105 @@ def test_separate_trunks_have_the_parameters_of_two_networks():
 def test_a_policy_config_that_cannot_be_is_refused_by_name(change, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         PolicyConfig(**change)
+
+
+# --- entries that are left out -----------------------------------------------------------------------------
+
+NESTED = Dict(
+    {
+        "count": Discrete(7),
+        "inner": Dict({"count": Discrete(5), "numbers": Box(-1, 1, (3,), np.float32)}),
+        "place": MultiDiscrete([4, 4]),
+    }
+)
+
+
+def observed(space, rows=6, seed=0):
+    """A batch of random observations of a space, as networks get them."""
+    if isinstance(space, Dict):
+        return {name: observed(entry, rows, seed + i) for i, (name, entry) in enumerate(space.spaces.items())}
+    space.seed(seed)
+    drawn = torch.from_numpy(np.stack([np.asarray(space.sample()) for _ in range(rows)]))
+    return drawn.unsqueeze(1) if isinstance(space, Discrete) else drawn
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("embedding_size", [None, 3])
+def test_an_entry_that_is_ignored_changes_nothing_and_every_other_one_does(shared, memory, embedding_size):
+    config = PolicyConfig(
+        hidden=(8,), shared_trunk=shared, memory=memory, memory_size=4, embedding_size=embedding_size,
+        ignore=("count", "inner.numbers"),
+    )  # fmt: skip
+    torch.manual_seed(0)
+    policy = Policy(default_network(NESTED, ACTIONS, config), NESTED, ACTIONS, config)
+    seen, other = observed(NESTED), observed(NESTED, seed=50)
+    state = torch.zeros(6, policy.state_size) if memory else None
+    with torch.no_grad():
+        before = policy(seen, state)
+        for name, entry, is_ignored in (
+            ("count", {"count": other["count"]}, True),
+            ("inner.numbers", {"inner": seen["inner"] | {"numbers": other["inner"]["numbers"]}}, True),
+            ("inner.count", {"inner": seen["inner"] | {"count": other["inner"]["count"]}}, False),
+            ("place", {"place": other["place"]}, False),
+        ):
+            after = policy(seen | entry, state)
+            assert torch.equal(after.logits, before.logits) == is_ignored, name
+            assert torch.equal(after.value, before.value) == is_ignored, name
+
+
+def test_a_network_that_ignores_entries_is_that_of_a_space_without_them():
+    bare = Dict({"inner": Dict({"count": Discrete(5)}), "place": MultiDiscrete([4, 4])})
+    outputs = []
+    for space, ignore in ((NESTED, ("count", "inner.numbers")), (bare, ())):
+        torch.manual_seed(0)
+        network = default_network(space, ACTIONS, PolicyConfig(ignore=ignore))
+        outputs.append(network(observed(NESTED)))
+    assert torch.equal(outputs[0].logits, outputs[1].logits)
+    assert torch.equal(outputs[0].value, outputs[1].value)
+    assert without_entries(NESTED, ("count", "inner.numbers")) == bare
+    assert without_entries(NESTED, ()) is NESTED
+
+
+@pytest.mark.parametrize(
+    ("space", "ignore", "message"),
+    [
+        (NESTED, ("cuont",), r"policy.ignore names 'cuont'.*its entries: count, inner, place"),
+        (NESTED, ("count", "count"), r"policy.ignore names 'count'.*its entries: inner, place"),
+        (NESTED, ("inner.numbrs",), r"policy.ignore names 'inner.numbrs'.*its entries: count, numbers"),
+        (NESTED, ("place.x",), r"policy.ignore names 'place.x'.*its entries: count, inner, place"),
+        (OBS, ("count",), r"policy.ignore names 'count', and the observation is Box.*no entries to leave out"),
+        (NESTED, ("count", "inner", "place"), r"policy.ignore leaves nothing to see: 'place' is the last entry"),
+        (NESTED, ("inner.count", "inner.numbers"), r"policy.ignore leaves nothing to see: 'inner.numbers' is the last"),
+    ],
+    ids=[
+        "unknown",
+        "twice",
+        "unknown within",
+        "no dict there",
+        "no dict at all",
+        "nothing left",
+        "nothing left within",
+    ],
+)
+def test_an_entry_that_cannot_be_ignored_is_refused_with_those_there_are(space, ignore, message):
+    with pytest.raises(ConfigError, match=message):
+        default_network(space, ACTIONS, PolicyConfig(ignore=ignore))
+
+
+def test_the_preset_of_the_maze_keeps_the_step_count_from_the_planner():
+    config, env = starting_config("maze"), load_env("maze")
+    policy = Policy(
+        default_network(env.observation_space, env.action_space, config.policy),
+        env.observation_space,
+        env.action_space,
+        config.policy,
+    )
+    seen = observed(env.observation_space)
+    with torch.no_grad():
+        first, last = (policy(seen | {"step_count": torch.full((6, 1), count)}) for count in (0, 100))
+    assert torch.equal(first.value, last.value)
+    assert torch.equal(first.logits, last.logits)
 
 
 # --- a user's own module -----------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ def updates(env_name, policy, config, *, native, num_updates=2, horizon=None):
         ("connect_four", {"shared_trunk": True}),  # masks, seats, whole numbers
         ("pendulum", {"activation": "relu"}),
         ("snake", {}),  # discrete observations of a grid
+        ("maze", {"ignore": ("step_count", "walls")}),  # some of several entries
     ],
 )
 def test_two_updates_end_where_those_of_torch_do(env_name, settings, memory):
