@@ -296,6 +296,21 @@ def test_planning_steps_limit_how_far_values_spread():
     assert right[1] < right[2] < right[None] == 1.0
 
 
+def test_a_target_that_has_gone_dark_can_be_learned_to_shine_again_but_not_to_be_darker():
+    """What a failing seed did: the target's reward went to 1e-9, less than any value that is told from zero."""
+    obs, _ = random_mazes(50, np.random.default_rng(7))
+    lit = torch.zeros(50, SIZE, SIZE)
+    lit[torch.arange(50), obs["target"][:, 0], obs["target"][:, 1]] = 1.0
+    for sign, learns in ((-1.0, True), (1.0, False)):  # descent goes against the gradient
+        encoder = with_known_weights(PolicyConfig(encoder="value_propagation"))
+        with torch.no_grad():
+            encoder.maps.weight[0, 0] = -8.0 / SHARPNESS  # with the bias, -24 for a target
+        reward, _ = encoder.reward_and_passes(obs)
+        assert reward.min() > 3e-4
+        (sign * (reward * lit).sum()).backward()
+        assert (float(encoder.maps.weight.grad[0, 0].abs()) > 1e-3) == learns
+
+
 def test_an_agent_at_the_rim_sees_nothing_beyond_it():
     obs, _ = random_mazes(1, np.random.default_rng(5))
     obs["agent"] = torch.tensor([[0, SIZE - 1]])
