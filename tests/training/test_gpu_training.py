@@ -34,10 +34,12 @@ pytestmark = pytest.mark.gpu
 NUM_ENVS, NUM_STEPS = 64, 32
 
 
-def make(world: str, config: PolicyConfig, ppo: PPOConfig | None = None, *, recorded: bool = True, fused: bool = False):
+def make(
+    world: str | Env, config: PolicyConfig, ppo: PPOConfig | None = None, *, recorded: bool = True, fused: bool = False
+):
     """A pool, a policy, a rollout and a learner on the GPU."""
     torch.manual_seed(0)
-    env = load_env(world)
+    env = load_env(world) if isinstance(world, str) else world
     pool = CudaPool(env, NUM_ENVS)
     network = default_network(env.observation_space, env.action_space, config)
     policy = Policy(network, env.observation_space, env.action_space, config).to("cuda")
@@ -70,6 +72,7 @@ CASES = {
     "lstm": ("masked_cartpole", PolicyConfig(memory="lstm", memory_size=32), PPOConfig(num_minibatches=2)),
     "gru and horizon": ("tmaze", PolicyConfig(memory="gru", memory_size=32), PPOConfig(bptt_horizon=16)),
     "masks and seats": ("connect_four", PolicyConfig(), PPOConfig()),
+    "seats cut short": (load_env("connect_four", max_episode_steps=9), PolicyConfig(), PPOConfig(advantage="vtrace")),
     "vtrace": ("cartpole", PolicyConfig(), PPOConfig(advantage="vtrace")),
     "schedules": ("cartpole", PolicyConfig(), PPOConfig(clip_epsilon="0.3@0,0.1@end", learning_rate="0.001@0,0@end")),
     "batch normalization of advantages": ("cartpole", PolicyConfig(), PPOConfig(normalize_advantages="batch")),
