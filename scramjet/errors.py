@@ -1,21 +1,37 @@
 """The errors users meet: each names the thing, its value and the fix.
 
-The command line prints the message alone and exits with `exit_code`; a traceback means a bug of ours.
+The command line prints the message alone and exits with `exit_code`; a traceback means a bug of ours. Names and values
+in a message may come from a stranger's file: `printable` and `shortened` make them safe to show.
 """
 
 from __future__ import annotations
 
 import difflib
+import reprlib
+import unicodedata
 from collections.abc import Iterable
+from typing import Any
+
+LAYOUT = "\n\t"
+"""The control characters that only lay text out; see `printable`."""
 
 ENV_FAILURES = (Exception, SystemExit)
 """What an env of a user may raise. One that leaves must not end the run as if it were done."""
 
 
+_MAX_MESSAGE = 4_000
+_MAX_VALUE = 300
+"""Characters that are shown of a message, and of one value in it."""
+
+
 class ScramjetError(Exception):
-    """Base of every error meant for a user."""
+    """Base of every error meant for a user; its text holds no control characters and is of bounded length."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return printable(text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}... (cut)", keep=LAYOUT)
 
 
 class ConfigError(ScramjetError):
@@ -44,5 +60,42 @@ class TrainingError(ScramjetError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the nearest known name, or an empty string."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.5)  # a file's keys may be endless
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return `text` with every control character but those in `keep` written as an escape such as \\x1b.
+
+    A terminal obeys control characters: printed raw, a name in a file could clear the screen or retitle the window.
+    What turns the direction of writing counts among them, and so do halves of characters, which cannot be encoded.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each in keep or not _is_control(each) else _escape(each) for each in text)
+
+
+def _is_control(character: str) -> bool:
+    # Cc control, Cf format (such as right-to-left marks), Cs half a surrogate pair, Zl and Zp line separators
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+class _Short(reprlib.Repr):
+    """Python's `repr`, of bounded length and cost however large or deep the value is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, 200, 200
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() < 300 else f"<a whole number of {x.bit_length():,} bits>"
+
+
+def shortened(value: Any) -> str:
+    """Return `repr(value)` for a message, with the middle or the end of what is long left out."""
+    text = _Short().repr(value)
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."

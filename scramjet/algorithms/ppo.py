@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
-from scramjet.settings import require, settle
+from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,13 @@ class PPOConfig:
     def __post_init__(self) -> None:
         settle(self)
         require(self, ("gamma", "gae_lambda"), lambda x: 0 <= x <= 1, "must be from 0 to 1")
-        require(self, ("num_epochs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
-        require(self, ("num_minibatches",), lambda x: x >= 1, "must be at least 1")
-        require(self, ("value_coef",), lambda x: 0 <= x < math.inf, "must be finite and at least 0")
-        require(self, ("adam_eps",), lambda x: 0 < x < math.inf, "must be finite and above 0")
-        require(self, ("vtrace_rho_clip", "vtrace_c_clip"), lambda x: 0 < x < math.inf, "must be finite and above 0")
-        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "reward_clip", "bptt_horizon")
+        require_counts(self, ("num_epochs", "num_minibatches", "minibatch_size", "bptt_horizon"))
+        require(self, ("value_coef",), lambda x: x >= 0, "must be at least 0")
+        bounds = ("max_grad_norm", "value_clip", "reward_clip", "target_kl", "vtrace_rho_clip", "vtrace_c_clip")
+        positive = ("adam_eps", *bounds)
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
+        vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
+        require(self, positive, lambda x: x is None or x >= MIN_POSITIVE, vanishes)
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
 
@@ -89,7 +88,7 @@ class PPOConfig:
         num_units = batch_size // sequence_length
         if self.minibatch_size is None:
             if num_units % self.num_minibatches:
-                fit = _largest_divisor(num_units, self.num_minibatches)
+                fit = largest_divisor(num_units, self.num_minibatches)
                 units = f"{batch_size} samples (num_envs x num_steps)"
                 if sequence_length > 1:
                     units = f"{num_units} sequences of {sequence_length} steps"
@@ -101,7 +100,7 @@ class PPOConfig:
         if batch_size % self.minibatch_size or self.minibatch_size % sequence_length:
             too_large = self.minibatch_size > batch_size
             wanted = (batch_size // 4 if too_large else self.minibatch_size) // sequence_length
-            fit = sequence_length * _largest_divisor(num_units, wanted or 1)
+            fit = sequence_length * largest_divisor(num_units, wanted or 1)
             problem = "is larger than" if too_large else "does not evenly split"
             memory = f", which memory keeps in sequences of {sequence_length} steps" if sequence_length > 1 else ""
             raise ConfigError(
@@ -109,10 +108,6 @@ class PPOConfig:
                 f"(num_envs x num_steps){memory}; try --minibatch-size {fit}"
             )
         return batch_size // self.minibatch_size
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    return max(n for n in range(1, min(number, most) + 1) if number % n == 0)
 
 
 @dataclass(slots=True)

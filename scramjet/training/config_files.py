@@ -6,8 +6,6 @@ A file is flat where the command line is flat: PPO's fields stand at the top, ta
 
 from __future__ import annotations
 
-import re
-import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
@@ -18,7 +16,8 @@ import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
-from scramjet.errors import ConfigError, did_you_mean
+from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.settings import coerce, plain_parameters
 from scramjet.training.config import RunConfig
 from scramjet.training.trust import approve, check_name
 
@@ -42,34 +41,31 @@ def read_file(path: Path) -> dict[str, Any]:
         if path.suffix in (".yaml", ".yml"):
             data = _read_yaml(text)
         elif path.suffix == ".toml":
-            data = tomllib.loads(text)
+            data = _read_toml(text)
         else:
             raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
-    except Exception as error:  # yaml's errors share no base with ValueError
-        if type(error).__module__.startswith("yaml"):
-            raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
-        raise
+    except ValueError as error:
+        raise ConfigError(f"the config file '{path}' is not valid: {str(error)[:1000]}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"the config file '{path}' must hold key = value pairs, not {type(data).__name__}")
     return data
 
 
+def _read_toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep; a config has tables of values") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's limit on the digits of a number, of which it does not say where
+        raise ValueError("a whole number in it has thousands of digits") from None
+
+
 def _read_yaml(text: str) -> Any:
-    """YAML, with 1e-3 read as a number: its version 1.1 takes that for text."""
-    import yaml
+    from scramjet.training.yaml_text import read_yaml  # most files are TOML
 
-    class Loader(yaml.SafeLoader):
-        pass
-
-    number = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
-    return yaml.load(text, Loader=Loader) or {}  # a SafeLoader: no Python objects
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return read_yaml(text)
 
 
 def preset_path(env: str) -> Path | None:
@@ -118,14 +114,15 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     """
     data = dict(data)
     version = data.pop("config_version", CONFIG_VERSION)
-    if not isinstance(version, int) or version > CONFIG_VERSION:
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= CONFIG_VERSION:
         raise ConfigError(
-            f"{source} has config_version {version!r}; this scramjet reads up to {CONFIG_VERSION}: upgrade scramjet"
+            f"{source} has config_version {shortened(version)}; this scramjet reads up to {CONFIG_VERSION}: upgrade "
+            f"scramjet"
         )
     known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
     for key in data:
         if key not in known:
-            raise ConfigError(f"{source}: unknown key '{key}'.{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: unknown key {shortened(key)}.{did_you_mean(key, known)}")
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     try:
         if "env" in data or caller.env is not None:
@@ -141,11 +138,11 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
 
 def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{source}: [{table}] must be a table of values, not {values!r}")
+        raise ConfigError(f"{source}: [{table}] must be a table of values, not {shortened(values)}")
     known = [field.name for field in fields(current)]
     for key in values:
         if key not in known:
-            raise ConfigError(f"{source}: unknown key '{key}' in [{table}].{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: unknown key {shortened(key)} in [{table}].{did_you_mean(key, known)}")
     return replace(current, **values)
 
 
@@ -154,18 +151,18 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
         raise ConfigError(
-            f"{source}: env must be a name, or a table with a name and parameters; got {reprlib.repr(value)}"
+            f"{source}: env must be a name, or a table with a name and parameters; got {shortened(value)}"
         )
     name = table.get("name", caller.env or config.env)
     check_name(name, source)
     if caller.env is not None and not is_same_world(name, caller.env):
         name, table = caller.env, table if caller.keeps_parameters else {}
-    given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
+    given = plain_parameters({key: item for key, item in table.items() if key != "name"})
     approve(name, given, source, trust=caller.trust, named=caller.env, run=caller.run)
     known = parameter_defaults(name)
     for key in given:
         if known is not None and key not in known:
-            raise ConfigError(f"{source}: {name} has no parameter '{key}'.{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: {name} has no parameter {shortened(key)}.{did_you_mean(key, known)}")
     kept = config.env_parameters if is_same_world(name, config.env) else {}
     return {"env": caller.env or name, "env_parameters": {**kept, **given}}
 
@@ -183,7 +180,7 @@ def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
 def starting_config(env: str) -> RunConfig:
     """The code's defaults with the world's preset laid over them."""
     config = RunConfig(env=env)
-    preset = preset_path(env)
+    preset = preset_path(config.env)
     return config if preset is None else apply(config, read_file(preset), f"preset {preset.name}", OURS)
 
 
@@ -192,14 +189,14 @@ def load_config(path: Path | str, *, trust: bool = False) -> RunConfig:
 
     A world of somebody's own code is refused unless you have named it yourself before, or give `trust`.
     """
-    path = Path(path)
+    path = Path(coerce("path", path, Path))
     data = read_file(path)
     env = data.get("env", RunConfig.env)
     name = env.get("name", RunConfig.env) if isinstance(env, Mapping) else env
     if isinstance(name, str):
         check_name(name, str(path))
     base = starting_config(name) if isinstance(name, str) else RunConfig()  # only reads a preset of that name
-    return apply(base, data, str(path), Caller(trust))
+    return apply(base, data, str(path), Caller(coerce("trust", trust, bool)))
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -227,8 +224,8 @@ def _without_none(value: Any) -> Any:
     """TOML has no null: write "none", which the loader reads back."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return list(value)
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value]
     return "none" if value is None else value
 
 
