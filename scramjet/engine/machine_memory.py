@@ -38,10 +38,16 @@ def _machine_memory() -> float:
 
 
 def _process_limit() -> float:
-    """Bytes that `ulimit -v` allows."""
+    """Bytes that `ulimit -v` still allows."""
     try:
         import resource
     except ImportError:  # Windows
         return float("inf")
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return float("inf") if limit == resource.RLIM_INFINITY else limit
+    if limit == resource.RLIM_INFINITY:
+        return float("inf")
+    try:
+        with open("/proc/self/statm") as file:
+            return limit - int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:  # not Linux
+        return limit

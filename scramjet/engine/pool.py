@@ -16,6 +16,7 @@ from scramjet.engine.layout import (
     Transition,
     action_layout,
     check_spaces,
+    episode_dtype,
     mask_size,
     num_players,
     obs_bytes,
@@ -193,6 +194,9 @@ class Pool(ABC):
 class WorldPool(Pool):
     """Copies of one native world, whatever runs them: what the world says of itself."""
 
+    episodes_kept_per_env = 1
+    """Ended episodes that there is room for until somebody asks, for each player."""
+
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
         check_spaces(env)
@@ -214,7 +218,8 @@ class WorldPool(Pool):
         """Refuse more envs than memory holds: their records, and what one step of all of them writes."""
         env = self.env
         row = 2 * obs_bytes(env.observation_space) + 3 * self.mask_size
-        bytes_per_env = state_dtype(env).itemsize + self.num_rows // self.num_envs * row
+        log = self.episodes_kept_per_env * self.num_players * episode_dtype(env).itemsize
+        bytes_per_env = state_dtype(env).itemsize + self._rows_per_env * row + log
         what = f"num_envs={self.num_envs} of {self.name}"
         require_memory(self.num_envs * bytes_per_env, what, "lower --num-envs, or the world's size")
 

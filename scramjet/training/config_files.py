@@ -34,7 +34,7 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"cannot read the config file '{path}': {error.strerror or error}") from error
+        raise ConfigError(f"cannot read the config file {shortened(str(path))}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:

@@ -72,6 +72,7 @@ def train(
     runs it.
     """
     stop_if_being_read()
+    display = coerce("display", display, Mode)
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
             config,
