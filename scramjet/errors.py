@@ -60,7 +60,7 @@ class TrainingError(ScramjetError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the nearest known name, or an empty string."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.5)  # a file's keys may be endless
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

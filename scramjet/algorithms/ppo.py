@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
-from scramjet.settings import largest_divisor, require, settle
+from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
 
 @dataclass(frozen=True)
@@ -67,13 +66,13 @@ class PPOConfig:
     def __post_init__(self) -> None:
         settle(self)
         require(self, ("gamma", "gae_lambda"), lambda x: 0 <= x <= 1, "must be from 0 to 1")
-        require(self, ("num_epochs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
-        require(self, ("num_minibatches",), lambda x: x >= 1, "must be at least 1")
-        require(self, ("value_coef",), lambda x: 0 <= x < math.inf, "must be finite and at least 0")
-        require(self, ("adam_eps",), lambda x: 0 < x < math.inf, "must be finite and above 0")
-        require(self, ("vtrace_rho_clip", "vtrace_c_clip"), lambda x: 0 < x < math.inf, "must be finite and above 0")
-        positive = ("max_grad_norm", "value_clip", "target_kl", "minibatch_size", "reward_clip", "bptt_horizon")
+        require_counts(self, ("num_epochs", "num_minibatches", "minibatch_size", "bptt_horizon"))
+        require(self, ("value_coef",), lambda x: x >= 0, "must be at least 0")
+        bounds = ("max_grad_norm", "value_clip", "reward_clip", "target_kl", "vtrace_rho_clip", "vtrace_c_clip")
+        positive = ("adam_eps", *bounds)
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
+        vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
+        require(self, positive, lambda x: x is None or x >= MIN_POSITIVE, vanishes)
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
 

@@ -24,14 +24,15 @@ from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import ConfigError
 from scramjet.policies.config import MemoryName, PolicyConfig
-from scramjet.policies.networks import default_network
+from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
-from scramjet.settings import NONE_WORDS
+from scramjet.settings import MAX_COUNT, NONE_WORDS, require, require_counts, settle
+from scramjet.training.config import MAX_THREADS
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.native import native_play
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout import BYTES_PER_WEIGHT, allocate_rollout, collect
 from scramjet.training.trust import remember
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
@@ -88,6 +89,15 @@ class Arguments:
     json: bool = False
     """Print one JSON object instead of a table."""
 
+    def __post_init__(self) -> None:
+        settle(self)
+        if not all(1 <= count <= MAX_COUNT for count in self.num_envs):
+            raise ConfigError(f"--num-envs {list(self.num_envs)} must each be at least 1, and at most {MAX_COUNT}")
+        if not all(1 <= count <= MAX_THREADS for count in self.num_threads):
+            raise ConfigError(f"--num-threads {list(self.num_threads)} must each be from 1 to {MAX_THREADS}")
+        require_counts(self, ("num_steps", "num_epochs", "num_minibatches", "memory_size"))
+        require(self, ("seconds",), lambda x: x > 0, "must be above 0")
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -129,8 +139,6 @@ def bench_command(words: list[str]) -> int:
         description=DESCRIPTION,
         args=["None" if word in NONE_WORDS else word for word in words],
     )
-    if min((*arguments.num_envs, *arguments.num_threads, arguments.num_steps)) < 1 or arguments.seconds <= 0:
-        raise ConfigError("--num-envs, --num-threads and --num-steps must be at least 1, --seconds above 0")
     require_native(arguments.env, "scramjet bench")
     remember(arguments.env, is_named=True)
     keep_freed_memory()
@@ -209,6 +217,8 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
         memory=arguments.memory,
         memory_size=arguments.memory_size,
     )
+    each = BYTES_PER_WEIGHT if arguments.device == "cpu" else 4
+    check_network_memory(env.observation_space, env.action_space, policy_settings, bytes_per_weight=each)
     network = default_network(env.observation_space, env.action_space, policy_settings)
     policy = Policy(network, env.observation_space, env.action_space, policy_settings).to(arguments.device)
     policy.uses_bfloat16 = arguments.precision == "bfloat16"

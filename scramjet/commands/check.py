@@ -10,6 +10,7 @@ import tyro
 from scramjet.engine.check import check_world
 from scramjet.engine.foreign_worlds import require_native
 from scramjet.errors import LAYOUT, printable
+from scramjet.settings import require_counts, settle
 from scramjet.training.trust import remember
 
 DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
@@ -27,6 +28,10 @@ class Arguments:
     """A file such as my_world.py or my_world.py:MyWorld, or a name from `scramjet list`."""
     steps: int = 500
     """Steps to play in each of a few envs."""
+
+    def __post_init__(self) -> None:
+        settle(self)
+        require_counts(self, ("steps",))
 
 
 def check_command(words: list[str]) -> int:

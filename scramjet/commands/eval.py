@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 
 from scramjet.errors import ConfigError, printable
-from scramjet.training.playing import load_trained, play
+from scramjet.training.playing import checked_episodes, load_trained, play
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator
 
@@ -60,16 +60,16 @@ def eval_command(words: list[str]) -> int:
     )
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
+    usual = 1 if arguments.render else 100
+    episodes, seed = checked_episodes(usual if arguments.episodes is None else arguments.episodes, arguments.seed)
     policy, config, checkpoint = load_trained(
         arguments.path, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
     )
-    seed = config.seed if arguments.seed is None else arguments.seed
+    seed = config.seed if seed is None else seed
     if arguments.render:
-        episodes = 1 if arguments.episodes is None else arguments.episodes
         for picture, total, step, ended in play(policy, config, seed, episodes):
             _show(picture, total, step, ended)
         return 0
-    episodes = 100 if arguments.episodes is None else arguments.episodes
     evaluation = make_evaluator(config, episodes=episodes)(policy, unseen_episodes(seed))
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))

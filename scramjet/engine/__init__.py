@@ -73,10 +73,16 @@ def make(
     trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the envs are on
     the GPU.
     """
-    from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, require_native
+    from scramjet.engine.foreign_worlds import ForeignWorld, check_num_envs, is_foreign, require_native
     from scramjet.envs.registry import load_env
+    from scramjet.settings import coerce
 
+    name, num_envs = coerce("name", name, str), coerce("num_envs", num_envs, int)
+    num_threads = coerce("num_threads", num_threads, int | None)
+    backend = coerce("backend", backend, Literal["cpu", "interpreted", "cuda"])
+    frame_stack = coerce("frame_stack", frame_stack, int)
     if is_foreign(name):
+        check_num_envs(name, num_envs)
         if backend != "cpu":
             require_native(name, f"backend={backend!r}")
         return _stacked(ForeignWorld(name, parameters).pool(num_envs), frame_stack)

@@ -28,6 +28,10 @@ from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.layout import Transition
 from scramjet.engine.pool import check_count, halves, is_whole
 from scramjet.errors import ConfigError, WorldError, did_you_mean
+from scramjet.settings import MAX_COUNT
+
+MOST = 1000
+"""Pixels of a side, frames that are held, stacked or waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class AtariConfig:
             value = getattr(self, name)
             if not is_whole(value) or value < at_least:
                 raise ConfigError(f"{name}={value!r} must be a whole number of at least {at_least}")
+            if value > (most := MAX_COUNT if name == "max_num_frames_per_episode" else MOST):
+                raise ConfigError(f"{name}={value!r} must be at most {most}")
         for name in ("maxpool", "use_fire_reset", "episodic_life", "reward_clipping", "full_action_space"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name}={getattr(self, name)!r} must be true or false")

@@ -59,6 +59,7 @@ SET_BY_US = {
 
 OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0
+MOST_ENVS = 1 << 16
 
 SHARE_SECONDS = 60e-6
 """Envs that step in less, one after the other, gain nothing by another process: telling it to takes as long."""
@@ -247,6 +248,12 @@ def require_native(name: str, purpose: str) -> None:
     """Refuse another library's world where only native ones will do."""
     if is_foreign(name):
         raise ConfigError(f"{purpose} is for native worlds, and {name} is none; see `scramjet list` for the names")
+
+
+def check_num_envs(name: str, num_envs: int) -> None:
+    """Refuse more envs of another library than a machine can hold: each is an object or a program of its own."""
+    if num_envs > MOST_ENVS:
+        raise ConfigError(f"num_envs={num_envs} of {name} are too many; {MOST_ENVS} are the most of another library")
 
 
 def load_world(name: str, parameters: Mapping[str, Any]) -> Env | ForeignWorld:

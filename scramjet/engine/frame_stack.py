@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.layout import PlayedBy, Transition, allocate_obs, obs_bytes
+from scramjet.engine.machine_memory import require_memory
 from scramjet.engine.pool import Batch, Episodes, Pool
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict
@@ -54,6 +55,9 @@ class FrameStackPool(Pool):
                 f"frame_stack={num_frames}, but in {pool.name} seats take turns: what one saw is not the other's; "
                 f"use --frame-stack 1"
             )
+        num_bytes = 4 * pool.num_rows * num_frames * obs_bytes(pool.observation_space)
+        what = f"frame_stack={num_frames} of num_envs={pool.num_envs} of {pool.name}"
+        require_memory(num_bytes, what, "lower --frame-stack or --num-envs")
         self.pool: Any = pool
         self.env, self.name = pool.env, pool.name
         self.num_envs, self.num_rows = pool.num_envs, pool.num_rows

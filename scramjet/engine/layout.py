@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import keyword
+import math
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -144,6 +145,12 @@ def allocate_obs(space: Any, *batch: int) -> Any:
         return np.zeros((*batch, *shape), dtype)
 
     return map_leaves(allocate, space_tree(space))
+
+
+def obs_bytes(space: Any) -> int:
+    """Bytes of one observation."""
+    layouts = (leaf_layout(part) for part in leaves(space_tree(space)))
+    return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)
 
 
 def kernel_obs(obs: Any) -> Any:

@@ -29,7 +29,6 @@ from scramjet.errors import ConfigError, WorldError
 
 Backend = Literal["cpu", "interpreted"]
 
-EPISODES_KEPT_PER_ENV = 16
 ENVS_PER_THREAD = 256
 """Below this many envs a thread costs more to wake than it saves."""
 
@@ -41,6 +40,7 @@ class NativePool(WorldPool):
     """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
 
     steps_parts = True
+    episodes_kept_per_env = 16
 
     def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
         super().__init__(env, num_envs)
@@ -52,7 +52,7 @@ class NativePool(WorldPool):
         self._state_bytes = self._states.view(np.uint8).reshape(num_envs, -1)  # [N, record size]
         self._records = self._wrap(self._states)
         self._kernels, self.num_threads = self._start(backend, num_threads)
-        capacity = max(4096, EPISODES_KEPT_PER_ENV * num_envs * self.num_players // self.num_threads)
+        capacity = max(4096, self.episodes_kept_per_env * num_envs * self.num_players // self.num_threads)
         self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
         # For each thread: episodes since the last look, next row; cache lines apart, as all write theirs at once.
         self._log_size = np.zeros((self.num_threads, CACHE_LINES // 8), np.int64)

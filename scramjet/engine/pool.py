@@ -16,13 +16,18 @@ from scramjet.engine.layout import (
     Transition,
     action_layout,
     check_spaces,
+    episode_dtype,
     mask_size,
     num_players,
+    obs_bytes,
     played_by,
     rows_per_env,
+    state_dtype,
 )
+from scramjet.engine.machine_memory import require_memory
 from scramjet.envs.api import Env
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
+from scramjet.settings import MAX_COUNT
 
 
 def _warn(text: str) -> None:
@@ -194,6 +199,9 @@ class Pool(ABC):
 class WorldPool(Pool):
     """Copies of one native world, whatever runs them: what the world says of itself."""
 
+    episodes_kept_per_env = 1
+    """Ended episodes that there is room for until somebody asks, for each player."""
+
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
         check_spaces(env)
@@ -209,6 +217,16 @@ class WorldPool(Pool):
         self.mask_size = mask_size(env)
         action_shape, self._action_dtype = action_layout(env)
         self._action_shape = (self.num_rows, *action_shape)
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Refuse more envs than memory holds: their records, and what one step of all of them writes."""
+        env = self.env
+        row = 2 * obs_bytes(env.observation_space) + 3 * self.mask_size
+        log = self.episodes_kept_per_env * self.num_players * episode_dtype(env).itemsize
+        bytes_per_env = state_dtype(env).itemsize + self._rows_per_env * row + log
+        what = f"num_envs={self.num_envs} of {self.name}"
+        require_memory(self.num_envs * bytes_per_env, what, "lower --num-envs, or the world's size")
 
     @abstractmethod
     def states(self) -> np.ndarray:
@@ -278,7 +296,9 @@ def halves(num_envs: int, rows_per_env: int = 1) -> list[slice]:
 def check_count(name: str, count: Any) -> None:
     """Refuse what is no number of things."""
     if not is_whole(count) or count < 1:
-        raise ConfigError(f"{name}={count!r} must be a whole number of at least 1")
+        raise ConfigError(f"{name}={shortened(count)} must be a whole number of at least 1")
+    if count > MAX_COUNT:
+        raise ConfigError(f"{name}={shortened(count)} must be at most {MAX_COUNT}")
 
 
 def is_whole(number: Any) -> bool:

@@ -9,14 +9,14 @@ a read-only tuple of the parameters.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
-from scramjet.errors import WorldError, did_you_mean
+from scramjet.errors import WorldError, did_you_mean, shortened
+from scramjet.settings import MAX_COUNT, NO_FIT, fit
 
 __all__ = ["Box", "Dict", "Discrete", "Env", "MultiBinary", "MultiDiscrete", "Space"]
 
@@ -66,7 +66,7 @@ class Env:
         for name, value in parameters.items():
             if name not in known:
                 raise WorldError(
-                    f"{type(self).__name__} has no parameter '{name}'.{did_you_mean(name, known)} "
+                    f"{type(self).__name__} has no parameter {shortened(name)}.{did_you_mean(name, known)} "
                     f"Parameters: {', '.join(known)}"
                 )
             object.__setattr__(self, name, _convert(type(self).__name__, name, value, known[name]))
@@ -148,19 +148,13 @@ def state_fields(env: Env) -> Mapping[str, StateField]:
 
 def _convert(world: str, name: str, value: Any, default: Any) -> Any:
     """Bring `value` to the type of the parameter's default, or say why it cannot be."""
-    if name == "max_episode_steps":
-        if value is None:
-            return None
-        default = 1
-    wanted = type(default)
-    if wanted is bool and isinstance(value, bool | np.bool_):
-        return bool(value)
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    is_number = is_number and abs(value) < 2**63
-    if wanted is int and is_number and float(value).is_integer():
-        if name == "max_episode_steps" and value < 1:
-            raise WorldError(f"{world}: max_episode_steps={value} must be at least 1 (or None for no limit)")
-        return int(value)
-    if wanted is float and is_number and math.isfinite(value):
-        return float(value)
-    raise WorldError(f"{world}: {name}={value!r} must be {'a finite float' if wanted is float else wanted.__name__}")
+    is_limit = name == "max_episode_steps"
+    wanted = int if is_limit else type(default)
+    fitting = fit(value, int | None if is_limit else wanted)
+    if fitting is NO_FIT:
+        kind = "a finite float" if wanted is float else wanted.__name__
+        raise WorldError(f"{world}: {name}={shortened(value)} must be {kind}")
+    if is_limit and fitting is not None and not 1 <= fitting <= MAX_COUNT:
+        bound = "at least 1" if fitting < 1 else f"at most {MAX_COUNT}"
+        raise WorldError(f"{world}: max_episode_steps={fitting} must be {bound} (or None for no limit)")
+    return fitting

@@ -10,6 +10,8 @@ from scramjet.envs.api import Box, Discrete, Env
 from scramjet.envs.drawing import Canvas
 from scramjet.envs.rng import uniform
 
+MOST_ARMS = 1_000_000
+
 
 class Bandit(Env):
     """Find the one arm that pays."""
@@ -44,6 +46,8 @@ class Bandit(Env):
     def validate(self) -> None:
         if self.arms < 2:
             raise ValueError(f"arms={self.arms} must be at least 2")
+        if self.arms > MOST_ARMS:
+            raise ValueError(f"arms={self.arms} must be at most {MOST_ARMS}")
         if not 0 <= self.lucky_arm < self.arms:
             raise ValueError(f"lucky_arm={self.lucky_arm} must be in 0 .. {self.arms - 1}")
 

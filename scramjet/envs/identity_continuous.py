@@ -11,6 +11,9 @@ from scramjet.envs.api import Box, Env
 from scramjet.envs.drawing import Canvas
 from scramjet.envs.rng import uniform
 
+MOST = 1_000_000
+"""Numbers in a point, and points in an episode."""
+
 
 class IdentityContinuous(Env):
     """Repeat the point shown: minus the mean squared error."""
@@ -65,6 +68,8 @@ class IdentityContinuous(Env):
         for name in ("dims", "num_targets"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+            if getattr(self, name) > MOST:
+                raise ValueError(f"{name}={getattr(self, name)} must be at most {MOST}")
 
     def render(self, s: Any) -> np.ndarray:
         width, row = 600, max(20, 300 // self.dims)

@@ -18,6 +18,7 @@ from scramjet.envs.rng import randint
 
 ROW_STEP = (-1, 0, 1, 0)  # up, right, down, left
 COL_STEP = (0, 1, 0, -1)
+LARGEST_SIDE = 1000
 
 
 def is_free(walls: Any, row: int, col: int) -> bool:
@@ -170,6 +171,8 @@ class Maze(Env):
         for name in ("rows", "cols"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+            if getattr(self, name) > LARGEST_SIDE:
+                raise ValueError(f"{name}={getattr(self, name)} must be at most {LARGEST_SIDE}")
         if self.rows * self.cols < 2:
             raise ValueError("rows=1 and cols=1 leave no cell for the target; make rows or cols at least 2")
 

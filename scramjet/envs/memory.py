@@ -15,6 +15,7 @@ from scramjet.envs.drawing import Canvas
 from scramjet.envs.rng import randint
 
 BIT_COLORS = ((226, 142, 72), (76, 100, 200))
+LONGEST = 1_000_000
 
 
 class Memory(Env):
@@ -62,6 +63,9 @@ class Memory(Env):
             raise ValueError(f"length={self.length} must be at least 1: there is nothing to remember")
         if self.delay < 0:
             raise ValueError(f"delay={self.delay} must be at least 0")
+        for name in ("length", "delay"):
+            if getattr(self, name) > LONGEST:
+                raise ValueError(f"{name}={getattr(self, name)} must be at most {LONGEST}")
 
     def render(self, s: Any) -> np.ndarray:
         num_ticks, answers_begin = 2 * self.length + self.delay, self.length + self.delay

@@ -14,6 +14,8 @@ import numpy as np
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.envs.rng import randint
 
+LONGEST_DELAY = 1_000_000
+
 
 class ConstantReward(Env):
     """Always pays 1: the value must become 1."""
@@ -72,6 +74,8 @@ class DelayedReward(Env):
     def validate(self) -> None:
         if self.delay < 0:
             raise ValueError(f"delay={self.delay} must be at least 0")
+        if self.delay > LONGEST_DELAY:
+            raise ValueError(f"delay={self.delay} must be at most {LONGEST_DELAY}")
 
 
 class ActionReward(Env):

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from scramjet.errors import WorldError, did_you_mean
+from scramjet.errors import WorldError, did_you_mean, shortened
 from scramjet.plugin import register_worlds
 
 if TYPE_CHECKING:  # loaded late: Gymnasium asks for the names while it is itself being imported by envs.api
@@ -71,7 +71,7 @@ def env_class(name: str) -> type[Env]:
     if class_name:
         return _import_class(name)
     raise WorldError(
-        f"unknown world '{name}'.{did_you_mean(name, _names())} See `scramjet list` for the names, "
+        f"unknown world {shortened(name)}.{did_you_mean(name, _names())} See `scramjet list` for the names, "
         f"or give a file: my_world.py"
     )
 

@@ -19,6 +19,7 @@ NORTH, EAST, SOUTH, WEST = 0, 1, 2, 3
 RIGHT_TURN = 4.0
 WRONG_TURN = -0.1
 STANDING_STILL = -0.1
+LONGEST = 1_000_000
 STEPS_PER_CELL = 10
 """The time limit, in steps for each cell of the corridor."""
 
@@ -73,6 +74,8 @@ class TMaze(Env):
     def validate(self) -> None:
         if self.length < 1:
             raise ValueError(f"length={self.length} must be at least 1")
+        if self.length > LONGEST:
+            raise ValueError(f"length={self.length} must be at most {LONGEST}")
 
     def render(self, s: Any) -> np.ndarray:
         cell = max(6, 600 // (self.length + 3))

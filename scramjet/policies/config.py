@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scramjet.errors import ConfigError
-from scramjet.settings import require, settle
+from scramjet.settings import require, require_counts, settle
 
 MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
 """Where the logarithm of a Gaussian's standard deviation is kept: from 5e-5 to 7.4."""
 
 MAX_LAYERS = 64
 MAX_PLANNING_STEPS = 10_000
+MAX_WIDTH = 1 << 20
 """What a stranger's checkpoint may ask for without keeping a machine busy for ever."""
 
 EncoderName = Literal["auto", "mlp", "nature_cnn", "impala_cnn", "grid_cnn", "value_propagation", "entity_attention"]
@@ -74,13 +75,12 @@ class PolicyConfig:
                     f"policy.{name}={list(widths)} needs at least one layer of at least one unit; "
                     f"try --policy.{name.replace('_', '-')} 64 64"
                 )
-        within_layers = f"must be from 1 to {MAX_LAYERS}"
-        layers = ("memory_layers", "attention_blocks")
-        require(self, layers, lambda value: 1 <= value <= MAX_LAYERS, within_layers, "policy.")
-        steps = f"must be from 1 to {MAX_PLANNING_STEPS} (or none)"
-        require(self, ("planning_steps",), lambda x: x is None or 1 <= x <= MAX_PLANNING_STEPS, steps, "policy.")
-        counts = ["memory_size", "embedding_size", "impala_width", "attention_heads", "attention_width"]
-        require(self, counts, lambda value: value is None or value >= 1, "must be at least 1", "policy.")
+            if max(widths) > MAX_WIDTH:
+                raise ConfigError(f"policy.{name} has a layer of {max(widths)} units; {MAX_WIDTH} are the most")
+        require_counts(self, ("memory_layers", "attention_blocks"), most=MAX_LAYERS, prefix="policy.")
+        require_counts(self, ("planning_steps",), most=MAX_PLANNING_STEPS, prefix="policy.")
+        widths = ("memory_size", "embedding_size", "impala_width", "attention_heads", "attention_width")
+        require_counts(self, widths, prefix="policy.", most=MAX_WIDTH)
         within = f"must be from {MIN_LOG_STD} to {MAX_LOG_STD}, where deviations are kept"
         require(self, ("log_std_init",), lambda value: MIN_LOG_STD <= value <= MAX_LOG_STD, within, "policy.")
         heads, width = self.attention_heads, self.attention_width

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scramjet.engine.machine_memory import require_memory
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.attention import make_entity_network
@@ -164,15 +164,26 @@ def default_network(
 
     `core` makes the memory from (number of features, config): by default what config.memory says.
     """
-    widest = max(before * after for before, after in itertools.pairwise((1, *config.hidden, 1)))
-    if widest > 2**31:
-        raise ConfigError(f"policy.hidden={list(config.hidden)} makes a layer of {widest:.1e} weights; lower it")
     distribution = make_distribution(action_space, config)
     observation_space = without_entries(observation_space, config.ignore)
     if config.encoder == "entity_attention":
         return make_entity_network(observation_space, distribution, config, core=core)
     kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic
     return kind(observation_space, distribution, config, core)
+
+
+def check_network_memory(
+    observation_space: Any, action_space: Any, config: PolicyConfig, *, bytes_per_weight: int
+) -> None:
+    """Refuse a default network that memory does not hold, before it is taken."""
+    fix = "lower --policy.hidden or --policy.memory-size, or the size of the world's observations"
+    try:
+        with torch.device("meta"):  # shapes without numbers
+            network = default_network(observation_space, action_space, config)
+    except RuntimeError as error:  # more numbers than 63 bits count
+        raise ConfigError(f"the network would have more weights than any machine holds; {fix}") from error
+    num_weights = count_parameters(network)
+    require_memory(bytes_per_weight * num_weights, f"the network of {num_weights:,} weights", fix)
 
 
 def splits(network: nn.Module) -> bool:

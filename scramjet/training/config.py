@@ -13,12 +13,20 @@ import tyro
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule, parse_count
 from scramjet.engine.cores import available_cores
-from scramjet.engine.foreign_worlds import DEFAULT_TIMEOUT, ForeignWorld, canonical_name, is_foreign, load_world
+from scramjet.engine.foreign_worlds import (
+    DEFAULT_TIMEOUT,
+    ForeignWorld,
+    canonical_name,
+    check_num_envs,
+    is_foreign,
+    load_world,
+)
 from scramjet.envs.api import Env
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 from scramjet.policies.networks import PolicyConfig
 from scramjet.runtime.devices import cuda_is_ready
-from scramjet.settings import Spelling, largest_divisor, require, settle
+from scramjet.settings import Spelling, largest_divisor, plain_parameters, require, require_counts, settle
+from scramjet.training.trust import check_name
 
 Count = Annotated[
     int,
@@ -46,6 +54,12 @@ MIN_MEMORY_ON_GPU = 40 * 128
 """Envs times units of memory below which the CPU is faster: the GPU learns memory one step after the other, which takes
 it about as long for few envs as for many."""
 
+MAX_TIMESTEPS = 2**53
+"""Whole numbers up to here are exact as floats too."""
+MAX_SEED = 2**62 - 1
+MAX_FRAMES = 1024
+MAX_THREADS = 1024
+"""Threads, or processes."""
 
 ASYNC_LIBRARIES = ("gym", "mujoco", "ale", "factory")
 """Other libraries whose envs actors can step."""
@@ -68,8 +82,8 @@ class EvaluationConfig:
 
     def __post_init__(self) -> None:
         settle(self, "eval.")
-        require(self, ("every", "final_episodes"), lambda x: x >= 0, "must be at least 0", "eval.")
-        require(self, ("episodes",), lambda x: x >= 1, "must be at least 1", "eval.")
+        require_counts(self, ("every", "final_episodes"), least=0, prefix="eval.")
+        require_counts(self, ("episodes",), prefix="eval.")
 
 
 @dataclass(frozen=True)
@@ -83,8 +97,8 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         settle(self, "checkpoint.")
-        require(self, ("every",), lambda x: x >= 0, "must be at least 0", "checkpoint.")
-        require(self, ("keep_last_n",), lambda x: x is None or x >= 1, "must be at least 1 (or none)", "checkpoint.")
+        require_counts(self, ("every",), least=0, prefix="checkpoint.")
+        require_counts(self, ("keep_last_n",), prefix="checkpoint.")
 
 
 @dataclass(frozen=True)
@@ -148,17 +162,39 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         settle(self)
-        require(self, ("num_steps", "total_timesteps"), lambda x: x >= 1, "must be at least 1")
-        require(self, ("frame_stack",), lambda x: 1 <= x <= 1024, "must be from 1 to 1024")
-        require(self, ("num_envs",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
-        require(self, ("num_threads",), lambda x: x == "auto" or 1 <= x <= 1024, "must be from 1 to 1024 (or auto)")
-        require(self, ("num_workers",), lambda x: x == "auto" or 0 <= x <= 1024, "must be from 0 to 1024 (or auto)")
+        object.__setattr__(self, "env_parameters", plain_parameters(self.env_parameters))
+        check_name(self.env)
+        self._check_numbers()
+        self._check_devices()
+        self._check_mode()
+        if self.num_envs != "auto":
+            self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
+
+    def _check_numbers(self) -> None:
+        """Refuse numbers out of range, and those that do not go together."""
+        require_counts(self, ("num_envs", "num_steps"))
+        require_counts(self, ("frame_stack",), most=MAX_FRAMES)
+        require_counts(self, ("max_policy_lag",), least=0)
+        require_counts(self, ("total_timesteps",), most=MAX_TIMESTEPS)
+        require_counts(self, ("num_threads", "num_actors"), most=MAX_THREADS)
+        require_counts(self, ("num_workers",), least=0, most=MAX_THREADS)
         require(self, ("env_timeout",), lambda x: x > 0, "must be above 0")
-        require(self, ("seed",), lambda x: 0 <= x < 2**62, "must be from 0 to 2**62 - 1")
+        require(self, ("seed",), lambda x: 0 <= x <= MAX_SEED, "must be from 0 to 2**62 - 1")
+        if is_foreign(self.env) and self.num_envs != "auto":
+            check_num_envs(self.env, self.num_envs)
         if self.time_limit is not None:
             parse_duration(self.time_limit)
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self.ppo, name)).check(name, self.total_timesteps)
+        horizon = self.ppo.bptt_horizon
+        if horizon is not None and self.num_steps % horizon:
+            fit = largest_divisor(self.num_steps, horizon)
+            raise ConfigError(
+                f"bptt_horizon={horizon} does not divide num_steps={self.num_steps}; try --bptt-horizon {fit}"
+            )
+
+    def _check_devices(self) -> None:
+        """Refuse what does not go with where envs and networks run."""
         if self.device == "cpu" and self.precision not in ("auto", "float32"):
             raise ConfigError(f"precision={self.precision!r} is the GPU's; use --precision float32, or --device cuda")
         if self.device == "cpu" and self.env_device == "cuda":
@@ -167,25 +203,17 @@ class RunConfig:
                 "--env-device auto"
             )
         if self.env_device == "cuda" and is_foreign(self.env):
-            raise ConfigError(f"env_device='cuda' is for native worlds, and {self.env} is none; use --env-device cpu")
+            raise ConfigError(
+                f"env_device='cuda' is for native worlds, and {shortened(self.env)} is none; use --env-device cpu"
+            )
         if self.env_device == "cuda" and self.frame_stack > 1:
             raise ConfigError(
                 f"frame_stack={self.frame_stack} is made on the CPU, and env_device is 'cuda'; use --env-device cpu, "
                 f"or --frame-stack 1 and --policy.memory gru"
             )
-        horizon = self.ppo.bptt_horizon
-        if horizon is not None and self.num_steps % horizon:
-            fit = largest_divisor(self.num_steps, horizon)
-            raise ConfigError(
-                f"bptt_horizon={horizon} does not divide num_steps={self.num_steps}; try --bptt-horizon {fit}"
-            )
-        self._check_mode()
-        if self.num_envs != "auto":
-            self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
 
     def _check_mode(self) -> None:
         """Refuse what cannot be played asynchronously."""
-        require(self, ("num_actors",), lambda x: x == "auto" or x >= 1, "must be at least 1 (or auto)")
         if self.mode == "sync":
             for name in ("record_schedule", "replay_schedule"):
                 if getattr(self, name):
@@ -342,7 +370,7 @@ class RunConfig:
     @property
     def num_updates(self) -> int:
         """Rollouts needed to reach `total_timesteps`."""
-        return math.ceil(self.total_timesteps / self.batch_size)
+        return -(-self.total_timesteps // self.batch_size)
 
     @property
     def time_limit_seconds(self) -> float | None:
@@ -355,10 +383,10 @@ _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def parse_duration(text: str) -> float:
     """Seconds in `30s`, `5m`, `2h` or `1h30m`."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
-    if "".join(number + unit for number, unit in parts) != text or seconds <= 0:
-        raise ConfigError(f"time_limit={text!r} is no duration; write 30s, 5m, 2h or 1h30m")
+    if "".join(number + unit for number, unit in parts) != text or not 0 < seconds < math.inf:
+        raise ConfigError(f"time_limit={shortened(text)} is no duration; write 30s, 5m, 2h or 1h30m")
     return seconds
 
 

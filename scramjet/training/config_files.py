@@ -20,6 +20,7 @@ from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.settings import CONTROL, coerce, plain_parameters
 from scramjet.training.config import RunConfig
 from scramjet.training.trust import approve, check_name
 
@@ -29,7 +30,6 @@ _MAX_TOML_BYTES = 1 << 20
 _MAX_YAML_BYTES = 1 << 16
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _MAX_DOTS = 20  # in a key
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but line ends and tabs; halves of characters
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("policy", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
@@ -43,7 +43,7 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
     try:
         text = read_regular(path, limit, follow_links=follow_links).decode()
     except OSError as error:
-        raise ConfigError(f"cannot read the config file {path}: it {why_unreadable(error)}") from error
+        raise ConfigError(f"cannot read the config file {shortened(str(path))}: it {why_unreadable(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:
@@ -53,12 +53,8 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
             data = _read_toml(text)
         else:
             raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
-    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
-    except Exception as error:  # yaml's errors share no base with ValueError
-        if type(error).__module__.startswith("yaml"):
-            raise ConfigError(f"the config file '{path}' is not valid: {_one_line(error)}") from error
-        raise
+    except ValueError as error:
+        raise ConfigError(f"the config file '{path}' is not valid: {str(error)[:1000]}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"the config file '{path}' must hold key = value pairs, not {type(data).__name__}")
     return data
@@ -75,27 +71,20 @@ def _read_toml(text: str) -> Any:
     bare = re.split(r"[,=\n\[\]{}]", _TOML_QUOTED.sub("quoted", text))
     if max(piece.count(".") for piece in bare) > _MAX_DOTS:
         raise ValueError(f"a key in it has more than {_MAX_DOTS} dots")
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep; a config has tables of values") from None
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:  # Python's limit on the digits of a number, of which it does not say where
+        raise ValueError("a whole number in it has thousands of digits") from None
 
 
 def _read_yaml(text: str) -> Any:
-    """YAML, with 1e-3 read as a number: its version 1.1 takes that for text."""
-    import yaml
+    from scramjet.training.yaml_text import read_yaml  # most files are TOML
 
-    class Loader(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            # A few lines of aliases of aliases stand for billions of values.
-            if self.check_event(yaml.AliasEvent):
-                raise ValueError(f"write out what *{self.peek_event().anchor} stands for: aliases are not read")
-            return super().compose_node(parent, index)
-
-    number = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
-    return yaml.load(text, Loader=Loader) or {}  # a SafeLoader: no Python objects
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return read_yaml(text)
 
 
 def preset_path(env: str) -> Path | None:
@@ -145,7 +134,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     _check_plain(data, source)
     data = dict(data)
     version = data.pop("config_version", CONFIG_VERSION)
-    if not isinstance(version, int) or version > CONFIG_VERSION:
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= CONFIG_VERSION:
         raise ConfigError(
             f"{source} has config_version {shortened(version)}; this scramjet reads up to {CONFIG_VERSION}: upgrade "
             f"scramjet"
@@ -153,7 +142,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
     for key in data:
         if key not in known:
-            raise ConfigError(f"{source}: unknown key '{key}'.{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: unknown key {shortened(key)}.{did_you_mean(key, known)}")
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     try:
         if "env" in data or caller.env is not None:
@@ -181,7 +170,7 @@ def _check_plain(data: Mapping[str, Any], source: str) -> None:
             values += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple):
             values += value
-        elif isinstance(value, str) and _CONTROL.search(value):
+        elif isinstance(value, str) and CONTROL.search(value):
             raise ConfigError(f"{source}: {shortened(value)} holds a control character; write it without")
         elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise ConfigError(f"{source}: {shortened(value)} is too large")
@@ -193,7 +182,7 @@ def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     known = [field.name for field in fields(current)]
     for key in values:
         if key not in known:
-            raise ConfigError(f"{source}: unknown key '{key}' in [{table}].{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: unknown key {shortened(key)} in [{table}].{did_you_mean(key, known)}")
     return replace(current, **values)
 
 
@@ -208,12 +197,12 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
     check_name(name, source)
     if caller.env is not None and not is_same_world(name, caller.env):
         name, table = caller.env, table if caller.keeps_parameters else {}
-    given = {key: None if item == "none" else item for key, item in table.items() if key != "name"}
+    given = plain_parameters({key: item for key, item in table.items() if key != "name"})
     approve(name, given, source, trust=caller.trust, named=caller.env, run=caller.run)
     known = parameter_defaults(name)
     for key in given:
         if known is not None and key not in known:
-            raise ConfigError(f"{source}: {name} has no parameter '{key}'.{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: {name} has no parameter {shortened(key)}.{did_you_mean(key, known)}")
     kept = config.env_parameters if is_same_world(name, config.env) else {}
     return {"env": caller.env or name, "env_parameters": {**kept, **given}}
 
@@ -231,7 +220,7 @@ def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
 def starting_config(env: str) -> RunConfig:
     """The code's defaults with the world's preset laid over them."""
     config = RunConfig(env=env)
-    preset = preset_path(env)
+    preset = preset_path(config.env)
     return config if preset is None else apply(config, read_file(preset), f"preset {preset.name}", OURS)
 
 
@@ -240,14 +229,14 @@ def load_config(path: Path | str, *, trust: bool = False) -> RunConfig:
 
     A world of somebody's own code is refused unless you have named it yourself before, or give `trust`.
     """
-    path = Path(path)
+    path = Path(coerce("path", path, Path))
     data = read_file(path)
     env = data.get("env", RunConfig.env)
     name = env.get("name", RunConfig.env) if isinstance(env, Mapping) else env
     if isinstance(name, str):
         check_name(name, str(path))
     base = starting_config(name) if isinstance(name, str) else RunConfig()  # only reads a preset of that name
-    return apply(base, data, str(path), Caller(trust))
+    return apply(base, data, str(path), Caller(coerce("trust", trust, bool)))
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -283,8 +272,8 @@ def _without_none(value: Any) -> Any:
     """TOML has no null: write "none", which the loader reads back."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return list(value)
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value]
     return "none" if value is None else value
 
 

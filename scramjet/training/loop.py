@@ -21,6 +21,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.background import Background
 from scramjet.runtime.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
+from scramjet.settings import coerce
 from scramjet.training import start
 from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
@@ -72,13 +73,14 @@ def train(
     runs it.
     """
     stop_if_being_read()
+    display = coerce("display", display, Mode)
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
             config,
             env=env,
             resume=resume,
             fork=fork,
-            runs_dir=Path(runs_dir),
+            runs_dir=coerce("runs_dir", runs_dir, Path),
             run_name=run_name,
             network=network,
             total_timesteps=total_timesteps,

@@ -15,11 +15,13 @@ from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.pool import Pool
+from scramjet.errors import ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.config import RunConfig
+from scramjet.settings import MAX_COUNT, coerce
+from scramjet.training.config import MAX_SEED, RunConfig
 from scramjet.training.config_files import Caller
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.memories import Player
@@ -42,6 +44,7 @@ def load_policy(path: str | Path, network: nn.Module | None = None, *, trust: bo
     The world is neither loaded nor needed. Only checkpoints that were written before they said what their policy
     observes need it; `trust` lets such a one of somebody else name a world in a file or module, which runs it.
     """
+    path, network = coerce("path", path, Path), coerce("network", network, nn.Module | None)
     checkpoint = find_checkpoint(path, Path("runs"))
     settings = checkpoint_settings(checkpoint)
     spaces = policy_spaces(checkpoint)
@@ -81,9 +84,20 @@ def evaluate(
     names, such as the function that `train` was given. `trust` lets a checkpoint of somebody else name a world in a
     file or module, which runs it.
     """
+    episodes, seed = checked_episodes(episodes, seed)
     policy, config, _ = load_trained(path, network, env=env, trust=trust)
     chosen_seed = config.seed if seed is None else seed
     return make_evaluator(config, episodes=episodes)(policy, unseen_episodes(chosen_seed))
+
+
+def checked_episodes(episodes: int, seed: int | None) -> tuple[int, int | None]:
+    """A number of episodes to play, and their seed, as plain numbers; refuses what is none."""
+    episodes, seed = coerce("episodes", episodes, int), coerce("seed", seed, int | None)
+    if not 1 <= episodes <= MAX_COUNT:
+        raise ConfigError(f"episodes={episodes} must be from 1 to {MAX_COUNT}")
+    if seed is not None and not 0 <= seed <= MAX_SEED:
+        raise ConfigError(f"seed={seed} must be from 0 to 2**62 - 1")
+    return episodes, seed
 
 
 def load_trained(
@@ -98,7 +112,8 @@ def load_trained(
 
     `env`: a world in place of the one that the checkpoint names, with the same parameters.
     """
-    checkpoint = find_checkpoint(path, Path(runs_dir))
+    network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
+    checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
     caller = Caller(trust, None if env is None else name_of(env), keeps_parameters=True)
     config = checkpoint_config(checkpoint, caller)
     check_fits(checkpoint, config, network)

@@ -6,6 +6,7 @@ is there, `host_rollout` plays them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,10 +17,12 @@ from torch import Tensor
 from scramjet.algorithms.fused_mlp import FusedMLP
 from scramjet.algorithms.native import NativeNetwork
 from scramjet.engine.cuda_pool import CudaPool
-from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.layout import PlayedBy, Transition, obs_bytes
+from scramjet.engine.machine_memory import require_memory
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
+from scramjet.policies.layers import count_parameters
 from scramjet.policies.policy import Policy
 from scramjet.runtime.graphs import Recorder
 from scramjet.training import host_rollout, soundness
@@ -125,6 +128,8 @@ def allocate_rollout(
     different devices. `pinned`: on the CPU, in memory that the GPU copies by itself.
     """
     device, envs_on_gpu = policy.device, isinstance(pool, CudaPool)
+    if not envs_on_gpu:  # a GPU says by itself that it is full
+        _check_memory(pool, policy, num_steps)
     like, num_rows, distribution = pool.allocate(), pool.num_rows, policy.distribution
     memories = Memories.of(policy, pool)
     by_seats, by_agents = pool.played_by is PlayedBy.SEATS, pool.played_by is PlayedBy.AGENTS
@@ -157,6 +162,27 @@ def allocate_rollout(
     elif pool.steps_beside and pool.num_envs > 1:
         rollout.halves = [rollout.part(rows) for rows in host_rollout.parts(pool)]
     return rollout
+
+
+def _check_memory(pool: Pool, policy: Policy, num_steps: int) -> None:
+    """Refuse to learn from rollouts that memory does not hold; what is counted are the largest parts."""
+    distribution = policy.distribution
+    action = math.prod(distribution.action_shape) * (distribution.action_dtype.itemsize + 4)  # and the noise
+    rewards = 4 * pool.num_players if pool.played_by is PlayedBy.SEATS else 4
+    sample = obs_bytes(pool.observation_space) + pool.mask_size + action + rewards + _OTHER_BYTES
+    num_weights = count_parameters(policy) if policy.device.type == "cpu" else 0
+    num_bytes = num_steps * (pool.num_rows * sample + _BYTES_PER_STEP) + BYTES_PER_WEIGHT * num_weights
+    what = f"a rollout of num_envs={pool.num_envs} x num_steps={num_steps}, {sample:,} bytes a sample,"
+    what += f" and a network of {num_weights:,} weights" if num_weights else ""
+    require_memory(num_bytes, what, "lower --num-envs, --num-steps, --policy.hidden or the size of observations")
+
+
+_OTHER_BYTES = 22
+"""Of each sample: log-probability, value, final value, advantage, return, and how the episode ended."""
+BYTES_PER_WEIGHT = 16
+"""Of each number that is learned: itself, its gradient, and two moments."""
+_BYTES_PER_STEP = 4096
+"""Of the views that each step is written to, whatever the number of envs."""
 
 
 def _by_step(obs: Any, num_steps: int) -> list[Any]:

@@ -25,7 +25,7 @@ from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
-from scramjet.policies.networks import default_network
+from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
@@ -40,7 +40,7 @@ from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
 from scramjet.training.native import native_play
 from scramjet.training.progress import Progress
-from scramjet.training.rollout import Rollout, allocate_rollout
+from scramjet.training.rollout import BYTES_PER_WEIGHT, Rollout, allocate_rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
 
 SCHEDULE = "schedule.jsonl"
@@ -96,17 +96,25 @@ def world_fingerprint(world: Env | ForeignWorld) -> str:
     return world.fingerprint() if isinstance(world, ForeignWorld) else rules_fingerprint(world)
 
 
-def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
-    """The policy of a config for its world: the user's network, or the default one."""
+def make_policy(config: RunConfig, network: nn.Module | None = None, *, learns: bool = False) -> Policy:
+    """The policy of a config for its world: the user's network, or the default one; `learns`: to be trained."""
     pool = make_pool(config, num_envs=1, num_threads=1)
     pool.close()
-    return policy_for(pool.observation_space, pool.action_space, config, network)
+    return policy_for(pool.observation_space, pool.action_space, config, network, learns=learns)
 
 
 def policy_for(
-    observation_space: Any, action_space: Any, config: RunConfig, network: nn.Module | None = None
+    observation_space: Any,
+    action_space: Any,
+    config: RunConfig,
+    network: nn.Module | None = None,
+    *,
+    learns: bool = False,
 ) -> Policy:
     """The policy of a config for these spaces: the user's network, or the default one with weights from the seed."""
+    if network is None:
+        each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
+        check_network_memory(observation_space, action_space, config.policy, bytes_per_weight=each)
     torch.manual_seed(config.seed)
     if network is None:
         network = default_network(observation_space, action_space, config.policy)
@@ -223,7 +231,7 @@ def build_session(
     if config.device == "cuda":
         require_cuda()
         set_precision(config.precision)
-    policy = make_policy(config, network).to(config.device)
+    policy = make_policy(config, network, learns=True).to(config.device)
     policy.uses_bfloat16 = config.precision == "bfloat16"
     pool = _training_pool(config)
     pool.prepare()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from torch import nn
@@ -17,6 +17,7 @@ from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_check
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.runtime.strict_json import MAX_DEPTH
+from scramjet.settings import coerce
 from scramjet.training import config_files
 from scramjet.training.collecting import cut_schedule
 from scramjet.training.config import RunConfig, changes
@@ -29,7 +30,7 @@ from scramjet.training.state import (
     restore_everything,
     restore_learning,
 )
-from scramjet.training.trust import remember
+from scramjet.training.trust import check_name, remember
 
 
 def name_of(env: str | Callable[..., Any]) -> str:
@@ -37,7 +38,8 @@ def name_of(env: str | Callable[..., Any]) -> str:
 
     It is remembered, so that his runs may name it from now on.
     """
-    name = env if isinstance(env, str) else register_factory(env)
+    name: str = coerce("env", env, str) if isinstance(env, str | PurePath) else register_factory(env)
+    check_name(name)
     remember(name, is_named=True)
     return name
 
@@ -67,6 +69,10 @@ def begin(
     trust: bool = False,
 ) -> Session:
     """The session that `scramjet.train` asks for; its run is locked."""
+    config = config if isinstance(config, Path) else coerce("config", config, RunConfig | str | None)
+    resume, fork = coerce("resume", resume, Path | None), coerce("fork", fork, Path | None)
+    run_name, trust = coerce("run_name", run_name, str | None), coerce("trust", trust, bool)
+    network = coerce("network", network, nn.Module | None)
     name = None if env is None else name_of(env)
     if resume is not None:
         if config is not None or fork is not None:
@@ -78,7 +84,7 @@ def begin(
     config = replace(
         config,
         total_timesteps=config.total_timesteps if total_timesteps is None else total_timesteps,
-        time_limit=time_limit or config.time_limit,
+        time_limit=config.time_limit if time_limit is None else time_limit,
     )
     if parent is not None:
         return fork_run(parent, config, runs_dir, run_name, network)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import reprlib
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,12 +18,10 @@ from typing import Any
 
 from scramjet.engine.foreign_worlds import canonical_name, is_given, must_be_given
 from scramjet.engine.world_code import NamedCode, code_of, loaded_text, source_fingerprint
-from scramjet.errors import ConfigError, TrustError, WorldError
+from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.runtime.user_state import UserRecords
 
 MAX_NAME_LENGTH = 4096
-MAX_VALUES, MAX_DEPTH = 10_000, 16
-"""Of the parameters in a file, counted with every list and table in them."""
 MAX_TEXTS = 256
 """Text parameters remembered of one world, the newest ones."""
 
@@ -48,7 +45,6 @@ def approve(
     `source` is the file, for messages, and `run` the folder of the run that it belongs to. `named` is a world that the
     caller named himself. With `trust` anything is let through, and remembered.
     """
-    _check_plain(parameters, source)
     if trust:
         remember(name, parameters, is_named=False)
         return
@@ -155,7 +151,7 @@ def _is_own_group(group: int) -> bool:
 
 
 def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustError:
-    shown = ", ".join(f"{str(key)[:100]}={_SHORT.repr(value)}" for key, value in [*parameters.items()][:8])
+    shown = ", ".join(f"{key[:100]}={shortened(value)}" for key, value in [*parameters.items()][:8])
     return TrustError(
         f"{what}{f' ({shown})' if shown else ''}{problem}. A file runs nothing unless you say so: if you know where it "
         f"comes from, add --trust (in Python trust=True), or name the world yourself (scramjet train WORLD ..., "
@@ -163,43 +159,15 @@ def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustErr
     )
 
 
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 300
-
-
 def _hash(key: str, value: Any) -> str:
     """Of a parameter and its value; what JSON has no form for, by its repr."""
     return hashlib.sha256(json.dumps([key, value], sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def check_name(name: str, source: str) -> None:
-    """Refuse a name in a file that no world can have."""
+def check_name(name: str, source: str | None = None) -> None:
+    """Refuse a name that no world can have; `source` is the file that it comes from."""
     if len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        shown = repr(name if len(name) <= 100 else f"{name[:100]}...")
         raise ConfigError(
-            f"{source}: env has the name {shown}, which is no world's: give at most {MAX_NAME_LENGTH} characters, all "
-            f"printable"
+            f"{'' if source is None else f'{source}: '}env has the name {shortened(name)}, which is no world's: give "
+            f"at most {MAX_NAME_LENGTH} characters, all printable"
         )
-
-
-def _check_plain(parameters: Mapping[str, Any], source: str) -> None:
-    """Refuse parameters that are not numbers, text, lists and tables of these, or too many of them."""
-    waiting: list[tuple[str, Any, int]] = [("env", dict(parameters), 0)]
-    count = 0
-    while waiting:
-        where, value, depth = waiting.pop()
-        count += 1
-        if count > MAX_VALUES or depth > MAX_DEPTH:
-            raise ConfigError(f"{source}: [env] holds too much: at most {MAX_VALUES} values, {MAX_DEPTH} deep")
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise ConfigError(f"{source}: {where} has no parameter {_SHORT.repr(key)}: their names are text")
-            waiting += [(f"{where}.{key[:100]}", item, depth + 1) for key, item in value.items()]
-        elif isinstance(value, list | tuple):
-            waiting += [(where, item, depth + 1) for item in value]
-        elif value is not None and not isinstance(value, bool | int | float | str):
-            raise ConfigError(
-                f"{source}: {where} is {_SHORT.repr(value)}, a {type(value).__name__}; a parameter is a number, text, "
-                f"true, false, none, or a list or table of these"
-            )
