@@ -82,7 +82,15 @@ def run(words: list[str]) -> int:
         raise ScramjetError(
             f"unknown command '{words[0]}'.{did_you_mean(words[0], _COMMANDS)} Commands: {', '.join(_COMMANDS)}"
         )
-    return _load(words[0])(words[1:])
+    if words[0] != "train":
+        return _load(words[0])(words[1:])
+    from scramjet.engine.spare_worker import end_spare, start_ahead
+
+    start_ahead(words[1:])
+    try:
+        return _load("train")(words[1:])
+    finally:
+        end_spare()
 
 
 def _load(command: str) -> Callable[[list[str]], int]:

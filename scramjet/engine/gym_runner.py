@@ -6,7 +6,10 @@ the way of every step nothing is allocated, looked up or checked that could have
 
 from __future__ import annotations
 
+import math
 import numbers
+import statistics
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ from scramjet.errors import ENV_FAILURES, WorldError
 
 MakeEnv = Callable[[], Any]
 """Makes one `gymnasium.Env`."""
+TRIED_SECONDS = 0.02
+"""For how long an env is played to see how long its steps take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +88,35 @@ class EnvFacts:
 class GymRows:
     """Some rows' envs."""
 
-    def __init__(self, name: str, make_env: MakeEnv, rows: range, *, renews: bool = False) -> None:
-        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated."""
+    def __init__(
+        self,
+        name: str,
+        make_env: MakeEnv,
+        rows: range,
+        *,
+        renews: bool = False,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated.
+        `tell` gets the number of envs that are through, while all are made or reset."""
         self.name, self.rows = name, rows
-        self._make_env, self._renews = make_env, renews
-        self._envs = [self._made(i) for i in range(len(rows))]
+        self._make_env, self._renews, self._tell = make_env, renews, tell
+        self._envs: list[Any] = []
+        try:
+            for i in range(len(rows)):
+                self._envs.append(self._made(i))
+                self._is_through(i)
+            self.facts = self._facts()
+        except BaseException:
+            self.close()
+            raise
         self._steps = [env.step for env in self._envs]
         self._renewals, self._seed = 0, 0
-        self.facts = self._facts()
         self._native = native_actions(self.facts.action_space)
+
+    def _is_through(self, i: int) -> None:
+        if self._tell is not None:
+            self._tell(i + 1)
 
     def _made(self, i: int) -> Any:
         try:
@@ -130,6 +155,7 @@ class GymRows:
         self._seed = seed
         for i, row in enumerate(self.rows):
             self._reset_one(i, seed + row)
+            self._is_through(i)
 
     def _reset_one(self, i: int, seed: int | None) -> None:
         try:
@@ -238,6 +264,32 @@ class GymRows:
         for i, state in enumerate(states):
             self._reset_one(i, seed + self.rows[i])  # so that all that a state fills is there
             env_state.restore(self._envs[i], state)
+            self._is_through(i)
+
+    def seconds_of_a_step(self) -> float:
+        """Of the first env, played at random for a moment; infinite where that is not known, since it raises."""
+        env, seconds = self._envs[0], list[float]()
+        try:
+            env.reset(seed=0)
+            env.action_space.seed(0)
+            until = time.perf_counter() + TRIED_SECONDS
+            while not seconds or time.perf_counter() < until:
+                action = env.action_space.sample()
+                began = time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    env.reset()
+                seconds.append(time.perf_counter() - began)
+        except ENV_FAILURES:  # it may object to actions at random; whoever trains with it is told in full
+            return math.inf
+        return statistics.median(seconds)
+
+    def call(self, i: int, method: str) -> Any:
+        """What a method of the i-th env returns."""
+        try:
+            return getattr(self._envs[i], method)()
+        except ENV_FAILURES as error:
+            raise self._failure(f"{method}()", i, error) from error
 
     def close(self) -> None:
         """Close the envs; one that fails to does not keep the others open."""

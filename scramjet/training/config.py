@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -13,7 +14,14 @@ import tyro
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule, parse_count
 from scramjet.engine.cores import available_cores
-from scramjet.engine.foreign_worlds import DEFAULT_TIMEOUT, ForeignWorld, canonical_name, is_foreign, load_world
+from scramjet.engine.foreign_worlds import (
+    DEFAULT_TIMEOUT,
+    ForeignWorld,
+    WorkerSettings,
+    canonical_name,
+    is_foreign,
+    load_world,
+)
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import PolicyConfig
@@ -323,8 +331,21 @@ class RunConfig:
         )
 
     def make_env(self) -> Env | ForeignWorld:
-        """The world this config trains on."""
-        return load_world(self.env, self.env_parameters)
+        """The world this config trains on; of another library always the same one, which is tried out once."""
+        return self._foreign_world if is_foreign(self.env) else load_world(self.env, self.env_parameters)
+
+    @cached_property
+    def _foreign_world(self) -> ForeignWorld:
+        world = load_world(self.env, self.env_parameters)
+        assert isinstance(world, ForeignWorld)
+        return replace(
+            world,
+            workers=WorkerSettings(
+                None if self.num_workers == "auto" else self.num_workers,
+                self.env_timeout,
+                "restart" if self.on_env_error == "restart" else "fail",
+            ),
+        )
 
     @property
     def batch_size(self) -> int:

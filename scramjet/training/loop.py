@@ -141,7 +141,9 @@ def _evaluate_if_due(
     settings = session.config.eval
     if update == num_updates and settings.final_episodes:
         display.event(f"evaluating over {settings.final_episodes:,} episodes")
-        evaluator = make_evaluator(session.config, episodes=settings.final_episodes, seed=session.config.seed)
+        evaluator = make_evaluator(
+            session.config, episodes=settings.final_episodes, seed=session.config.seed, beside=session.pool
+        )
         evaluator.pool.tell(session.news.append)
         with contextlib.closing(evaluator.pool):
             return evaluator.unless(stop.was_requested, session.policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,10 @@ from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_worlds import ForeignWorld, WorkerSettings, is_foreign
-from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign
+from scramjet.engine.frame_stack import FrameStackPool, check_stackable, stacked_space
 from scramjet.engine.joined import JoinedPool
+from scramjet.engine.layout import check_spaces
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.envs.api import Env
@@ -87,33 +89,56 @@ def world_fingerprint(world: Env | ForeignWorld) -> str:
     return world.fingerprint() if isinstance(world, ForeignWorld) else rules_fingerprint(world)
 
 
-def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
-    """The policy of a config: the user's network, or the default one with weights drawn from the seed."""
-    pool = make_pool(config, num_envs=1, num_threads=1)
-    spaces = pool.observation_space, pool.action_space
-    pool.close()
+def make_policy(config: RunConfig, network: nn.Module | None = None, spaces: tuple[Any, Any] | None = None) -> Policy:
+    """The policy of a config: the user's network, or the default one with weights drawn from the seed.
+
+    `spaces` are those of a pool that is there already; without them no pool is made, and at most one env.
+    """
+    spaces = spaces or _spaces_of(config)
     torch.manual_seed(config.seed)
     if network is None:
         network = default_network(*spaces, config.policy)
     return Policy(network, *spaces, config.policy, normalize_observations=config.ppo.normalize_observations)
 
 
+def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
+    """What a policy of this config observes, frames stacked, and its actions."""
+    world = config.make_env()
+    if isinstance(world, Env):
+        check_spaces(world)
+    space = world.observation_space
+    if config.frame_stack > 1:
+        check_stackable(config.env, space, config.frame_stack)
+        space = stacked_space(space, config.frame_stack)
+    return space, world.action_space
+
+
 def make_pool(
-    config: RunConfig, *, num_envs: int, num_threads: int | None = None, learns: bool = False
+    config: RunConfig,
+    *,
+    num_envs: int,
+    num_threads: int | None = None,
+    learns: bool = False,
+    beside: Pool | None = None,
 ) -> NativePool | ForeignPool | FrameStackPool:
-    """Envs as this config's policy sees them; `learns`: to train with. Others step in this process where they can."""
+    """Envs as this config's policy sees them; `learns`: to train with.
+
+    `beside` is the pool that trains, if there is one: where its envs of others live in processes of their own, so do
+    these, and where they live in this one, so do these.
+    """
     world = config.make_env()
     pool: NativePool | ForeignPool
     if isinstance(world, ForeignWorld):
-        num_workers = None if config.num_workers == "auto" else config.num_workers
-        workers = WorkerSettings(
-            num_workers if learns else 1 if config.on_env_error == "restart" else 0,  # what fails here, fails there
-            config.env_timeout,
-            "restart" if config.on_env_error == "restart" else "fail",
+        workers = replace(
+            world.workers,
             apart=learns and config.mode == "async",
             in_halves=learns,
             threads=max(1, 2 * available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
         )
+        if beside is not None:
+            workers = replace(workers, num_workers=int(beside.is_guarded))
+        elif not learns and workers.num_workers is not None:
+            workers = replace(workers, num_workers=min(1, workers.num_workers))
         pool = world.pool(num_envs, learns=learns, workers=workers)
     else:
         pool = NativePool(world, num_envs, num_threads=num_threads)
@@ -185,10 +210,10 @@ def _collector(
     return Asynchronous(actors, pool, learner, rollout)
 
 
-def make_evaluator(config: RunConfig, *, episodes: int, seed: int) -> Evaluator:
-    """An evaluator with a pool of its own, of no more envs than episodes."""
+def make_evaluator(config: RunConfig, *, episodes: int, seed: int, beside: Pool | None = None) -> Evaluator:
+    """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
-    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1)
+    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
     return Evaluator(pool, episodes=episodes, seed=seed, samples=config.eval.samples)
 
 
@@ -202,10 +227,40 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     if config.device == "cuda":
         require_cuda()
         set_precision(config.precision)
-    policy = make_policy(config, network).to(config.device)
-    policy.uses_bfloat16 = config.precision == "bfloat16"
-    pool = _training_pool(config)
-    pool.prepare()
+    with contextlib.ExitStack() as unless_built:
+        pool = _training_pool(config)
+        unless_built.callback(pool.close)
+        spaces = pool.observation_space, pool.action_space
+        policy = make_policy(config, network, spaces).to(config.device)
+        policy.uses_bfloat16 = config.precision == "bfloat16"
+        pool.prepare()
+        rollout, learner = _learning(config, pool, policy)
+        generator = torch.Generator(policy.device).manual_seed(config.seed)
+        pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
+        evaluator = make_evaluator(config, episodes=config.eval.episodes, seed=config.seed, beside=pool)
+        unless_built.callback(evaluator.pool.close)
+        session = Session(
+            config=config,
+            run=run,
+            store=CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n),
+            metrics_log=MetricsLog(run.metrics_path),
+            pool=pool,
+            policy=policy,
+            learner=learner,
+            rollout=rollout,
+            generator=generator,
+            progress=Progress(pool.num_players),
+            evaluator=evaluator,
+            collector=_collector(config, run, pool, learner, rollout, generator),
+        )
+        unless_built.pop_all()
+    for each in (pool, session.evaluator.pool):
+        each.tell(session.news.append)
+    return session
+
+
+def _learning(config: RunConfig, pool: Pool, policy: Policy) -> tuple[Rollout, Learner]:
+    """What a run plays into and learns with, ready to begin."""
     is_async = isinstance(pool, JoinedPool)
     rollout = allocate_rollout(
         pool, policy, config.num_steps, config.ppo.bptt_horizon, apart=False if is_async else None
@@ -217,22 +272,4 @@ def build_session(config: RunConfig, run: Run, network: nn.Module | None = None)
     totals = {"total_steps": config.total_timesteps, "seed": config.seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals, is_behind=is_async)
     learner.warm_up(rollout)
-    generator = torch.Generator(policy.device).manual_seed(config.seed)
-    pool.reset(config.seed + RESET_SEED_OFFSET, out=rollout.rows[-1])
-    session = Session(
-        config=config,
-        run=run,
-        store=CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n),
-        metrics_log=MetricsLog(run.metrics_path),
-        pool=pool,
-        policy=policy,
-        learner=learner,
-        rollout=rollout,
-        generator=generator,
-        progress=Progress(pool.num_players),
-        evaluator=make_evaluator(config, episodes=config.eval.episodes, seed=config.seed),
-        collector=_collector(config, run, pool, learner, rollout, generator),
-    )
-    for each in (pool, session.evaluator.pool):
-        each.tell(session.news.append)
-    return session
+    return rollout, learner

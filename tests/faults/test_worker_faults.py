@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -18,6 +19,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from scramjet.engine import worker_protocol as protocol
+from scramjet.engine.worker_process import WorkerFailedError
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -61,6 +64,17 @@ class Fragile(gymnasium.Env):
             os._exit(7)
         if self.how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "kill group":
+            os.killpg(0, signal.SIGKILL)
+        if self.how == "kill guard":
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(10)
+        if self.how == "close files":
+            os.closerange(3, 256)
+        if self.how == "write to files":
+            for file in range(3, 256):
+                with contextlib.suppress(OSError):
+                    os.write(file, b"\xff" * 100)
 
 
 def fragile(how: str, at: int = 3, in_seed: int | None = 11) -> Any:
@@ -108,6 +122,10 @@ def step_until_it_fails(pool: WorkerPool, steps: int = 5) -> None:
         ("interrupt", r"^KeyboardInterrupt\n"),
         ("exit", r"^Fragile: the worker process of envs 1, 3 ended by itself with exit code 7"),
         ("kill", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
+        ("close files", r"^Fragile: the worker process of envs 1, 3 broke its pipes"),
+        ("write to files", r"^Fragile: the worker process of envs 1, 3 broke its pipes"),
+        ("kill group", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
+        ("kill guard", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
     ],
 )
 def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how, message) -> None:
@@ -222,6 +240,52 @@ def test_an_env_that_fails_at_once_again_and_again_is_given_up(how) -> None:
         with pytest.raises(WorldError, match="restarted 10 times in a row, and failed again"):
             pool.step(np.zeros(1, np.int64))
     assert pool.restarts == 11
+    pool.close()
+
+
+def test_a_worker_that_stops_in_the_middle_of_an_answer_is_ended_by_the_timeout() -> None:
+    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2, timeout=0.5)
+    pool.reset(10)
+    theirs = pool._workers[1]
+    real = theirs.answers
+    half, other_end = os.pipe()
+    os.dup2(half, real)  # an answer whose end never comes
+    protocol.write_message(other_end, protocol.DONE)
+    os.write(other_end, protocol.HEADER.pack(protocol.DONE, 0, 0, 1000) + b"so far")
+    os.close(half)
+    began = time.monotonic()
+    pool.step(np.zeros(2, np.int64))
+    with pytest.raises(WorldError, match=r"envs? 1 did not answer within 0.5 seconds and was stopped.*its step\(\)"):
+        pool.step(np.zeros(2, np.int64))
+    assert time.monotonic() - began < 5
+    os.close(other_end)
+
+
+@pytest.mark.parametrize("how", ["stopped", "half"])
+def test_a_pool_does_not_wait_for_ever_to_be_listened_to(how) -> None:
+    """A command that is larger than a pipe holds, to a worker that does not read."""
+    pool = WorkerPool("Fragile", fragile(""), 1, num_workers=1, timeout=0.5)
+    (worker,) = pool._workers
+    os.kill(pool.worker_pids[0], signal.SIGSTOP)
+    began = time.monotonic()
+    if how == "half":
+        worker.ask(protocol.RESTORE, bytes(1 << 20))
+        with pytest.raises(WorkerFailedError, match="did not answer within 0.5 seconds"):
+            worker.answer()
+        pool.close()
+    else:
+        with pytest.raises(WorldError, match=r"did not answer within 0.5 seconds.*reset\(\) of env 0 waits for"):
+            pool.reset(0)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("timeout", [1e7, 1e300])
+def test_a_timeout_may_be_any_number(timeout) -> None:
+    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2, timeout=timeout)
+    pool.reset(0)
+    pool.send(np.zeros(2, np.int64))
+    assert pool.recv().transition.reward.tolist() == [1, 1]
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
     pool.close()
 
 

@@ -132,7 +132,7 @@ def test_auto_has_processes_only_where_they_pay_or_are_asked_for(monkeypatch):
     found = []
     for world, num_envs, workers in (
         (quick, 4, WorkerSettings()),
-        (quick, 512, WorkerSettings()),
+        (quick, 128, WorkerSettings()),
         (slow, 4, WorkerSettings()),
         (quick, 4, WorkerSettings(on_error="restart")),
         (quick, 4, WorkerSettings(timeout=5.0)),
