@@ -7,10 +7,12 @@ import errno
 import gc
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
 from scramjet.errors import ScramjetError, did_you_mean
+from scramjet.runtime.signals import StuckWatch
 
 USAGE = """\
 usage: scramjet COMMAND [...]
@@ -35,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point: run a command and exit."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = run(words)
+        with _ended_by_second_interrupt():
+            code = run(words)
         sys.stdout.flush()  # here, where a full disk can still be told
     except ScramjetError as error:
         print(f"scramjet: {error}", file=sys.stderr)
@@ -66,6 +69,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 2
     sys.exit(code)
+
+
+def _ended_by_second_interrupt() -> StuckWatch:
+    """Around a command: Ctrl-C means what it does, and a second one ends compiled code that never returns."""
+    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not so in the background of a shell
+    return StuckWatch({signal.SIGINT: signal.default_int_handler} if is_heard else {}, describe=_what_hangs)
+
+
+def _what_hangs() -> str:
+    if "scramjet.engine.native" not in sys.modules:
+        return ""
+    from scramjet.engine.hanging import what_hangs
+
+    return what_hangs()
 
 
 def run(words: list[str]) -> int:

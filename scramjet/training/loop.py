@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 from torch import nn
 
+from scramjet.engine.hanging import what_hangs
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.policies.networks import count_parameters
 from scramjet.policies.policy import Policy
@@ -95,7 +96,8 @@ def train_session(session: Session, display: Display) -> TrainResult:
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[Path]() as saves:
+    signals = StopSignal(notify=display.event, before_exit=display.close, describe=what_hangs)
+    with signals as stop, Background[Path]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
