@@ -146,6 +146,11 @@ class ForeignWorld:
         if self.makes_vector_envs:
             from scramjet.engine.vector import VectorPool
 
+            if learns and workers.num_workers and not workers.apart:
+                raise ConfigError(
+                    f"num_workers={workers.num_workers}, and {self.name} makes many envs at once, which processes "
+                    f"cannot divide; leave it out, or give a function that makes one env"
+                )
             return VectorPool(self.name, self._make_vector_env(), num_envs)
         return self._gymnasium_pool(num_envs, learns, workers)
 

@@ -20,7 +20,13 @@ from gymnasium import spaces
 
 from scramjet.engine import env_state
 from scramjet.engine.foreign import numbers_in
-from scramjet.engine.foreign_spaces import adapted_action_space, native_actions, observation_writer
+from scramjet.engine.foreign_spaces import (
+    UnfitObservationError,
+    adapted_action_space,
+    adapted_observation_space,
+    native_actions,
+    observation_writer,
+)
 from scramjet.errors import ENV_FAILURES, WorldError
 
 MakeEnv = Callable[[], Any]
@@ -123,15 +129,18 @@ class GymRows:
             env = self._make_env()
         except ENV_FAILURES as error:
             raise self._failure("making", i, error) from error
-        if not callable(getattr(env, "step", None)) or not hasattr(env, "observation_space"):
+        has_calls = all(callable(getattr(env, call, None)) for call in ("reset", "step", "close"))
+        if not has_calls or not all(hasattr(env, space) for space in ("observation_space", "action_space")):
             raise WorldError(
                 f"{self.name}'s factory made a {type(env).__name__}, which is no gymnasium.Env; return one with "
-                f"step(), reset() and spaces"
+                f"reset(), step(), close() and spaces"
             )
         return env
 
     def _facts(self) -> EnvFacts:
         first = self._envs[0]
+        adapted_observation_space(self.name, first.observation_space)  # refuses what no pool can hold
+        adapted_action_space(self.name, first.action_space)
         for row, env in zip(self.rows, self._envs, strict=True):
             spaces_of = (env.observation_space, env.action_space)
             check_same_spaces(self.name, row, spaces_of, self.rows[0], (first.observation_space, first.action_space))
@@ -245,6 +254,8 @@ class GymRows:
     def _failure(self, where: str, i: int, error: BaseException) -> Exception:
         if isinstance(error, WorldError | EnvFailedError):
             return error
+        if isinstance(error, UnfitObservationError):
+            return WorldError(f"{self.name}: env {self.rows[i]} {error}")
         text = "".join(traceback.format_exception(error)).rstrip()
         summary = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": ")
         where = where if where == "making" else f"in its {where}"

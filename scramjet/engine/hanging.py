@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -166,23 +167,20 @@ class CallWatch:
                 return
 
 
-class _ended_after:
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
     """Python code of this thread that runs longer than so many seconds is ended where it is."""
+    deadline = time.monotonic() + seconds
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        if time.monotonic() > deadline:
+            raise _DoesNotEndError
+        return trace
 
-    def __enter__(self) -> None:
-        deadline = time.monotonic() + self._seconds
-
-        def trace(frame: FrameType, event: str, argument: Any) -> Any:
-            if time.monotonic() > deadline:
-                raise _DoesNotEndError
-            return trace
-
-        sys.settrace(trace)
-
-    def __exit__(self, *_: object) -> None:
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
         sys.settrace(None)
 
 

@@ -24,7 +24,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from scramjet.engine.foreign import ForeignPool, numbers_in
-from scramjet.engine.foreign_spaces import batch_parts, native_actions, observation_writer
+from scramjet.engine.foreign_spaces import UnfitObservationError, batch_parts, native_actions, observation_writer
 from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import check_count
 from scramjet.engine.trees import leaves
@@ -123,7 +123,10 @@ class VectorPool(ForeignPool):
         elif isinstance(finals, np.ndarray) and finals.dtype == object:
             write = observation_writer(self.their_observation_space, leaves(out.final_obs))
             for row in rows:
-                write(finals[row], row)
+                try:
+                    write(finals[row], row)
+                except UnfitObservationError as error:
+                    raise WorldError(f"{self.name}: env {row} {error}") from error
         else:
             self._write(finals, out.final_obs, rows)
 

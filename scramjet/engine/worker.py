@@ -53,9 +53,7 @@ class UnreadableFactoryError(Exception):
 class Worker:
     """The envs of this process, and what a pool may ask of them."""
 
-    def __init__(
-        self, memory: int, envs: GymRows | None = None, *, tell: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, memory: int, envs: GymRows | None = None, *, tell: Callable[[int], None] | None = None) -> None:
         """`tell` gets the number of envs that are through, while many are made or reset."""
         self._memory, self._envs, self._tell = memory, envs, tell
 
@@ -132,9 +130,7 @@ def serve(commands: int, answers: int, memory: int) -> None:
         if kind == protocol.STEP:
             protocol.look_out(poller)
         try:
-            kind, first, last, size = protocol.HEADER.unpack(
-                protocol.read_exactly(commands, protocol.HEADER.size)
-            )
+            kind, first, last, size = protocol.HEADER.unpack(protocol.read_exactly(commands, protocol.HEADER.size))
             payload = protocol.read_exactly(commands, size) if size else b""
         except EOFError:
             break

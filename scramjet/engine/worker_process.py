@@ -22,7 +22,8 @@ CLOSING_SECONDS = 5.0
 STARTING_SECONDS = 180.0
 """That Python and our own modules have to load, however busy the machine is."""
 MAKING_FACTOR, MAKING_SECONDS = 3.0, 10.0
-"""Making an env, which imports what it needs, may take so many times as long as a step, and so many seconds at least."""
+"""Making an env, which imports what it needs, may take so many times as long as a step, and so many seconds in any
+case."""
 GIVES_WAY = 5
 """Steps of niceness: a core that two want is for a quarter of the time that of the worker."""
 

@@ -235,6 +235,12 @@ class RunConfig:
             raise ConfigError(
                 f"num_workers={self.num_workers} are processes of Gymnasium envs, and {self.env} has none; leave it out"
             )
+        if self.num_workers == 0 and (self.on_env_error == "restart" or self.env_timeout != DEFAULT_TIMEOUT):
+            asked = "on_env_error='restart'" if self.on_env_error == "restart" else f"env_timeout={self.env_timeout:g}"
+            raise ConfigError(
+                f"num_workers=0 has envs step in this process, where nothing can end one that hangs, and {asked} is "
+                f"for worker processes; leave one of them out"
+            )
         if self.mode == "async" and self.env.partition(":")[0] in WORKER_LIBRARIES:
             raise ConfigError(
                 f"num_workers={self.num_workers}, and with mode='async' each actor is a process; use --num-actors "

@@ -135,7 +135,9 @@ def test_an_env_that_is_tried_out_and_fails_is_told_and_not_met_in_this_process(
     assert os.getpid() not in pids(world_file.parent, "made")
 
 
-@pytest.mark.parametrize(("how", "where"), [("hang", "close"), ("exit", "close"), ("thread", "reset"), ("spawn", "made")])
+@pytest.mark.parametrize(
+    ("how", "where"), [("hang", "close"), ("exit", "close"), ("thread", "reset"), ("spawn", "made")]
+)
 def test_an_env_that_this_process_could_not_get_rid_of_lives_in_a_worker(
     how: str, where: str, world_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,7 +177,11 @@ def test_where_workers_are_asked_for_no_env_is_made_in_this_process(world_file: 
     """
     words = [*command(world_file, "--num-workers", "2", "--eval.every", "1", "--checkpoint.every", "1")[3:]]
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(script), *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

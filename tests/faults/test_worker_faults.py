@@ -270,7 +270,7 @@ def test_a_pool_does_not_wait_for_ever_to_be_listened_to(how) -> None:
     began = time.monotonic()
     if how == "half":
         worker.ask(protocol.RESTORE, bytes(1 << 20))
-        with pytest.raises(WorkerFailedError, match="did not answer within 0.5 seconds"):
+        with pytest.raises(WorkerFailedError, match=r"did not answer within 0.5 seconds"):
             worker.answer()
         pool.close()
     else:
