@@ -140,22 +140,22 @@ def observation_writer(space: Any, arrays: Sequence[np.ndarray]) -> Callable[[An
         _, _, shape, only = parts[0]
 
         def write_one(obs: Any, row: int) -> None:
-            if getattr(obs, "shape", None) == shape:
-                only[row] = obs
-            else:
-                _write_checked(obs, (), shape, only, row)
+            try:
+                if obs.shape == shape:
+                    only[row] = obs
+                    return
+            except (AttributeError, TypeError, ValueError):
+                pass
+            _write_checked(obs, (), shape, only, row)
 
         return write_one
 
     def write(obs: Any, row: int) -> None:
         for way, start, shape, array in parts:
             value = _part_of(obs, way)
-            if np.ndim(start) or start:
+            if np.any(start):
                 value = np.asarray(value) - start
-            if getattr(value, "shape", None) == shape:
-                array[row] = value
-            else:
-                _write_checked(value, way, shape, array, row)
+            _write_checked(value, way, shape, array, row)
 
     return write
 

@@ -11,6 +11,7 @@ import numbers
 import statistics
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.engine import env_state
-from scramjet.engine.foreign import numbers_in
+from scramjet.engine.foreign import numbers_in, recorded
 from scramjet.engine.foreign_spaces import (
     UnfitObservationError,
     adapted_action_space,
@@ -28,6 +29,9 @@ from scramjet.engine.foreign_spaces import (
     observation_writer,
 )
 from scramjet.errors import ENV_FAILURES, WorldError
+
+# A reward that is too large for 32 bits becomes infinite, which whoever trains with it is told.
+warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, __name__.replace(".", r"\."))
 
 MakeEnv = Callable[[], Any]
 """Makes one `gymnasium.Env`."""
@@ -127,10 +131,11 @@ class GymRows:
     def _made(self, i: int) -> Any:
         try:
             env = self._make_env()
+            is_one = all(callable(getattr(env, call, None)) for call in ("reset", "step", "close"))
+            is_one = is_one and all(hasattr(env, space) for space in ("observation_space", "action_space"))
         except ENV_FAILURES as error:
             raise self._failure("making", i, error) from error
-        has_calls = all(callable(getattr(env, call, None)) for call in ("reset", "step", "close"))
-        if not has_calls or not all(hasattr(env, space) for space in ("observation_space", "action_space")):
+        if not is_one:
             raise WorldError(
                 f"{self.name}'s factory made a {type(env).__name__}, which is no gymnasium.Env; return one with "
                 f"reset(), step(), close() and spaces"
@@ -257,13 +262,13 @@ class GymRows:
         if isinstance(error, UnfitObservationError):
             return WorldError(f"{self.name}: env {self.rows[i]} {error}")
         text = "".join(traceback.format_exception(error)).rstrip()
-        summary = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": ")
+        summary = f"{type(error).__name__}: {_first_line(error)}".rstrip(": ")
         where = where if where == "making" else f"in its {where}"
         return EnvFailedError(f"{self.name}: env {self.rows[i]} raised {where}: {summary}\n\n{text}")
 
     def why_inexact(self) -> str | None:
-        """Why these envs cannot be saved exactly; None where they can. Tried on envs made for it."""
-        return env_state.why_inexact(self._make_env)
+        """Why such envs cannot be saved exactly; None where they can. Tried on the first two, which are spent by it."""
+        return env_state.why_inexact(self._envs[0], self._envs[1])
 
     def capture(self) -> list[bytes]:
         """The state of each env."""
@@ -321,6 +326,13 @@ def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: in
             )
 
 
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:  # its own __str__ fails
+        return ""
+
+
 def _num_choices(name: str, space: Any) -> int:
     adapted = adapted_action_space(name, space)
     if isinstance(adapted, spaces.Box):
@@ -332,8 +344,5 @@ def _told(row: int, info: Any) -> Ended | None:
     """What an env's last `info` says, where it says something."""
     if not info or not isinstance(info, Mapping):
         return None
-    stats = numbers_in(info)
-    record = info.get("episode")  # of RecordEpisodeStatistics
-    if isinstance(record, Mapping) and "r" in record and "l" in record:
-        return Ended(row, stats, float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item()))
-    return Ended(row, stats, None, None) if stats else None
+    stats, (score, length) = numbers_in(info), recorded(info)
+    return Ended(row, stats, score, length) if stats or score is not None else None

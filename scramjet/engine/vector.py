@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from scramjet.engine.foreign import ForeignPool, numbers_in
+from scramjet.engine.foreign import ForeignPool, numbers_in, recorded
 from scramjet.engine.foreign_spaces import UnfitObservationError, batch_parts, native_actions, observation_writer
 from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import check_count
@@ -161,16 +161,7 @@ class VectorPool(ForeignPool):
             return
         for row in rows:
             own = [info_of(each, row) for each in infos if each is not None]
-            counted: Mapping[str, Any] = next(
-                (info["episode"] for info in own if isinstance(info.get("episode"), Mapping)), {}
-            )
-            score, length = counted.get("r"), counted.get("l")
-            self._log_episode(
-                int(row),
-                numbers_in(own[0]) if len(own) == len(infos) else {},
-                None if score is None else float(score),
-                None if length is None else int(length),
-            )
+            self._log_episode(int(row), numbers_in(own[0]) if len(own) == len(infos) else {}, *recorded(*own))
 
     def close(self) -> None:
         """End what the vector env runs."""

@@ -56,6 +56,7 @@ class Worker:
     def __init__(self, memory: int, envs: GymRows | None = None, *, tell: Callable[[int], None] | None = None) -> None:
         """`tell` gets the number of envs that are through, while many are made or reset."""
         self._memory, self._envs, self._tell = memory, envs, tell
+        self.name = "" if envs is None else envs.name
 
     def do(self, kind: int, first: int, last: int, payload: bytes) -> bytes:
         """Carry out one command; returns what to answer beyond "done"."""
@@ -70,7 +71,7 @@ class Worker:
         return b"" if answer is None else pickle.dumps(answer)
 
     def _start(self, path: list[str], name: str, factory: bytes, rows: range, renews: bool) -> Any:
-        sys.path[:] = path
+        sys.path[:], self.name = path, name
         try:
             make_env = pickle.loads(factory)
         except Exception as error:
@@ -144,7 +145,7 @@ def serve(commands: int, answers: int, memory: int) -> None:
             _fail(answers, str(error))
         except BaseException:  # no fault of an env's, or one that ends processes
             text = traceback.format_exc().rstrip()
-            _fail(answers, f"{text.splitlines()[-1]}\n\n{text}")
+            _fail(answers, f"{worker.name}: its worker process raised {text.splitlines()[-1]}\n\n{text}")
     if kind != protocol.CLOSE:
         worker.close()
 

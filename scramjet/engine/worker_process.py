@@ -33,7 +33,7 @@ _WAITED_FOR = {
     protocol.RESTORE: "reset() of env {row}",
     protocol.STEP: "its step()",
     protocol.TRY_OUT: "its reset() or step()",
-    protocol.TRY_SAVING: "the making, reset() or step() of an env",
+    protocol.TRY_SAVING: "its reset() or step()",
     protocol.CLOSE: "its close()",
 }
 """What of an env a question may wait for."""
@@ -180,7 +180,7 @@ class WorkerProcess:
             return max(STARTING_SECONDS, self.timeout)
         if kind == protocol.CLOSE:
             return CLOSING_SECONDS
-        is_made = kind == protocol.TRY_SAVING or (kind == protocol.START and self._through < len(self.rows))
+        is_made = kind == protocol.START and self._through < len(self.rows)
         return max(MAKING_FACTOR * self.timeout, MAKING_SECONDS) if is_made else self.timeout
 
     @property

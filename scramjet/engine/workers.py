@@ -339,8 +339,17 @@ class WorkerPool(GymPool):
         return self._answer(worker)
 
     def _try_saving(self) -> str | None:
-        self._workers[0].ask(protocol.TRY_SAVING)
-        why: str | None = self._answer(self._workers[0])
+        worker = self._process(range(2))  # one of its own: whatever comes of it, the pool goes on
+        try:
+            worker.answer()
+            worker.ask(protocol.TRY_SAVING)
+            why: str | None = worker.answer()
+            worker.ask_to_close()
+            worker.wait_closed(CLOSING_SECONDS)
+        except WorkerFailedError as failure:
+            return str(failure)
+        finally:
+            worker.kill()
         return why
 
     def _capture(self) -> list[bytes]:

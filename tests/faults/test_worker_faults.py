@@ -119,7 +119,7 @@ def step_until_it_fails(pool: WorkerPool, steps: int = 5) -> None:
     [
         ("raise", r"^Fragile: env 1 raised in its step\(\): KeyError: 'the door is missing'\n"),
         ("hang", r"^Fragile: the worker process of envs 1, 3 did not answer within 0.5 seconds"),
-        ("interrupt", r"^KeyboardInterrupt\n"),
+        ("interrupt", r"^Fragile: its worker process raised KeyboardInterrupt\n"),
         ("exit", r"^Fragile: the worker process of envs 1, 3 ended by itself with exit code 7"),
         ("kill", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
         ("close files", r"^Fragile: the worker process of envs 1, 3 broke its pipes"),
