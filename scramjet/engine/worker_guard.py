@@ -64,6 +64,9 @@ def _work(commands: int, answers: int, memory: int, guard: int) -> NoReturn:
     code = 1
     try:
         os.close(signal.set_wakeup_fd(-1))
+        for mine in (commands, answers, memory):  # not those of programs that envs start
+            if mine >= 0:
+                os.set_inheritable(mine, False)
         for number in (signal.SIGCHLD, PARENT_ENDED, END_NOW):
             signal.signal(number, signal.SIG_DFL)
         os.setpgid(0, 0)
