@@ -15,7 +15,6 @@ import random
 import struct
 import types
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -6,6 +6,7 @@ It sleeps until the pool writes to its pipe, and ends when that pipe is closed.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import mmap
 import os
 import pickle
@@ -84,10 +85,10 @@ class Worker:
         return self._envs.facts
 
     def _do_rarely(self, kind: int, given: Any) -> Any:
-        envs = self._envs
         if kind == protocol.CLOSE:
             self.close()
             return _is_left()
+        envs = self._envs
         assert envs is not None
         if kind == protocol.BIND:
             size = mapped_bytes(given)
@@ -110,9 +111,11 @@ class Worker:
             return str(problem)
 
     def close(self) -> None:
-        """Close the envs."""
+        """Close the envs and forget them: what they do then, they do here."""
         if self._envs is not None:
             self._envs.close()
+            self._envs = None
+            gc.collect()
 
 
 def _is_left() -> bool:
@@ -123,7 +126,14 @@ def _is_left() -> bool:
 
 def serve(commands: int, answers: int, memory: int) -> None:
     """Do what the pool asks, until it asks no more."""
-    worker = Worker(memory, tell=lambda count: protocol.write_message(answers, protocol.ALIVE, count))
+    me = os.getpid()
+
+    def say(kind: int, payload: bytes = b"", number: int = 0) -> None:
+        if os.getpid() != me:
+            os._exit(0)  # an env has forked, and the copy came back as well
+        protocol.write_message(answers, kind, number, payload=payload)
+
+    worker = Worker(memory, tell=lambda count: say(protocol.ALIVE, number=count))
     poller = select.poll()
     poller.register(commands, select.POLLIN)
     kind = protocol.START
@@ -136,22 +146,22 @@ def serve(commands: int, answers: int, memory: int) -> None:
         except EOFError:
             break
         try:
-            protocol.write_message(answers, protocol.DONE, payload=worker.do(kind, first, last, payload))
+            say(protocol.DONE, worker.do(kind, first, last, payload))
         except BrokenPipeError:
             break
         except UnreadableFactoryError as error:
-            _fail(answers, str(error), protocol.UNREADABLE)
+            say(protocol.UNREADABLE, _text(str(error)))
         except (EnvFailedError, ScramjetError) as error:
-            _fail(answers, str(error))
+            say(protocol.FAILED, _text(str(error)))
         except BaseException:  # no fault of an env's, or one that ends processes
             text = traceback.format_exc().rstrip()
-            _fail(answers, f"{worker.name}: its worker process raised {text.splitlines()[-1]}\n\n{text}")
+            say(protocol.FAILED, _text(f"{worker.name}: its worker process raised {text.splitlines()[-1]}\n\n{text}"))
     if kind != protocol.CLOSE:
         worker.close()
 
 
-def _fail(answers: int, text: str, kind: int = protocol.FAILED) -> None:
-    protocol.write_message(answers, kind, payload=text.encode(errors="backslashreplace"))
+def _text(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
 
 
 def main(commands: int, answers: int, memory: int) -> None:

@@ -53,28 +53,30 @@ class StuckWatch:
         self._handled_at = 0.0
 
     def __enter__(self) -> StuckWatch:
-        if threading.current_thread() is threading.main_thread():
-            reading, self._pipe = os.pipe()
-            os.set_blocking(self._pipe, False)
-            self._pipes.add(self._pipe)
-            self._previous = {number: signal.signal(number, self._handle) for number in self._handlers}
-            self._previous_pipe = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._previous = {number: signal.signal(number, self._handle) for number in self._handlers}
+        reading, self._pipe = os.pipe()
+        os.set_blocking(self._pipe, False)
+        try:
             threading.Thread(target=self._watch, args=(reading,), name="signals", daemon=True).start()
+        except RuntimeError:  # there is no thread to be had: signals are handled, if by nobody else
+            os.close(reading)
+            os.close(self._pipe)
+            self._pipe = -1
+            return self
+        self._pipes.add(self._pipe)
+        self._previous_pipe = signal.set_wakeup_fd(self._pipe, warn_on_full_buffer=False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._pipe < 0:
-            return
-        signal.set_wakeup_fd(self._previous_pipe)
-        self._put_back_handlers()
-        self._pipes.discard(self._pipe)
-        os.close(self._pipe)  # which ends the thread
-        self._pipe = -1
-
-    def _put_back_handlers(self) -> None:
-        """Have signals mean what they did before."""
+        if self._pipe >= 0:
+            signal.set_wakeup_fd(self._previous_pipe)
+            self._pipes.discard(self._pipe)
+            os.close(self._pipe)  # which ends the thread
+            self._pipe = -1
         for number, handler in self._previous.items():
             # None stands for a handler that was not set from Python and cannot be put back
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

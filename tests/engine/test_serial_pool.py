@@ -65,6 +65,24 @@ def test_the_score_that_an_env_records_itself_is_the_one_that_counts() -> None:
     np.testing.assert_array_equal(ours.lengths, expected.lengths)
 
 
+@pytest.mark.parametrize(
+    "record", [{"r": "x", "l": 3}, {"r": 1.0, "l": 1e300}, {"r": None, "l": 2}, {"r": 1.0}, "text"]
+)
+def test_a_score_that_is_none_is_left_alone(record) -> None:
+    class Boasting(Countdown):
+        def step(self, action):
+            return (*super().step(action)[:4], {"episode": record})
+
+    pool, plain = SerialPool("Boasting", Boasting, 1), SerialPool("Countdown", Countdown, 1)
+    for each in (pool, plain):
+        each.reset(0)
+        for row in random_actions(12, 1):
+            each.step(row)
+    ours, expected = pool.episodes(), plain.episodes()
+    np.testing.assert_array_equal(ours.returns, expected.returns)
+    np.testing.assert_array_equal(ours.lengths, expected.lengths)
+
+
 def test_nested_observations_actions_in_parts_and_masks_arrive_where_they_belong() -> None:
     pool = SerialPool("Nested", Nested, 2)
     assert pool.mask_size == 5

@@ -77,6 +77,9 @@ class Faulty(gymnasium.Env):
 
     def close(self):
         self.fail("close")
+
+    def __del__(self):
+        self.fail("del")
 """
 
 
@@ -136,7 +139,7 @@ def test_an_env_that_is_tried_out_and_fails_is_told_and_not_met_in_this_process(
 
 
 @pytest.mark.parametrize(
-    ("how", "where"), [("hang", "close"), ("exit", "close"), ("thread", "reset"), ("spawn", "made")]
+    ("how", "where"), [("hang", "close"), ("exit", "close"), ("hang", "del"), ("thread", "reset"), ("spawn", "made")]
 )
 def test_an_env_that_this_process_could_not_get_rid_of_lives_in_a_worker(
     how: str, where: str, world_file: Path, monkeypatch: pytest.MonkeyPatch

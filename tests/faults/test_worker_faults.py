@@ -196,6 +196,59 @@ def test_a_worker_that_hangs_or_dies_is_started_anew_and_its_episodes_truncated(
     pool.close()
 
 
+class Unclosable(Fragile):
+    def close(self) -> None:
+        os._exit(3)
+
+
+def test_an_env_that_leaves_when_it_is_closed_can_be_saved_and_goes_on() -> None:
+    """Whether it can be saved is tried on others, in a process of their own."""
+    pool = WorkerPool("Unclosable", Unclosable, 2, num_workers=1)
+    pool.reset(0)
+    assert pool.can_snapshot
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
+    pool.close()
+
+
+class Scarce(Fragile):
+    """There are as many as there are files in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        os.remove(os.path.join(folder, min(os.listdir(folder))))
+
+
+def test_envs_of_which_there_are_no_more_go_on_and_cannot_be_saved(tmp_path: Path) -> None:
+    for i in range(2):
+        (tmp_path / str(i)).touch()
+    pool = WorkerPool("Scarce", lambda: Scarce(str(tmp_path)), 2, num_workers=1)
+    pool.reset(0)
+    assert not pool.can_snapshot
+    assert "states" not in pool.snapshot()
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
+    pool.close()
+
+
+class Forking(Fragile):
+    """Forks, and goes on in both processes."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        os.fork()
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        os.fork()
+        return super().step(action)
+
+
+def test_a_copy_of_a_worker_that_an_env_forked_does_not_answer_for_it() -> None:
+    pool = WorkerPool("Forking", Forking, 2, num_workers=1, timeout=20)
+    pool.reset(0)
+    for count in (1, 2, 3):
+        assert pool.step(np.zeros(2, np.int64)).obs[:, 1].tolist() == [count, count]
+    pool.close()
+
+
 def test_a_worker_that_died_while_nobody_asked_is_started_anew_by_a_reset() -> None:
     """Such as that of an evaluation, which waits most of the time."""
     pool = WorkerPool("Fragile", fragile("raise"), 4, num_workers=2, on_error="restart")
