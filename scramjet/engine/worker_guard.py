@@ -24,6 +24,8 @@ PARENT_ENDED = signal.SIGHUP
 """From Linux: the thread that started this process is gone, and its process maybe."""
 GRACE = 0.5
 """Seconds that a worker has to close its envs when the pool's process is gone."""
+LOOKING_SECONDS = None if sys.platform == "linux" else 1.0
+"""How often it looks whether the pool's process is still there, where no signal tells."""
 ENDING_SECONDS = 3.0
 """For how long processes are ended that do not want to be."""
 
@@ -92,16 +94,17 @@ def _watch(worker: int, commands: int, wake_up: int, parent: int) -> int:
     poller.register(wake_up, select.POLLIN)
     deadline: float | None = None
     while True:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-        ready = dict(poller.poll(left))
+        if deadline is None and os.getppid() != parent:
+            deadline = time.monotonic() + GRACE
+        left = LOOKING_SECONDS if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = dict(poller.poll(None if left is None else left * 1000))
         signals = os.read(wake_up, 512) if wake_up in ready else b""
         status = _reap(worker)
         if status is not None:
             return status
         if commands in ready:
             poller.unregister(commands)
-        if deadline is None and (commands in ready or os.getppid() != parent):
-            deadline = time.monotonic() + GRACE
+            deadline = deadline or time.monotonic() + GRACE
         if END_NOW in signals or (deadline is not None and time.monotonic() >= deadline):
             os.kill(worker, signal.SIGKILL)
             return os.waitpid(worker, 0)[1]

@@ -77,19 +77,19 @@ def test_a_second_signal_ends_a_compiled_endless_loop_and_names_it(snail: Path) 
     runs = snail.parent / "runs"
     flags = "--env.where 1 --num-envs 4 --num-steps 16 --checkpoint.every 1 --eval.every 0 --device cpu --display plain"
     training = start("train", snail, *flags.split(), "--num-threads", 1, "--runs-dir", runs)
-    wait_for_lines(runs / "snail-1" / "metrics.jsonl", 3)
-    time.sleep(1.0)  # until it hangs
-    training.send_signal(signal.SIGINT)
-    time.sleep(1.5)
-    assert training.poll() is None
-    training.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    out, errors = training.communicate(timeout=20)
+    try:
+        wait_for_lines(runs / "snail-1" / "metrics.jsonl", 3)
+        time.sleep(1.0)  # until it hangs
+        training.send_signal(signal.SIGINT)
+        time.sleep(1.5)
+        assert training.poll() is None
+        training.send_signal(signal.SIGTERM)
+        out, errors = training.communicate(timeout=10)
+    finally:
+        training.kill()
     assert training.returncode == 128 + signal.SIGTERM
-    assert time.monotonic() - began < 10
     assert "stopping after this update" in out
-    place = f"Snail.step ({snail} line "
-    assert f"scramjet: left at the second signal: {place}" in errors
+    assert f"scramjet: left at the second signal: Snail.step ({snail} line " in errors
     assert "does not come to an end" in errors
     assert "Traceback" not in errors
     scramjet.load_policy(runs / "snail-1")

@@ -181,6 +181,7 @@ def test_where_workers_are_asked_for_no_env_is_made_in_this_process(world_file: 
     words = [*command(world_file, "--num-workers", "2", "--eval.every", "1", "--checkpoint.every", "1")[3:]]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), *words],
+        timeout=200,
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -217,13 +218,14 @@ def test_an_env_that_leaves_or_hangs_ends_training_with_one_message(how: str, wh
 @pytest.mark.parametrize("flags", [["--num-workers", "2"], []], ids=["workers", "auto"])
 def test_what_envs_have_started_is_gone_when_training_is_killed(flags: list[str], world_file: Path) -> None:
     """Daemons in sessions of their own included."""
-    words = [*flags, "--env.how", "spawn", "--env.where", "made", "--total-timesteps", "1G"]
+    endless = "--total-timesteps 1G --checkpoint.every 0 --eval.every 0"
+    words = [*flags, "--env.how", "spawn", "--env.where", "made", *endless.split()]
     with subprocess.Popen(command(world_file, *words), stdout=subprocess.DEVNULL) as training:
-        runs = world_file.parent / "runs"
-        assert wait_until(lambda: list(runs.glob("*/metrics.jsonl")), 60)
-        started = pids(world_file.parent, "child")
-        alive = [pid for pid in started if is_running(pid)]
-        assert len(alive) == 2 * (4 + 8)  # of each env of training and of evaluation one child and one daemon
-        training.send_signal(signal.SIGKILL)
+        try:
+            assert wait_until(lambda: list((world_file.parent / "runs").glob("*/metrics.jsonl")), 60)
+            alive = [pid for pid in pids(world_file.parent, "child") if is_running(pid)]
+        finally:
+            training.send_signal(signal.SIGKILL)
+    assert len(alive) == 2 * (4 + 8)  # of each env of training and of evaluation one child and one daemon
     assert wait_until(lambda: not any(map(is_running, pids(world_file.parent, "child"))), 5)
     assert not any(map(is_running, pids(world_file.parent, "made")))
