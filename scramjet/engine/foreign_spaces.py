@@ -30,11 +30,10 @@ def adapted_observation_space(name: str, space: Any) -> Any:
 
 
 def _adapted(name: str, space: Any, where: str) -> Any:
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: _adapted(name, part, f"{where}[{key!r}]") for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Dict):  # pairs stay in their order, a dict would be sorted by its keys
+        return spaces.Dict([(key, _adapted(name, part, f"{where}[{key!r}]")) for key, part in space.spaces.items()])
     if isinstance(space, spaces.Tuple):
-        parts = {f"item{i}": _adapted(name, part, f"{where}[{i}]") for i, part in enumerate(space.spaces)}
-        return spaces.Dict(parts)
+        return spaces.Dict([(f"item{i}", _adapted(name, part, f"{where}[{i}]")) for i, part in enumerate(space.spaces)])
     is_known = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box)
     if is_known and 0 in space.shape:
         raise WorldError(f"{name}.{where} is {space}: there is nothing to observe")
@@ -50,6 +49,23 @@ def _adapted(name: str, space: Any, where: str) -> Any:
                 return spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
         return space
     raise WorldError(f"{name}.{where} is {space!r}; scramjet observes {SUPPORTED_OBSERVATIONS}")
+
+
+def plain_space(space: Any) -> Any:
+    """The same space of Gymnasium's own classes, which any process can read; an env may have derived from them."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict([(key, plain_space(part)) for key, part in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([plain_space(part) for part in space.spaces])
+    if isinstance(space, spaces.Discrete):
+        plain = spaces.Discrete(int(space.n), start=int(space.start))
+        plain.dtype = space.dtype  # older versions cannot be told
+        return plain
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(np.array(space.nvec), dtype=space.dtype.type, start=np.array(space.start))
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiBinary(space.n)
+    return spaces.Box(np.array(space.low), np.array(space.high), dtype=space.dtype.type)
 
 
 def adapted_action_space(name: str, space: Any) -> Any:

@@ -17,7 +17,8 @@ from scramjet.errors import ConfigError
 def stacked_space(space: Any, num_frames: int) -> Any:
     """The space of `num_frames` observations joined along their first axis: [4] becomes [num_frames * 4]."""
     if isinstance(space, Dict):
-        return Dict({name: stacked_space(part, num_frames) for name, part in space.spaces.items()})
+        # Pairs stay in their order, a dict would be sorted by its keys.
+        return Dict([(name, stacked_space(part, num_frames)) for name, part in space.spaces.items()])
     if not isinstance(space, Box):
         return space
     repeats = (num_frames, *(1,) * (len(space.shape) - 1))

@@ -27,6 +27,7 @@ from scramjet.engine.foreign_spaces import (
     adapted_observation_space,
     native_actions,
     observation_writer,
+    plain_space,
 )
 from scramjet.errors import ENV_FAILURES, WorldError
 
@@ -156,7 +157,7 @@ class GymRows:
             raise self._failure("reset()", 0, error) from error
         has_mask = isinstance(info, Mapping) and "action_mask" in info
         size = _num_choices(self.name, first.action_space) if has_mask else 0
-        return EnvFacts(first.observation_space, first.action_space, size)
+        return EnvFacts(plain_space(first.observation_space), plain_space(first.action_space), size)
 
     def bind(self, arrays: RowArrays) -> None:
         """Where results go: row k of `arrays` is the k-th env's."""

@@ -158,7 +158,11 @@ class WorkerProcess:
     def _read(self, size: int) -> bytearray:
         """The first so many bytes of a message."""
         while len(self._received) < size:
-            if not protocol.wait_for(self._poller, self.seconds_left):
+            left = self.seconds_left
+            # Most answers come before one such wait is over, and are taken without further ado.
+            if not self._poller.poll(min(left, protocol.LONGEST_POLL) * 1000) and not protocol.wait_for(
+                self._poller, self.seconds_left
+            ):
                 raise TimeoutError
             part = os.read(self.answers, min(size - len(self._received), 1 << 20))
             if not part:
@@ -176,6 +180,8 @@ class WorkerProcess:
     def _allowed(self) -> float:
         """Seconds that it may take for its next message."""
         kind = self.asked[0].kind if self.asked else protocol.STEP
+        if kind == protocol.STEP:
+            return self.timeout
         if not self.pid:
             return max(STARTING_SECONDS, self.timeout)
         if kind == protocol.CLOSE:

@@ -8,11 +8,12 @@ from functools import partial
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 from worker_worlds import Countdown, Feed, Global, Nested, Rewarding, Showing
 
 from scramjet.engine.foreign_worlds import ForeignWorld
+from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.serial import SerialPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -298,6 +299,20 @@ def test_observations_of_other_types_are_converted(shown, space, expected) -> No
     pool = SerialPool("Showing", partial(Showing, shown, space), 1)
     assert pool.reset(0).obs[0].tolist() == expected
     assert pool.step(np.array([0])).obs[0].tolist() == expected
+
+
+@pytest.mark.parametrize("frame_stack", [1, 2])
+def test_parts_of_an_observation_stay_where_they_belong_whatever_their_order(frame_stack: int) -> None:
+    """A Dict that is not sorted, and a Tuple of more than ten."""
+    box = Box(0, 99, (1,))
+    many = {"b": tuple(np.array([float(i)]) for i in range(12)), "a": np.array([50.0])}
+    space = Dict([("b", Tuple([box] * 12)), ("a", box)])
+    plain = SerialPool("Showing", partial(Showing, many, space), 1)
+    pool = plain if frame_stack == 1 else FrameStackPool(plain, frame_stack)
+    pool.reset(0)
+    out = pool.step(np.array([0]))
+    assert [out.obs["b"][f"item{i}"][0, -1] for i in range(12)] == list(range(12))
+    assert out.obs["a"][0, -1] == 50
 
 
 class Acting(Countdown):
