@@ -9,9 +9,10 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from scramjet.errors import ScramjetError, did_you_mean
+from scramjet.runtime.signals import StuckWatch
 
 USAGE = """\
 usage: scramjet COMMAND [...]
@@ -106,17 +107,19 @@ def _leave(number: int, frame: object) -> None:
     os._exit(130)
 
 
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Inside, Ctrl-C raises KeyboardInterrupt, so that a command can put things in order."""
-    leaves = signal.getsignal(signal.SIGINT) is _leave
-    if leaves:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        if leaves:
-            signal.signal(signal.SIGINT, _leave)
+def _interruptible() -> StuckWatch:
+    """Inside, Ctrl-C raises KeyboardInterrupt, so that a command can put things in order; a second one ends compiled
+    code that never returns."""
+    is_heard = signal.getsignal(signal.SIGINT) in (_leave, signal.default_int_handler)  # not in a shell's background
+    return StuckWatch({signal.SIGINT: signal.default_int_handler} if is_heard else {}, describe=_what_hangs)
+
+
+def _what_hangs() -> str:
+    if "scramjet.engine.native" not in sys.modules:
+        return ""
+    from scramjet.engine.hanging import what_hangs
+
+    return what_hangs()
 
 
 def run(words: list[str]) -> int:
@@ -133,6 +136,18 @@ def run(words: list[str]) -> int:
         raise ScramjetError(
             f"unknown command '{words[0]}'.{did_you_mean(words[0], _COMMANDS)} Commands: {', '.join(_COMMANDS)}"
         )
+    if words[0] != "train":
+        return _call(words)
+    from scramjet.engine.spare_worker import end_spare, start_ahead
+
+    start_ahead(words[1:])
+    try:
+        return _call(words)
+    finally:
+        end_spare()
+
+
+def _call(words: list[str]) -> int:
     command = _load(words[0])
     with _interruptible():
         return command(words[1:])

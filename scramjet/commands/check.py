@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,9 +10,13 @@ import tyro
 
 from scramjet.engine.check import check_world
 from scramjet.engine.foreign_worlds import require_native
+from scramjet.engine.hanging import CallWatch
 from scramjet.errors import LAYOUT, printable
 from scramjet.settings import require_counts, settle
 from scramjet.training.trust import remember
+
+CALL_SECONDS = 10.0
+"""A step of a few envs that takes longer is taken for an endless loop."""
 
 DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
 
@@ -40,7 +45,14 @@ def check_command(words: list[str]) -> int:
     require_native(arguments.world, "scramjet check")
     remember(arguments.world, is_named=True)
     any_wrong = False
-    for finding in check_world(arguments.world, steps=arguments.steps):
-        print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {printable(finding.text, keep=LAYOUT)}", flush=True)
-        any_wrong |= not finding.is_fine
+    with CallWatch(CALL_SECONDS, _give_up):
+        for finding in check_world(arguments.world, steps=arguments.steps):
+            print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {printable(finding.text, keep=LAYOUT)}", flush=True)
+            any_wrong |= not finding.is_fine
     return 2 if any_wrong else 0
+
+
+def _give_up(problem: str) -> None:
+    """A rule that never returns cannot be made to: the process ends with it."""
+    print(f"WRONG  {printable(problem, keep=LAYOUT)} ({CALL_SECONDS:g} seconds in one call)", flush=True)
+    os._exit(2)

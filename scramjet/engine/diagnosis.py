@@ -32,8 +32,8 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
     if last_frame.name == "play" and last_frame.filename == transitions.__file__:  # it takes apart what step returned
         wanted = "terminated, a bool" if writes_rewards(env) else "(reward, terminated), a number and a bool"
         code = type(env).step.__code__
-        return WorldError(f"{_describe(env, code.co_filename, code.co_firstlineno)} must return {wanted}: {error}")
-    place = _place(env, error)
+        return WorldError(f"{describe(env, code.co_filename, code.co_firstlineno)} must return {wanted}: {error}")
+    place = place_of(env, error)
     if not place and not _is_compilation(error):
         return error
     what = "cannot be compiled" if _is_compilation(error) else "failed"
@@ -47,20 +47,21 @@ def _is_compilation(error: Exception) -> bool:
     return any(f"numba{os.sep}core" in frame.filename for frame in traceback.extract_tb(error.__traceback__))
 
 
-def _place(env: Env, error: Exception) -> str:
+def place_of(env: Env, error: BaseException) -> str:
     """`Corridor.step (corridor.py line 23)` for the deepest line of the world's file that the error names."""
     file = type(env).step.__code__.co_filename
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.filename == file:
-            return _describe(env, file, frame.lineno or 0)
+            return describe(env, file, frame.lineno or 0)
     places = re.findall(r'File "([^"]+)", line (\d+)', str(error)) + re.findall(r" at (\S+\.py) \((\d+)\)", str(error))
     for name, line in places:  # the compiler names the innermost first
         if os.path.basename(name) == os.path.basename(file):
-            return _describe(env, file, int(line))
+            return describe(env, file, int(line))
     return ""
 
 
-def _describe(env: Env, file: str, line: int) -> str:
+def describe(env: Env, file: str, line: int) -> str:
+    """`Corridor.step (corridor.py line 23)`."""
     cls = type(env)
     relative = os.path.relpath(file)
     shown = file if relative.startswith("..") else relative

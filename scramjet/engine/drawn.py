@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign_worlds import ForeignWorld
-from scramjet.engine.serial import SerialPool
+from scramjet.engine.gym_runner import MakeEnv
+from scramjet.engine.layout import Transition
+from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
 DRAWABLE = ("ansi", "rgb_array")
@@ -20,44 +24,65 @@ LINES_BESIDE = 3
 """Of a terminal, left free for what stands under a picture."""
 
 
-class DrawnPool(SerialPool):
-    """One env. `pictures` has one of each state since it was emptied: a step that ends an episode adds two."""
+class DrawnPool(WorkerPool):
+    """One env, in a process of its own. `pictures` has one of each state since it was emptied: a step that ends an
+    episode adds two."""
 
     def __init__(self, world: ForeignWorld) -> None:
-        if world.library not in ("gym", "mujoco", "factory") or world.makes_vector_envs:
+        if not world.makes_single_envs:
             raise ConfigError(
                 f"{world.name} cannot be drawn as text: only single envs of Gymnasium can; leave out --render"
             )
         self.pictures: list[str] = []
-        super().__init__(world.name, lambda: _Drawn(world.name, _drawable_env(world), self.pictures), 1)
+        modes = DRAWABLE if world.takes_render_mode else ()
+        by_mode = {
+            mode: replace(world, parameters={**world.parameters, "render_mode": mode}).env_factory() for mode in modes
+        }
+        factory = partial(_drawn_env, world.name, world.env_factory(), by_mode)
+        super().__init__(world.name, factory, 1, num_workers=1, timeout=world.workers.timeout)
         self.env = world
 
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        out = super().reset(seed, out)
+        self.pictures += self.call(0, "take_pictures")
+        return out
 
-def _drawable_env(world: ForeignWorld) -> gymnasium.Env[Any, Any]:
+    def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        out = super().step(actions, out)
+        self.pictures += self.call(0, "take_pictures")
+        return out
+
+
+def _drawn_env(name: str, make_env: MakeEnv, by_mode: dict[str, MakeEnv]) -> _Drawn:
     """With a render mode that suits a terminal, whether it was asked for or not."""
-    env = world.env_factory()()
+    env = make_env()
     if env.render_mode in DRAWABLE:
-        return env
+        return _Drawn(name, env)
     modes = [str(mode) for mode in env.metadata.get("render_modes") or ()]
     env.close()
     mode = next((each for each in DRAWABLE if each in modes), None)
     if mode is None:
         raise WorldError(
-            f"{world.name} draws neither text nor pictures: its render modes are {modes}, and 'ansi' or 'rgb_array' is "
+            f"{name} draws neither text nor pictures: its render modes are {modes}, and 'ansi' or 'rgb_array' is "
             f"needed; leave out --render"
         )
-    if not world.takes_render_mode:
+    if mode not in by_mode:
         raise WorldError(
-            f"{world.name} makes envs without a render mode; give the function an argument render_mode=None and hand "
+            f"{name} makes envs without a render mode; give the function an argument render_mode=None and hand "
             f"it to gymnasium.make, or leave out --render"
         )
-    return replace(world, parameters={**world.parameters, "render_mode": mode}).env_factory()()
+    return _Drawn(name, by_mode[mode]())
 
 
 class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
-    def __init__(self, name: str, env: gymnasium.Env[Any, Any], pictures: list[str]) -> None:
+    def __init__(self, name: str, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._name, self._pictures = name, pictures
+        self._name, self._pictures = name, list[str]()
+
+    def take_pictures(self) -> list[str]:
+        """Those drawn since the last time."""
+        taken, self._pictures = self._pictures, []
+        return taken
 
     def reset(self, **settings: Any) -> Any:
         result = self.env.reset(**settings)

@@ -7,7 +7,6 @@ name, and whether the rest suffices is tried out: an env restored must go on as 
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import functools
 import json
@@ -16,7 +15,6 @@ import random
 import struct
 import types
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -264,12 +262,11 @@ def _fill(node: dict[str, Any], current: Any, arrays: list[np.ndarray]) -> None:
         raise UnsavableError(f"{sorted(node)[0]} does not fit a {type(current).__name__}")
 
 
-def why_inexact(make_env: Callable[[], Any]) -> str | None:
-    """Why an env of this kind cannot be saved exactly; None where it can.
+def why_inexact(saved: Any, other: Any) -> str | None:
+    """Why envs of this kind cannot be saved exactly; None where they can.
 
-    One is played, saved and played on; a second one is restored, which must then see the very same, resets included.
+    One is played, saved and played on; the other is restored, which must then see the very same, resets included.
     """
-    saved, other = make_env(), make_env()
     try:
         saved.action_space.seed(0)
         actions = [saved.action_space.sample() for _ in range(TRIED_STEPS)]
@@ -281,10 +278,6 @@ def why_inexact(make_env: Callable[[], Any]) -> str | None:
         return None if _same(_play(saved, actions), _play(other, actions)) else "an env restored went on differently"
     except ENV_FAILURES as problem:  # an env may also object to actions at random
         return f"{problem}" if isinstance(problem, UnsavableError) else f"{type(problem).__name__}: {problem}"
-    finally:
-        for env in (saved, other):
-            with contextlib.suppress(*ENV_FAILURES):  # both are only for this
-                env.close()
 
 
 def _play(env: Any, actions: list[Any]) -> list[Any]:

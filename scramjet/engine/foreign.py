@@ -285,3 +285,16 @@ def numbers_in(info: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str
             with contextlib.suppress(OverflowError):  # no float is so large
                 found[name] = float(value)
     return found
+
+
+def recorded(*infos: Mapping[str, Any]) -> tuple[float, int] | tuple[None, None]:
+    """The score and length of an episode that an env keeps count of itself, as RecordEpisodeStatistics does; of the
+    first `info` that tells both."""
+    for info in infos:
+        record = info.get("episode")
+        if isinstance(record, Mapping):
+            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                score, length = float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item())
+                if abs(length) < 2**62:
+                    return score, length
+    return None, None

@@ -7,6 +7,7 @@ A Tuple becomes a Dict with the entries `item0`, `item1`, and so on.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,11 +30,13 @@ def adapted_observation_space(name: str, space: Any) -> Any:
 
 
 def _adapted(name: str, space: Any, where: str) -> Any:
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({key: _adapted(name, part, f"{where}[{key!r}]") for key, part in space.spaces.items()})
+    if isinstance(space, spaces.Dict):  # pairs stay in their order, a dict would be sorted by its keys
+        return spaces.Dict([(key, _adapted(name, part, f"{where}[{key!r}]")) for key, part in space.spaces.items()])
     if isinstance(space, spaces.Tuple):
-        parts = {f"item{i}": _adapted(name, part, f"{where}[{i}]") for i, part in enumerate(space.spaces)}
-        return spaces.Dict(parts)
+        return spaces.Dict([(f"item{i}", _adapted(name, part, f"{where}[{i}]")) for i, part in enumerate(space.spaces)])
+    is_known = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box)
+    if is_known and 0 in space.shape:
+        raise WorldError(f"{name}.{where} is {space}: there is nothing to observe")
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -41,8 +44,6 @@ def _adapted(name: str, space: Any, where: str) -> Any:
     if isinstance(space, spaces.MultiBinary):
         return space
     if isinstance(space, spaces.Box):
-        if 0 in space.shape:
-            raise WorldError(f"{name}.{where} is {space}: there is nothing to observe")
         if space.dtype.kind == "f" and space.dtype != np.float32:
             with np.errstate(over="ignore"):
                 return spaces.Box(space.low.astype(np.float32), space.high.astype(np.float32), dtype=np.float32)
@@ -50,8 +51,27 @@ def _adapted(name: str, space: Any, where: str) -> Any:
     raise WorldError(f"{name}.{where} is {space!r}; scramjet observes {SUPPORTED_OBSERVATIONS}")
 
 
+def plain_space(space: Any) -> Any:
+    """The same space of Gymnasium's own classes, which any process can read; an env may have derived from them."""
+    if isinstance(space, spaces.Dict):
+        return spaces.Dict([(key, plain_space(part)) for key, part in space.spaces.items()])
+    if isinstance(space, spaces.Tuple):
+        return spaces.Tuple([plain_space(part) for part in space.spaces])
+    if isinstance(space, spaces.Discrete):
+        plain = spaces.Discrete(int(space.n), start=int(space.start))
+        plain.dtype = space.dtype  # older versions cannot be told
+        return plain
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.MultiDiscrete(np.array(space.nvec), dtype=space.dtype.type, start=np.array(space.start))
+    if isinstance(space, spaces.MultiBinary):
+        return spaces.MultiBinary(space.n)
+    return spaces.Box(np.array(space.low), np.array(space.high), dtype=space.dtype.type)
+
+
 def adapted_action_space(name: str, space: Any) -> Any:
     """Our space for the actions of `name`; refuses what has none."""
+    if isinstance(space, spaces.MultiDiscrete) and 0 in space.shape:
+        raise WorldError(f"{name}.action_space is {space}: there is nothing to choose")
     if isinstance(space, spaces.Discrete):
         return spaces.Discrete(int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
@@ -105,33 +125,98 @@ def native_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 def observation_parts(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """For each leaf of the adapted space, in its order: the way to it in an observation of theirs, and its start."""
+    return [
+        (way, getattr(leaf, "start", 0) if np.any(getattr(leaf, "start", 0)) else 0) for way, leaf in _leaves(space)
+    ]
+
+
+def _leaves(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """The parts of a space of theirs that have none themselves, each with the way to it."""
     if isinstance(space, spaces.Dict):
-        return [((key, *way), start) for key, part in space.spaces.items() for way, start in observation_parts(part)]
+        return [((key, *way), leaf) for key, part in space.spaces.items() for way, leaf in _leaves(part)]
     if isinstance(space, spaces.Tuple):
-        return [((i, *way), start) for i, part in enumerate(space.spaces) for way, start in observation_parts(part)]
-    start = getattr(space, "start", 0)
-    return [((), start if np.any(start) else 0)]
+        return [((i, *way), leaf) for i, part in enumerate(space.spaces) for way, leaf in _leaves(part)]
+    return [((), space)]
+
+
+class UnfitObservationError(ValueError):
+    """An observation that its space does not have; the message goes on after who observed it."""
 
 
 def observation_writer(space: Any, arrays: Sequence[np.ndarray]) -> Callable[[Any, int], None]:
-    """A function (observation of theirs, row) that writes it into a row of our arrays, which are the adapted leaves."""
-    parts = observation_parts(space)
-    if len(parts) == 1 and parts[0] == ((), 0):
-        (only,) = arrays
+    """A function (observation of theirs, row) that writes it into a row of our arrays, which are the adapted leaves.
+
+    It refuses an observation whose shape is not its space's; numbers are converted to the array's type.
+    """
+    parts = [
+        (way, start, tuple(leaf.shape), array)
+        for (way, start), (_, leaf), array in zip(observation_parts(space), _leaves(space), arrays, strict=True)
+    ]
+    if len(parts) == 1 and parts[0][:2] == ((), 0):
+        _, _, shape, only = parts[0]
 
         def write_one(obs: Any, row: int) -> None:
-            only[row] = obs
+            try:
+                if obs.shape == shape:
+                    only[row] = obs
+                    return
+            except (AttributeError, TypeError, ValueError):
+                pass
+            _write_checked(obs, (), shape, only, row)
 
         return write_one
 
     def write(obs: Any, row: int) -> None:
-        for (way, start), array in zip(parts, arrays, strict=True):
-            value = obs
-            for key in way:
-                value = value[key]
-            array[row] = np.asarray(value) - start if np.ndim(start) or start else value
+        for way, start, shape, array in parts:
+            value = _part_of(obs, way)
+            if np.any(start):
+                value = np.asarray(value) - start
+            _write_checked(value, way, shape, array, row)
 
     return write
+
+
+def _part_of(obs: Any, way: tuple[Any, ...]) -> Any:
+    value = obs
+    for key in way:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            raise UnfitObservationError(f"observed {_said(value)}, which has no {key!r}") from None
+    return value
+
+
+def _write_checked(value: Any, way: tuple[Any, ...], shape: tuple[int, ...], array: np.ndarray, row: int) -> None:
+    """Write what is no array of its space's shape: a list or a number may stand for one, but none is repeated."""
+    where = "".join(f"[{key!r}]" for key in way)
+    try:
+        given = np.shape(value)
+    except ValueError:
+        given = (-1,)  # lists of different lengths
+    if _without_leading_ones(given) != _without_leading_ones(shape):
+        raise UnfitObservationError(
+            f"observed {_said(value)}, and its observation_space{where} has the shape {list(shape)}; return such an "
+            f"array"
+        )
+    try:
+        array[row] = value
+    except (TypeError, ValueError, OverflowError):
+        raise UnfitObservationError(
+            f"observed {_said(value)}, which its observation_space{where} of {array.dtype} cannot hold"
+        ) from None
+
+
+def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    while shape and shape[0] == 1:
+        shape = shape[1:]
+    return shape
+
+
+def _said(value: Any) -> str:
+    """A value in few words: of an array what it is, of anything else how it looks."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {list(value.shape)}"
+    return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
 def batch_parts(space: Any, obs: Any) -> list[Any]:

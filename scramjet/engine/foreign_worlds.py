@@ -10,11 +10,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-import math
 import os
-import statistics
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     import gymnasium
 
     from scramjet.engine.foreign import ForeignPool
+    from scramjet.engine.trial import Trial
     from scramjet.envs.api import Env
 
 LIBRARIES = {
@@ -66,9 +64,6 @@ SHARE_SECONDS = 60e-6
 QUICK_SECONDS = 2e-3
 """Where all envs step in less, this process steps a share of them itself. That is faster; but nothing guards the share
 against an env that hangs or ends its process."""
-TRIED_SECONDS = 0.02
-"""For how long that is tried out, at the most, once an env is there."""
-
 _FACTORIES: dict[str, Callable[[], gymnasium.Env]] = {}
 """Those that were given from Python, by their names: a file or a module need not hold them."""
 
@@ -96,6 +91,7 @@ class ForeignWorld:
 
     name: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    workers: WorkerSettings = field(default=WorkerSettings(), compare=False)
     stat_names = ()
     """Known only from episodes that ended."""
     max_episode_steps = None
@@ -122,15 +118,24 @@ class ForeignWorld:
 
     @cached_property
     def _spaces(self) -> tuple[Any, Any]:
-        pool = self.pool(1, workers=WorkerSettings(num_workers=0))
-        try:
+        if self.makes_single_envs and self.workers.num_workers != 0:  # else somebody debugs it here
+            from scramjet.engine.foreign_spaces import adapted_action_space, adapted_observation_space
+
+            facts = self._trial.facts
+            spaces_of = facts.observation_space, facts.action_space
+            return adapted_observation_space(self.name, spaces_of[0]), adapted_action_space(self.name, spaces_of[1])
+        with closing(self.pool(1)) as pool:
             return pool.observation_space, pool.action_space
-        finally:
-            pool.close()
+
+    @cached_property
+    def _trial(self) -> Trial:
+        from scramjet.engine.trial import try_out
+
+        return try_out(self.name, self.env_factory(), self.workers.timeout)
 
     def pool(self, num_envs: int, *, learns: bool = True, workers: WorkerSettings | None = None) -> ForeignPool:
         """A pool of its envs; `learns`: to train with, where that differs (Atari's lives and clipped rewards)."""
-        made = self._pool(num_envs, learns, workers or WorkerSettings())
+        made = self._pool(num_envs, learns, workers or self.workers)
         made.env = self
         vars(self)["_spaces"] = made.observation_space, made.action_space  # no env needs to be made for them
         return made
@@ -153,21 +158,26 @@ class ForeignWorld:
         if self.makes_vector_envs:
             from scramjet.engine.vector import VectorPool
 
+            if learns and workers.num_workers and not workers.apart:
+                raise ConfigError(
+                    f"num_workers={workers.num_workers}, and {self.name} makes many envs at once, which processes "
+                    f"cannot divide; leave it out, or give a function that makes one env"
+                )
             return VectorPool(self.name, self._make_vector_env(), num_envs)
-        return self._gymnasium_pool(num_envs, workers)
+        return self._gymnasium_pool(num_envs, learns, workers)
 
-    def _gymnasium_pool(self, num_envs: int, workers: WorkerSettings) -> ForeignPool:
+    def _gymnasium_pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
         """In this process, in others, or in both, whichever is fastest where nobody chose."""
         from scramjet.engine.serial import SerialPool
-        from scramjet.engine.workers import WorkerPool, can_be_sent
+        from scramjet.engine.workers import WorkerPool
 
         factory, num_workers = self.env_factory(), workers.num_workers
         at_once = -(-num_envs // 2) if workers.in_halves else num_envs
-        seconds = at_once * self._seconds_of_a_step() if workers.is_free else math.inf
-        is_quick = seconds < QUICK_SECONDS
+        is_quick = workers.is_free and at_once * self._trial.seconds < QUICK_SECONDS
         if is_quick:
-            num_workers = min(available_cores(), at_once, int(seconds / SHARE_SECONDS))
-        if num_workers == 0 or (is_quick and (num_workers == 1 or not can_be_sent(factory))):
+            shares = int(at_once * self._trial.seconds / SHARE_SECONDS) if learns and self._trial.can_be_sent else 1
+            num_workers = min(available_cores(), at_once, shares)
+        if num_workers == 0 or (is_quick and num_workers == 1):
             return SerialPool(self.name, factory, num_envs)
         return WorkerPool(
             self.name,
@@ -180,24 +190,10 @@ class ForeignWorld:
             takes_part=is_quick,
         )
 
-    def _seconds_of_a_step(self) -> float:
-        """Of one env, tried out on one made for it; of one that fails, none is known."""
-        seconds: list[float] = []
-        try:
-            with closing(self.env_factory()()) as env:
-                env.reset(seed=0)
-                env.action_space.seed(0)
-                until = time.perf_counter() + TRIED_SECONDS
-                while not seconds or time.perf_counter() < until:
-                    action = env.action_space.sample()
-                    began = time.perf_counter()
-                    _, _, terminated, truncated, _ = env.step(action)
-                    if terminated or truncated:
-                        env.reset()
-                    seconds.append(time.perf_counter() - began)
-        except ENV_FAILURES:  # whoever trains with it is told in full
-            return math.inf
-        return statistics.median(seconds)
+    @property
+    def makes_single_envs(self) -> bool:
+        """Whether its envs are made one by one, so that processes can divide them."""
+        return self.library in ("gym", "mujoco", "factory") and not self.makes_vector_envs
 
     @property
     def makes_vector_envs(self) -> bool:

@@ -19,7 +19,8 @@ from scramjet.errors import ConfigError
 def stacked_space(space: Any, num_frames: int) -> Any:
     """The space of `num_frames` observations joined along their first axis: [4] becomes [num_frames * 4]."""
     if isinstance(space, Dict):
-        return Dict({name: stacked_space(part, num_frames) for name, part in space.spaces.items()})
+        # Pairs stay in their order, a dict would be sorted by its keys.
+        return Dict([(name, stacked_space(part, num_frames)) for name, part in space.spaces.items()])
     if not isinstance(space, Box):
         return space
     repeats = (num_frames, *(1,) * (len(space.shape) - 1))
@@ -64,6 +65,7 @@ class FrameStackPool(Pool):
         self.played_by, self.num_players = pool.played_by, pool.num_players
         self.observation_space = stacked_space(pool.observation_space, num_frames)
         self.action_space, self.mask_size = pool.action_space, pool.mask_size
+        self.is_guarded = pool.is_guarded
         self.num_frames = num_frames
         self._new = pool.allocate()  # what the envs write
         self._frames = allocate_obs(self.observation_space, self.num_rows)

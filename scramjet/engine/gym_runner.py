@@ -6,8 +6,12 @@ the way of every step nothing is allocated, looked up or checked that could have
 
 from __future__ import annotations
 
+import math
 import numbers
+import statistics
+import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +21,24 @@ from gymnasium import spaces
 
 from scramjet.engine import env_state
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.foreign import numbers_in
-from scramjet.engine.foreign_spaces import adapted_action_space, native_actions, observation_writer
+from scramjet.engine.foreign import numbers_in, recorded
+from scramjet.engine.foreign_spaces import (
+    UnfitObservationError,
+    adapted_action_space,
+    adapted_observation_space,
+    native_actions,
+    observation_writer,
+    plain_space,
+)
 from scramjet.errors import ENV_FAILURES, WorldError
+
+# A reward that is too large for 32 bits becomes infinite, which whoever trains with it is told.
+warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, __name__.replace(".", r"\."))
 
 MakeEnv = Callable[[], Any]
 """Makes one `gymnasium.Env`."""
+TRIED_SECONDS = 0.02
+"""For how long an env is played to see how long its steps take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +100,54 @@ class EnvFacts:
 class GymRows:
     """Some rows' envs."""
 
-    def __init__(self, name: str, make_env: MakeEnv, rows: range, *, renews: bool = False) -> None:
-        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated."""
+    def __init__(
+        self,
+        name: str,
+        make_env: MakeEnv,
+        rows: range,
+        *,
+        renews: bool = False,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated.
+        `tell` gets the number of envs that are through, while all are made or reset."""
         self.name, self.rows = name, rows
-        self._make_env, self._renews = make_env, renews
-        self._envs = [self._made(i) for i in range(len(rows))]
+        self._make_env, self._renews, self._tell = make_env, renews, tell
+        self._envs: list[Any] = []
+        try:
+            for i in range(len(rows)):
+                self._envs.append(self._made(i))
+                self._is_through(i)
+            self.facts = self._facts()
+        except BaseException:
+            self.close()
+            raise
         self._steps = [env.step for env in self._envs]
         self._renewals, self._seeds = 0, EpisodeSeed(0)
-        self.facts = self._facts()
         self._native = native_actions(self.facts.action_space)
+
+    def _is_through(self, i: int) -> None:
+        if self._tell is not None:
+            self._tell(i + 1)
 
     def _made(self, i: int) -> Any:
         try:
             env = self._make_env()
+            is_one = all(callable(getattr(env, call, None)) for call in ("reset", "step", "close"))
+            is_one = is_one and all(hasattr(env, space) for space in ("observation_space", "action_space"))
         except ENV_FAILURES as error:
             raise self._failure("making", i, error) from error
-        if not callable(getattr(env, "step", None)) or not hasattr(env, "observation_space"):
+        if not is_one:
             raise WorldError(
                 f"{self.name}'s factory made a {type(env).__name__}, which is no gymnasium.Env; return one with "
-                f"step(), reset() and spaces"
+                f"reset(), step(), close() and spaces"
             )
         return env
 
     def _facts(self) -> EnvFacts:
         first = self._envs[0]
+        adapted_observation_space(self.name, first.observation_space)  # refuses what no pool can hold
+        adapted_action_space(self.name, first.action_space)
         for row, env in zip(self.rows, self._envs, strict=True):
             spaces_of = (env.observation_space, env.action_space)
             check_same_spaces(self.name, row, spaces_of, self.rows[0], (first.observation_space, first.action_space))
@@ -118,7 +158,7 @@ class GymRows:
             raise self._failure("reset()", 0, error) from error
         has_mask = isinstance(info, Mapping) and "action_mask" in info
         size = _num_choices(self.name, first.action_space) if has_mask else 0
-        return EnvFacts(first.observation_space, first.action_space, size)
+        return EnvFacts(plain_space(first.observation_space), plain_space(first.action_space), size)
 
     def bind(self, arrays: RowArrays) -> None:
         """Where results go: row k of `arrays` is the k-th env's."""
@@ -131,6 +171,7 @@ class GymRows:
         self._seeds = seeds
         for i, row in enumerate(self.rows):
             self._reset_one(i, seeds.of_env(row))
+            self._is_through(i)
 
     def _reset_one(self, i: int, seed: int | None) -> None:
         try:
@@ -219,14 +260,16 @@ class GymRows:
     def _failure(self, where: str, i: int, error: BaseException) -> Exception:
         if isinstance(error, WorldError | EnvFailedError):
             return error
+        if isinstance(error, UnfitObservationError):
+            return WorldError(f"{self.name}: env {self.rows[i]} {error}")
         text = "".join(traceback.format_exception(error)).rstrip()
-        summary = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}".rstrip(": ")
+        summary = f"{type(error).__name__}: {_first_line(error)}".rstrip(": ")
         where = where if where == "making" else f"in its {where}"
         return EnvFailedError(f"{self.name}: env {self.rows[i]} raised {where}: {summary}\n\n{text}")
 
     def why_inexact(self) -> str | None:
-        """Why these envs cannot be saved exactly; None where they can. Tried on envs made for it."""
-        return env_state.why_inexact(self._make_env)
+        """Why such envs cannot be saved exactly; None where they can. Tried on the first two, which are spent by it."""
+        return env_state.why_inexact(self._envs[0], self._envs[1])
 
     def capture(self) -> list[bytes]:
         """The state of each env."""
@@ -238,6 +281,32 @@ class GymRows:
         for i, state in enumerate(states):
             self._reset_one(i, seeds.of_env(self.rows[i]))  # so that all that a state fills is there
             env_state.restore(self._envs[i], state)
+            self._is_through(i)
+
+    def seconds_of_a_step(self) -> float:
+        """Of the first env, played at random for a moment; infinite where that is not known, since it raises."""
+        env, seconds = self._envs[0], list[float]()
+        try:
+            env.reset(seed=0)
+            env.action_space.seed(0)
+            until = time.perf_counter() + TRIED_SECONDS
+            while not seconds or time.perf_counter() < until:
+                action = env.action_space.sample()
+                began = time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    env.reset()
+                seconds.append(time.perf_counter() - began)
+        except ENV_FAILURES:  # it may object to actions at random; whoever trains with it is told in full
+            return math.inf
+        return statistics.median(seconds)
+
+    def call(self, i: int, method: str) -> Any:
+        """What a method of the i-th env returns."""
+        try:
+            return getattr(self._envs[i], method)()
+        except ENV_FAILURES as error:
+            raise self._failure(f"{method}()", i, error) from error
 
     def close(self) -> None:
         """Close the envs; one that fails to does not keep the others open."""
@@ -258,6 +327,13 @@ def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: in
             )
 
 
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:  # its own __str__ fails
+        return ""
+
+
 def _num_choices(name: str, space: Any) -> int:
     adapted = adapted_action_space(name, space)
     if isinstance(adapted, spaces.Box):
@@ -269,8 +345,5 @@ def _told(row: int, info: Any) -> Ended | None:
     """What an env's last `info` says, where it says something."""
     if not info or not isinstance(info, Mapping):
         return None
-    stats = numbers_in(info)
-    record = info.get("episode")  # of RecordEpisodeStatistics
-    if isinstance(record, Mapping) and "r" in record and "l" in record:
-        return Ended(row, stats, float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item()))
-    return Ended(row, stats, None, None) if stats else None
+    stats, (score, length) = numbers_in(info), recorded(info)
+    return Ended(row, stats, score, length) if stats or score is not None else None

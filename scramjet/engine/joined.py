@@ -26,6 +26,7 @@ class JoinedPool(Pool):
         self.num_rows = sum(pool.num_rows for pool in pools)
         self.played_by, self.num_players, self.mask_size = first.played_by, first.num_players, first.mask_size
         self.observation_space, self.action_space = first.observation_space, first.action_space
+        self.is_guarded = first.is_guarded
         self._seeds = EpisodeSeed(0)
         self.shown = self.allocate()
         """What all envs showed after the last reset."""

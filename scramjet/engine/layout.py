@@ -326,6 +326,8 @@ def _check_observations(name: str, env: Env) -> None:
                 f"{name}.{where} is {part!r}; scramjet observations are Box, Discrete, MultiDiscrete, MultiBinary, "
                 f"or a Dict of these"
             )
+        if 0 in (part.shape or ()):
+            raise WorldError(f"{name}.{where} is {part}: there is nothing to observe")
         start = getattr(part, "start", 0)
         if np.any(start):
             raise WorldError(f"{name}.{where} starts at {start}; values start at 0")
@@ -348,6 +350,8 @@ def _check_actions(name: str, env: Env) -> None:
     start = getattr(space, "start", 0)
     if np.any(start):
         raise WorldError(f"{name}.action_space starts at {start}; actions start at 0")
+    if isinstance(space, MultiDiscrete) and not space.nvec.size:
+        raise WorldError(f"{name}.action_space is {space!r}: there is nothing to choose; give it at least one size")
     if isinstance(space, MultiDiscrete) and space.nvec.ndim != 1:
         raise WorldError(f"{name}.action_space is {space!r}; give MultiDiscrete a flat list of sizes")
     if isinstance(space, Box):

@@ -10,9 +10,9 @@ import pickle
 from collections import deque
 from typing import Any
 
-from scramjet.engine import worker as protocol
 from scramjet.engine.gym_runner import EnvFailedError, GymRows, MakeEnv
-from scramjet.engine.worker_process import WorkerFailedError
+from scramjet.engine.worker import Worker
+from scramjet.engine.worker_process import Question, WorkerFailedError
 from scramjet.errors import ScramjetError
 
 
@@ -24,13 +24,13 @@ class OwnShare:
     def __init__(self, name: str, make_env: MakeEnv, rows: range, memory: int) -> None:
         self.name, self.rows = name, rows
         self._make_env, self._memory = make_env, memory
-        self._worker: protocol.Worker | None = None
+        self._worker: Worker | None = None
         self._commands: deque[tuple[int, int, int, bytes]] = deque()
 
     @property
-    def asked(self) -> list[tuple[int, int]]:
-        """First and last env of each unanswered step."""
-        return [(first, last) for _, first, last, _ in self._commands]
+    def asked(self) -> list[Question]:
+        """What has no answer yet."""
+        return [Question(kind, first, last) for kind, first, last, _ in self._commands]
 
     def ask(self, kind: int, payload: bytes = b"", first: int = 0, last: int = 0) -> None:
         """For the next `answer`."""
@@ -42,7 +42,7 @@ class OwnShare:
         try:
             if self._worker is None:
                 envs = GymRows(self.name, self._make_env, self.rows)
-                self._worker = protocol.Worker(self._memory, envs)
+                self._worker = Worker(self._memory, envs)
                 return envs.facts
             said = self._worker.do(*command)
         except (EnvFailedError, ScramjetError) as error:

@@ -102,6 +102,8 @@ class Pool(ABC):
     """
     processes = ""
     """Which other processes step envs, in words; empty where none does."""
+    is_guarded = False
+    """Whether all envs live in worker processes, where one that hangs or leaves can be ended."""
 
     @property
     @abstractmethod

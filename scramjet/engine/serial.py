@@ -22,6 +22,7 @@ class SerialPool(GymPool):
         check_count("num_envs", num_envs)
         if not callable(make_env):
             raise ConfigError(f"make_env={make_env!r} must be a function that makes a gymnasium.Env")
+        self._make_env = make_env
         try:
             self._envs = GymRows(name, make_env, range(num_envs))
         except EnvFailedError as error:
@@ -73,7 +74,14 @@ class SerialPool(GymPool):
         super()._reset(seeds, out)
 
     def _try_saving(self) -> str | None:
-        return self._envs.why_inexact()
+        try:
+            pair = GymRows(self.name, self._make_env, range(2))
+        except (EnvFailedError, WorldError) as problem:  # there may be no more than there are
+            return str(problem)
+        try:
+            return pair.why_inexact()
+        finally:
+            pair.close()
 
     def _capture(self) -> list[bytes]:
         return self._envs.capture()

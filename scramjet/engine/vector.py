@@ -24,8 +24,8 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.foreign import ForeignPool, numbers_in
-from scramjet.engine.foreign_spaces import batch_parts, native_actions, observation_writer
+from scramjet.engine.foreign import ForeignPool, numbers_in, recorded
+from scramjet.engine.foreign_spaces import UnfitObservationError, batch_parts, native_actions, observation_writer
 from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import check_count
 from scramjet.engine.trees import leaves
@@ -124,7 +124,10 @@ class VectorPool(ForeignPool):
         elif isinstance(finals, np.ndarray) and finals.dtype == object:
             write = observation_writer(self.their_observation_space, leaves(out.final_obs))
             for row in rows:
-                write(finals[row], row)
+                try:
+                    write(finals[row], row)
+                except UnfitObservationError as error:
+                    raise WorldError(f"{self.name}: env {row} {error}") from error
         else:
             self._write(finals, out.final_obs, rows)
 
@@ -159,16 +162,7 @@ class VectorPool(ForeignPool):
             return
         for row in rows:
             own = [info_of(each, row) for each in infos if each is not None]
-            counted: Mapping[str, Any] = next(
-                (info["episode"] for info in own if isinstance(info.get("episode"), Mapping)), {}
-            )
-            score, length = counted.get("r"), counted.get("l")
-            self._log_episode(
-                int(row),
-                numbers_in(own[0]) if len(own) == len(infos) else {},
-                None if score is None else float(score),
-                None if length is None else int(length),
-            )
+            self._log_episode(int(row), numbers_in(own[0]) if len(own) == len(infos) else {}, *recorded(*own))
 
     def close(self) -> None:
         """End what the vector env runs."""

@@ -1,42 +1,31 @@
-"""A worker process: steps its share of a pool's Gymnasium envs when told to. Started by `WorkerPool`, not by hand.
+"""A worker process: steps its share of a pool's Gymnasium envs when told to. Forked by `worker_guard`, not by hand.
 
-It sleeps until its parent writes to its pipe, and ends when that pipe is closed, whatever closed it.
+It sleeps until the pool writes to its pipe, and ends when that pipe is closed.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import gc
 import mmap
 import os
 import pickle
 import select
 import signal
-import struct
 import sys
 import threading
-import time
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from scramjet.engine import worker_protocol as protocol
 from scramjet.engine.env_state import UnsavableError
 from scramjet.engine.gym_pool import row_arrays
 from scramjet.engine.gym_runner import EnvFailedError, GymRows, RowArrays
+from scramjet.engine.worker_guard import children
 from scramjet.errors import ScramjetError
-
-HEADER = struct.Struct("<BIIQ")
-"""A message: what it is, two numbers (the first and the last of the envs to step), and the bytes that follow."""
-
-START, BIND, RESET, STEP, TRY_SAVING, CAPTURE, RESTORE, CLOSE = range(8)
-"""What a parent asks."""
-DONE, FAILED = range(2)
-"""What a worker answers."""
-
-LOOKING_OUT = 50e-6
-"""Seconds that a worker stays awake after a step."""
-
-GRACE = 0.5
-"""Seconds that envs have to close when the parent is gone."""
 
 ALIGNED = 64
 """Each array begins at a multiple of this many bytes."""
@@ -58,137 +47,130 @@ def mapped_bytes(layout: list[tuple[tuple[int, ...], np.dtype]]) -> int:
     return max(ALIGNED, sum(-(-size // ALIGNED) * ALIGNED for size in sizes))
 
 
-def write_message(pipe: int, kind: int, first: int = 0, last: int = 0, payload: bytes = b"") -> None:
-    """Whole, however long."""
-    view = memoryview(HEADER.pack(kind, first, last, len(payload)) + payload)
-    while view:
-        view = view[os.write(pipe, view) :]
-
-
-def read_exactly(pipe: int, size: int) -> bytes:
-    """So many bytes; EOFError where the other side is gone."""
-    parts = []
-    while size:
-        part = os.read(pipe, min(size, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+class UnreadableFactoryError(Exception):
+    """A factory that was sent cannot be loaded here."""
 
 
 class Worker:
-    """The envs of this process, and what its parent may ask of them."""
+    """The envs of this process, and what a pool may ask of them."""
 
-    def __init__(self, memory: int, envs: GymRows | None = None) -> None:
-        self._memory = memory
-        self._envs = envs
+    def __init__(self, memory: int, envs: GymRows | None = None, *, tell: Callable[[int], None] | None = None) -> None:
+        """`tell` gets the number of envs that are through, while many are made or reset."""
+        self._memory, self._envs, self._tell = memory, envs, tell
+        self.name = "" if envs is None else envs.name
 
     def do(self, kind: int, first: int, last: int, payload: bytes) -> bytes:
         """Carry out one command; returns what to answer beyond "done"."""
-        if kind == STEP:
+        if kind == protocol.STEP:
             assert self._envs is not None
             ended, renewed = self._envs.step(first, last)
             return pickle.dumps((ended, renewed)) if ended or renewed else b""
         given: Any = pickle.loads(payload) if payload else None
-        answer = self._start(*given) if kind == START else self._do_rarely(kind, given)
+        if kind == protocol.CALL:
+            given = first, given
+        answer = self._start(*given) if kind == protocol.START else self._do_rarely(kind, given)
         return b"" if answer is None else pickle.dumps(answer)
 
-    def _start(self, name: str, factory: bytes, rows: range, renews: bool) -> Any:
-        self._envs = GymRows(name, pickle.loads(factory), rows, renews=renews)
+    def _start(self, path: list[str], name: str, factory: bytes, rows: range, renews: bool) -> Any:
+        sys.path[:], self.name = path, name
+        try:
+            make_env = pickle.loads(factory)
+        except Exception as error:
+            raise UnreadableFactoryError(
+                f"{name}: the function that makes it cannot be loaded in a worker process ({type(error).__name__}: "
+                f"{error}); put it into a module that can be imported there, or step all envs in this process: "
+                f"--num-workers 0"
+            ) from error
+        self._envs = GymRows(name, make_env, rows, renews=renews, tell=self._tell)
         return self._envs.facts
 
     def _do_rarely(self, kind: int, given: Any) -> Any:
+        if kind == protocol.CLOSE:
+            self.close()
+            return _is_left()
         envs = self._envs
         assert envs is not None
-        if kind == BIND:
+        if kind == protocol.BIND:
             size = mapped_bytes(given)
             arrays = mapped(mmap.mmap(self._memory, size), given)
             return envs.bind(arrays.strided(slice(envs.rows[0], None, envs.rows.step)))
-        if kind == RESET:
+        if kind == protocol.RESET:
             return envs.reset(given)
-        if kind == TRY_SAVING:
+        if kind == protocol.TRY_OUT:
+            return envs.seconds_of_a_step(), _is_left()
+        if kind == protocol.TRY_SAVING:
             return envs.why_inexact()
-        if kind == CAPTURE:
+        if kind == protocol.CAPTURE:
             return envs.capture()
-        assert kind == RESTORE
+        if kind == protocol.CALL:
+            return envs.call(*given)
+        assert kind == protocol.RESTORE
         try:
             return envs.restore(*given)
         except UnsavableError as problem:
             return str(problem)
 
     def close(self) -> None:
+        """Close the envs and forget them: what they do then, they do here."""
         if self._envs is not None:
             self._envs.close()
+            self._envs = None
+            gc.collect()
 
 
-def look_out(poller: select.poll) -> None:
-    """Look for a command a moment longer before sleeping: waking up takes longer than many an env's step."""
-    deadline = time.perf_counter() + LOOKING_OUT
-    while not poller.poll(0) and time.perf_counter() < deadline:
-        os.sched_yield()  # whoever else has work goes first
+def _is_left() -> bool:
+    """Whether envs have started what outlives them where nobody ends it: processes, or threads that are waited for."""
+    main = threading.main_thread()
+    return bool(children()) or any(thread is not main and not thread.daemon for thread in threading.enumerate())
 
 
 def serve(commands: int, answers: int, memory: int) -> None:
-    """Do what the parent asks, until it asks no more."""
-    worker = Worker(memory)
+    """Do what the pool asks, until it asks no more."""
+    me = os.getpid()
+
+    def say(kind: int, payload: bytes = b"", number: int = 0) -> None:
+        if os.getpid() != me:
+            os._exit(0)  # an env has forked, and the copy came back as well
+        protocol.write_message(answers, kind, number, payload=payload)
+
+    worker = Worker(memory, tell=lambda count: say(protocol.ALIVE, number=count))
     poller = select.poll()
     poller.register(commands, select.POLLIN)
-    kind = START
-    while True:
-        if kind == STEP:
-            look_out(poller)
+    kind = protocol.START
+    while kind != protocol.CLOSE:
+        if kind == protocol.STEP:
+            protocol.look_out(poller)
         try:
-            kind, first, last, size = HEADER.unpack(read_exactly(commands, HEADER.size))
-            payload = read_exactly(commands, size) if size else b""
+            kind, first, last, size = protocol.HEADER.unpack(protocol.read_exactly(commands, protocol.HEADER.size))
+            payload = protocol.read_exactly(commands, size) if size else b""
         except EOFError:
             break
-        if kind == CLOSE:
-            break
         try:
-            write_message(answers, DONE, payload=worker.do(kind, first, last, payload))
+            say(protocol.DONE, worker.do(kind, first, last, payload))
         except BrokenPipeError:
             break
+        except UnreadableFactoryError as error:
+            say(protocol.UNREADABLE, _text(str(error)))
         except (EnvFailedError, ScramjetError) as error:
-            write_message(answers, FAILED, payload=str(error).encode())
-        except BaseException:  # no factory here, no fault of an env's, or one that ends processes
-            import traceback
-
+            say(protocol.FAILED, _text(str(error)))
+        except BaseException:  # no fault of an env's, or one that ends processes
             text = traceback.format_exc().rstrip()
-            write_message(answers, FAILED, payload=f"{text.splitlines()[-1]}\n\n{text}".encode())
-    worker.close()
+            say(protocol.FAILED, _text(f"{worker.name}: its worker process raised {text.splitlines()[-1]}\n\n{text}"))
+    if kind != protocol.CLOSE:
+        worker.close()
 
 
-def _end_with_parent(commands: int) -> None:
-    """Where an env never returns, nobody reads the pipe: then this thread sees that the parent is gone."""
-    poller = select.poll()
-    poller.register(commands, 0)  # only that it was closed
-    poller.poll()
-    time.sleep(GRACE)
-    _leave()
+def _text(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
 
 
-def _leave() -> None:
-    """At once, whatever runs in threads; with the parent gone nobody else ends what envs have started."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
-
-
-def main() -> None:
-    """Commands, answers and memory are descriptors given by the parent."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the parent, which ends its workers itself
+def main(commands: int, answers: int, memory: int) -> None:
+    """Serve the pool that holds the other ends of these pipes."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the pool's process, which ends its workers itself
         signal.signal(number, lambda *_: None)
     faulthandler.enable()
-    commands, answers, memory = (int(word) for word in sys.argv[1:4])
-    threading.Thread(target=_end_with_parent, args=(commands,), daemon=True).start()
-    size = HEADER.unpack(read_exactly(commands, HEADER.size))[3]
-    sys.path[:] = pickle.loads(read_exactly(commands, size))
-    serve(commands, answers, memory)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    _leave()
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        protocol.write_message(answers, protocol.READY, os.getpid())
+        serve(commands, answers, memory)
+    except OSError:
+        os._exit(protocol.LOST_PIPES)

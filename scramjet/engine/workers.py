@@ -10,6 +10,7 @@ import mmap
 import os
 import pickle
 import select
+import sys
 import tempfile
 import time
 import weakref
@@ -18,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from scramjet.engine import worker as protocol
+from scramjet.engine import worker_protocol as protocol
 from scramjet.engine.cores import available_cores
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.gym_pool import GymPool, Rows
@@ -26,6 +27,7 @@ from scramjet.engine.gym_runner import Ended, EnvFacts, MakeEnv, Renewed, check_
 from scramjet.engine.own_share import OwnShare
 from scramjet.engine.pool import Batch, check_count
 from scramjet.engine.restarts import Restarts
+from scramjet.engine.worker import mapped, mapped_bytes
 from scramjet.engine.worker_process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.errors import ConfigError, WorldError
 
@@ -63,20 +65,20 @@ class WorkerPool(GymPool):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, batch_size or num_envs
         self._restarts = Restarts()
-        self._make_env, self._factory = make_env, _pickled(name, make_env)
+        self._make_env, self._factory = make_env, pickled(name, make_env)
         self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
         self._memory = _anonymous_memory()
         self._workers: list[WorkerProcess | OwnShare] = []
         self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
-        self.name = name
+        self.name, self.is_guarded = name, not takes_part
         others = num_workers - takes_part
         self.processes = f"{others} worker process{'es' * (others > 1)}{' and this one' * takes_part}"
         try:
             facts = self._start_all(num_envs)
             super().__init__(name, facts, num_envs)
-            size = protocol.mapped_bytes(self._row_layout)
+            size = mapped_bytes(self._row_layout)
             os.ftruncate(self._memory, size)
-            self._rows = protocol.mapped(mmap.mmap(self._memory, size), self._row_layout)
+            self._rows = mapped(mmap.mmap(self._memory, size), self._row_layout)
             self._rows.mask[:] = True
             self._ask_all(protocol.BIND, [self._row_layout] * num_workers)
         except BaseException:
@@ -108,7 +110,7 @@ class WorkerPool(GymPool):
         worker = WorkerProcess(
             self.name, rows, self._memory, self._timeout, gives_way=self._gives_way, looks_out=self._takes_part
         )
-        start = (self.name, self._factory, rows, self._on_error == "restart")
+        start = (sys.path, self.name, self._factory, rows, self._on_error == "restart")
         worker.ask(protocol.START, pickle.dumps(start))
         return worker
 
@@ -218,8 +220,8 @@ class WorkerPool(GymPool):
             self._note_restart(old.rows, str(new))
             new = self._begun_anew(i)
         self._lost[old.rows.start :: old.rows.step] = True
-        for first, last in old.asked:  # steps waited for elsewhere are the new envs'
-            new.ask(protocol.STEP, b"", first, last)
+        for step in old.asked:  # waited for elsewhere, and the new envs' now
+            new.ask(step.kind, b"", step.first, step.last)
 
     def _begun_anew(self, i: int) -> WorkerProcess | WorkerFailedError:
         """A new process for worker i's envs, reset; or why there is none."""
@@ -319,7 +321,7 @@ class WorkerPool(GymPool):
         poller = select.poll()
         for descriptor in waiting:
             poller.register(descriptor, select.POLLIN)
-        found = [waiting[descriptor] for descriptor, _ in poller.poll(min(left.values()) * 1000)]
+        found = [waiting[descriptor] for descriptor, _ in protocol.wait_for(poller, min(left.values()))]
         return found or [min(left, key=lambda i: left[i])]
 
     def _refuse_parts(self, what: str) -> None:
@@ -330,9 +332,25 @@ class WorkerPool(GymPool):
         if self._sent.any():
             raise ConfigError(f"{what} while envs step: call recv() first")
 
+    def call(self, row: int, method: str) -> Any:
+        """What a method of one env returns; for what Gymnasium's interface does not have."""
+        self._check_open()
+        worker = self._workers[row % self.num_workers]
+        worker.ask(protocol.CALL, pickle.dumps(method), row // self.num_workers)
+        return self._answer(worker)
+
     def _try_saving(self) -> str | None:
-        self._workers[0].ask(protocol.TRY_SAVING)
-        why: str | None = self._answer(self._workers[0])
+        worker = self._process(range(2))  # one of its own: whatever comes of it, the pool goes on
+        try:
+            worker.answer()
+            worker.ask(protocol.TRY_SAVING)
+            why: str | None = worker.answer()
+            worker.ask_to_close()
+            worker.wait_closed(CLOSING_SECONDS)
+        except WorkerFailedError as failure:
+            return str(failure)
+        finally:
+            worker.kill()
         return why
 
     def _capture(self) -> list[bytes]:
@@ -389,14 +407,14 @@ def _check_settings(num_envs: int, num_workers: int, timeout: float, on_error: s
 def can_be_sent(make_env: MakeEnv) -> bool:
     """Whether other processes can make these envs."""
     try:
-        _pickled("", make_env)
+        pickled("", make_env)
     except ConfigError:
         return False
     return True
 
 
-def _pickled(name: str, make_env: MakeEnv) -> bytes:
-    """The factory as workers receive it; by value where it stands in a script or a notebook."""
+def pickled(name: str, make_env: MakeEnv) -> bytes:
+    """A factory as worker processes receive it; by value where it stands in a script or a notebook."""
     import cloudpickle  # type: ignore[import-untyped]
 
     if not callable(make_env):

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -16,6 +17,7 @@ from scramjet.engine.cores import available_cores
 from scramjet.engine.foreign_worlds import (
     DEFAULT_TIMEOUT,
     ForeignWorld,
+    WorkerSettings,
     canonical_name,
     check_num_envs,
     is_foreign,
@@ -256,6 +258,12 @@ class RunConfig:
             raise ConfigError(
                 f"num_workers={self.num_workers} are processes of Gymnasium envs, and {self.env} has none; leave it out"
             )
+        if self.num_workers == 0 and (self.on_env_error == "restart" or self.env_timeout != DEFAULT_TIMEOUT):
+            asked = "on_env_error='restart'" if self.on_env_error == "restart" else f"env_timeout={self.env_timeout:g}"
+            raise ConfigError(
+                f"num_workers=0 has envs step in this process, where nothing can end one that hangs, and {asked} is "
+                f"for worker processes; leave one of them out"
+            )
         if self.mode == "async" and self.env.partition(":")[0] in WORKER_LIBRARIES:
             raise ConfigError(
                 f"num_workers={self.num_workers}, and with mode='async' each actor is a process; use --num-actors "
@@ -353,8 +361,21 @@ class RunConfig:
         )
 
     def make_env(self) -> Env | ForeignWorld:
-        """The world this config trains on."""
-        return load_world(self.env, self.env_parameters)
+        """The world this config trains on; of another library always the same one, which is tried out once."""
+        return self._foreign_world if is_foreign(self.env) else load_world(self.env, self.env_parameters)
+
+    @cached_property
+    def _foreign_world(self) -> ForeignWorld:
+        world = load_world(self.env, self.env_parameters)
+        assert isinstance(world, ForeignWorld)
+        return replace(
+            world,
+            workers=WorkerSettings(
+                None if self.num_workers == "auto" else self.num_workers,
+                self.env_timeout,
+                "restart" if self.on_env_error == "restart" else "fail",
+            ),
+        )
 
     @property
     def batch_size(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 from torch import nn
 
+from scramjet.engine.hanging import what_hangs
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ScramjetError
 from scramjet.policies.networks import count_parameters
@@ -103,7 +104,8 @@ def train_session(session: Session, display: Display) -> TrainResult:
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
-    with StopSignal(notify=display.event, before_exit=display.close) as stop, Background[str]() as saves:
+    signals = StopSignal(notify=display.event, before_exit=display.close, describe=what_hangs)
+    with signals as stop, Background[str]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
             step = session.first_step + update * config.batch_size
             with clock.phase("rollout"):
@@ -151,7 +153,7 @@ def _evaluate_if_due(
     seeds = evaluation_episodes(session.config.seed, step)
     if update == num_updates and settings.final_episodes:
         display.event(f"evaluating over {settings.final_episodes:,} episodes")
-        evaluator = make_evaluator(session.config, episodes=settings.final_episodes)
+        evaluator = make_evaluator(session.config, episodes=settings.final_episodes, beside=session.pool)
         evaluator.pool.tell(session.news.append)
         with contextlib.closing(evaluator.pool):
             return evaluator.unless(stop.was_requested, session.policy, seeds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,10 @@ from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_worlds import ForeignWorld, WorkerSettings, is_foreign
-from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign
+from scramjet.engine.frame_stack import FrameStackPool, check_stackable, stacked_space
 from scramjet.engine.joined import JoinedPool
+from scramjet.engine.layout import check_spaces
 from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
 from scramjet.envs.api import Env
@@ -96,11 +98,9 @@ def world_fingerprint(world: Env | ForeignWorld) -> str:
     return world.fingerprint() if isinstance(world, ForeignWorld) else rules_fingerprint(world)
 
 
-def make_policy(config: RunConfig, network: nn.Module | None = None, *, learns: bool = False) -> Policy:
-    """The policy of a config for its world: the user's network, or the default one; `learns`: to be trained."""
-    pool = make_pool(config, num_envs=1, num_threads=1)
-    pool.close()
-    return policy_for(pool.observation_space, pool.action_space, config, network, learns=learns)
+def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
+    """The policy of a config for its world: the user's network, or the default one. At most one env is made."""
+    return policy_for(*_spaces_of(config), config, network)
 
 
 def policy_for(
@@ -111,7 +111,8 @@ def policy_for(
     *,
     learns: bool = False,
 ) -> Policy:
-    """The policy of a config for these spaces: the user's network, or the default one with weights from the seed."""
+    """The policy of a config for these spaces: the user's network, or the default one with weights from the seed;
+    `learns`: to be trained."""
     if network is None:
         each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
         check_network_memory(observation_space, action_space, config.policy, bytes_per_weight=each)
@@ -122,22 +123,44 @@ def policy_for(
     return Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
 
 
+def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
+    """What a policy of this config observes, frames stacked, and its actions."""
+    world = config.make_env()
+    if isinstance(world, Env):
+        check_spaces(world)
+    space = world.observation_space
+    if config.frame_stack > 1:
+        check_stackable(config.env, space, config.frame_stack)
+        space = stacked_space(space, config.frame_stack)
+    return space, world.action_space
+
+
 def make_pool(
-    config: RunConfig, *, num_envs: int, num_threads: int | None = None, learns: bool = False
+    config: RunConfig,
+    *,
+    num_envs: int,
+    num_threads: int | None = None,
+    learns: bool = False,
+    beside: Pool | None = None,
 ) -> NativePool | ForeignPool | FrameStackPool:
-    """Envs as this config's policy sees them; `learns`: to train with. Others step in this process where they can."""
+    """Envs as this config's policy sees them; `learns`: to train with.
+
+    `beside` is the pool that trains, if there is one: where its envs of others live in processes of their own, so do
+    these, and where they live in this one, so do these.
+    """
     world = config.make_env()
     pool: NativePool | ForeignPool
     if isinstance(world, ForeignWorld):
-        num_workers = None if config.num_workers == "auto" else config.num_workers
-        workers = WorkerSettings(
-            num_workers if learns else 1 if config.on_env_error == "restart" else 0,  # what fails here, fails there
-            config.env_timeout,
-            "restart" if config.on_env_error == "restart" else "fail",
+        workers = replace(
+            world.workers,
             apart=learns and config.mode == "async",
             in_halves=learns,
             threads=max(1, 2 * available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
         )
+        if beside is not None:
+            workers = replace(workers, num_workers=int(beside.is_guarded))
+        elif not learns and workers.num_workers is not None:
+            workers = replace(workers, num_workers=min(1, workers.num_workers))
         pool = world.pool(num_envs, learns=learns, workers=workers)
     else:
         pool = NativePool(world, num_envs, num_threads=num_threads)
@@ -209,10 +232,10 @@ def _collector(
     return Asynchronous(actors, pool, learner, rollout)
 
 
-def make_evaluator(config: RunConfig, *, episodes: int) -> Evaluator:
-    """An evaluator with a pool of its own, of no more envs than episodes."""
+def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = None) -> Evaluator:
+    """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
-    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1)
+    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
     return Evaluator(pool, episodes=episodes, samples=config.eval.samples)
 
 
@@ -231,10 +254,40 @@ def build_session(
     if config.device == "cuda":
         require_cuda()
         set_precision(config.precision)
-    policy = make_policy(config, network, learns=True).to(config.device)
-    policy.uses_bfloat16 = config.precision == "bfloat16"
-    pool = _training_pool(config)
-    pool.prepare()
+    seed = config.seed if parent_digest is None else seed_of_fork(config.seed, parent_digest)
+    with contextlib.ExitStack() as unless_built:
+        pool = _training_pool(config)
+        unless_built.callback(pool.close)
+        policy = policy_for(pool.observation_space, pool.action_space, config, network, learns=True).to(config.device)
+        policy.uses_bfloat16 = config.precision == "bfloat16"
+        pool.prepare()
+        rollout, learner = _learning(config, pool, policy, seed)
+        generator = torch.Generator(policy.device).manual_seed(seed)
+        pool.reset(training_episodes(seed), out=rollout.rows[-1])
+        evaluator = make_evaluator(config, episodes=config.eval.episodes, beside=pool)
+        unless_built.callback(evaluator.pool.close)
+        session = Session(
+            config=config,
+            run=run,
+            store=store,
+            metrics_log=metrics_log,
+            pool=pool,
+            policy=policy,
+            learner=learner,
+            rollout=rollout,
+            generator=generator,
+            progress=Progress(pool.num_players, pool.num_envs),
+            evaluator=evaluator,
+            collector=_collector(config, run, pool, learner, rollout, generator, seed),
+        )
+        unless_built.pop_all()
+    for each in (pool, session.evaluator.pool, session.metrics_log):
+        each.tell(session.news.append)
+    return session
+
+
+def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[Rollout, Learner]:
+    """What a run plays into and learns with, ready to begin."""
     is_async = isinstance(pool, JoinedPool)
     rollout = allocate_rollout(
         pool, policy, config.num_steps, config.ppo.bptt_horizon, apart=False if is_async else None
@@ -243,26 +296,7 @@ def build_session(
         rollout.fused = fused_mlp(policy, pool, config.precision)
         for part in (rollout, *rollout.halves):
             part.native = native_play(policy, part)
-    seed = config.seed if parent_digest is None else seed_of_fork(config.seed, parent_digest)
     totals = {"total_steps": config.total_timesteps, "seed": seed}
     learner = Learner.for_rollout(rollout, policy, config.ppo, **totals, is_behind=is_async)
     learner.warm_up(rollout)
-    generator = torch.Generator(policy.device).manual_seed(seed)
-    pool.reset(training_episodes(seed), out=rollout.rows[-1])
-    session = Session(
-        config=config,
-        run=run,
-        store=store,
-        metrics_log=metrics_log,
-        pool=pool,
-        policy=policy,
-        learner=learner,
-        rollout=rollout,
-        generator=generator,
-        progress=Progress(pool.num_players, pool.num_envs),
-        evaluator=make_evaluator(config, episodes=config.eval.episodes),
-        collector=_collector(config, run, pool, learner, rollout, generator, seed),
-    )
-    for each in (pool, session.evaluator.pool, session.metrics_log):
-        each.tell(session.news.append)
-    return session
+    return rollout, learner

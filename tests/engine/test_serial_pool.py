@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
-from worker_worlds import Countdown, Feed, Global, Nested, Rewarding
+from worker_worlds import Countdown, Feed, Global, Nested, Rewarding, Showing
 
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.foreign_worlds import ForeignWorld
+from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.serial import SerialPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -59,6 +62,24 @@ def test_the_score_that_an_env_records_itself_is_the_one_that_counts() -> None:
         for row in random_actions(20, 2):
             out = each.step(row)
         assert out.reward.max() > (1 if each is plain else 0)
+    ours, expected = pool.episodes(), plain.episodes()
+    np.testing.assert_array_equal(ours.returns, expected.returns)
+    np.testing.assert_array_equal(ours.lengths, expected.lengths)
+
+
+@pytest.mark.parametrize(
+    "record", [{"r": "x", "l": 3}, {"r": 1.0, "l": 1e300}, {"r": None, "l": 2}, {"r": 1.0}, "text"]
+)
+def test_a_score_that_is_none_is_left_alone(record) -> None:
+    class Boasting(Countdown):
+        def step(self, action):
+            return (*super().step(action)[:4], {"episode": record})
+
+    pool, plain = SerialPool("Boasting", Boasting, 1), SerialPool("Countdown", Countdown, 1)
+    for each in (pool, plain):
+        each.reset(0)
+        for row in random_actions(12, 1):
+            each.step(row)
     ours, expected = pool.episodes(), plain.episodes()
     np.testing.assert_array_equal(ours.returns, expected.returns)
     np.testing.assert_array_equal(ours.lengths, expected.lengths)
@@ -236,3 +257,92 @@ def test_a_factory_that_makes_no_env_and_one_that_fails_are_told() -> None:
         SerialPool("Failing", lambda: 1 / 0, 1)
     with pytest.raises(ConfigError, match="must be a function"):
         SerialPool("Nothing", 3, 1)  # type: ignore[arg-type]
+
+
+UNFIT = {
+    "a number for three": (0.5, None, r"observed 0.5 \(float\), and its observation_space has the shape \[3\]"),
+    "an array without axes": (np.array(0.5), None, r"observed float64 \[\], .*has the shape \[3\]"),
+    "one of three": (np.zeros(1), None, r"observed float64 \[1\], .*has the shape \[3\]"),
+    "too many": (np.zeros(4), None, r"observed float64 \[4\], .*has the shape \[3\]"),
+    "a column": (np.zeros((3, 1)), None, r"observed float64 \[3, 1\], .*has the shape \[3\]"),
+    "nothing": (None, None, r"observed None \(NoneType\), .*has the shape \[3\]"),
+    "words": (["a", "b", "c"], None, r"observed \['a', 'b', 'c'\] \(list\), which .* of float32 cannot hold"),
+    "ragged lists": ([[1], [1, 2], 3], None, r"has the shape \[3\]"),
+    "a part that is missing": ({"a": 1.0}, Dict({"b": Box(0, 1, (1,))}), r"has no 'b'"),
+    "a part of a part": ({"b": 1.0}, Dict({"b": Box(0, 1, (2,))}), r"observation_space\['b'\] has the shape \[2\]"),
+    "no choice": ("up", Discrete(3), r"observed 'up' \(str\), which .* of int64 cannot hold"),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_an_observation_that_its_space_does_not_have_is_refused_and_never_repeated(what: str) -> None:
+    shown, space, message = UNFIT[what]
+    pool = SerialPool("Showing", partial(Showing, shown, space), 2)
+    with pytest.raises(WorldError, match=r"^Showing: env 0 observed") as caught:
+        pool.reset(0)
+    assert re.search(message, str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("shown", "space", "expected"),
+    [
+        ([1, 2, 3], None, [1, 2, 3]),
+        (np.array([[1, 2, 3]], np.int8), None, [1, 2, 3]),
+        (np.array([1.5, 2, 3], np.float64), None, [1.5, 2, 3]),
+        (0.5, Box(0, 1, ()), [0.5]),
+        (0.5, Box(0, 1, (1,)), [0.5]),
+        (np.array([2]), Discrete(3), [2]),
+        (2, Discrete(3, start=1), [1]),
+        ([1, 0], MultiBinary(2), [1, 0]),
+    ],
+)
+def test_observations_of_other_types_are_converted(shown, space, expected) -> None:
+    pool = SerialPool("Showing", partial(Showing, shown, space), 1)
+    assert pool.reset(0).obs[0].tolist() == expected
+    assert pool.step(np.array([0])).obs[0].tolist() == expected
+
+
+@pytest.mark.parametrize("frame_stack", [1, 2])
+def test_parts_of_an_observation_stay_where_they_belong_whatever_their_order(frame_stack: int) -> None:
+    """A Dict that is not sorted, and a Tuple of more than ten."""
+    box = Box(0, 99, (1,))
+    many = {"b": tuple(np.array([float(i)]) for i in range(12)), "a": np.array([50.0])}
+    space = Dict([("b", Tuple([box] * 12)), ("a", box)])
+    plain = SerialPool("Showing", partial(Showing, many, space), 1)
+    pool = plain if frame_stack == 1 else FrameStackPool(plain, frame_stack)
+    pool.reset(0)
+    out = pool.step(np.array([0]))
+    assert [out.obs["b"][f"item{i}"][0, -1] for i in range(12)] == list(range(12))
+    assert out.obs["a"][0, -1] == 50
+
+
+class Acting(Countdown):
+    def __init__(self, action_space) -> None:
+        super().__init__()
+        self.action_space = action_space
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (MultiDiscrete([]), "there is nothing to choose"),
+        (Text(5), "scramjet acts in Discrete"),
+        ("left or right", "scramjet acts in Discrete"),
+        (None, "scramjet acts in Discrete"),
+        (Dict({"a": Discrete(2)}), "scramjet acts in Discrete"),
+    ],
+)
+def test_actions_that_no_policy_can_choose_are_refused(space, words) -> None:
+    with pytest.raises(WorldError, match=rf"^Acting.action_space is .*{words}"):
+        SerialPool("Acting", partial(Acting, space), 1)
+
+
+@pytest.mark.parametrize("space", [MultiDiscrete([]), Box(0, 1, (0,)), "text", None])
+def test_observations_that_no_policy_can_see_are_refused(space) -> None:
+    def make() -> Countdown:
+        env = Countdown()
+        env.observation_space = space
+        return env
+
+    with pytest.raises(WorldError, match=r"^Seeing.observation_space is "):
+        SerialPool("Seeing", make, 1)

@@ -204,6 +204,22 @@ def test_a_closure_needs_no_module_and_what_cannot_be_sent_says_how_to_fix_it(wo
         WorkerPool("Locked", locked, 2)
 
 
+def test_spaces_of_classes_that_only_workers_know_arrive_as_gymnasiums_own(workers) -> None:
+    def make() -> gymnasium.Env:
+        class Wide(gymnasium.spaces.Box):
+            def __init__(self) -> None:
+                super().__init__(-100.0, 100.0, (3,), np.float64)
+                self.made_by = lambda: None
+
+        env = Countdown()
+        env.observation_space = Wide()
+        return env
+
+    pool = workers("Wide", make, 2, num_workers=2)
+    assert type(pool.their_observation_space) is gymnasium.spaces.Box
+    assert pool.observation_space == gymnasium.spaces.Box(-100.0, 100.0, (3,), np.float32)
+
+
 def test_a_script_needs_no_guard_around_its_main_part(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

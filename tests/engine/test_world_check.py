@@ -17,7 +17,7 @@ STEPS = 80
 
 HEAD = """\
 import numpy as np
-from scramjet.envs import Box, Discrete, Env, randint, uniform
+from scramjet.envs import Box, Discrete, Env, MultiDiscrete, randint, uniform
 """
 
 PARTS = {
@@ -346,7 +346,10 @@ def test_a_function_of_the_wrong_form_is_reported_by_name(check, part: str, code
         ("observation_space", "", "Meadow.observation_space"),
         ("observation_space", "observation_space = 3", "Meadow.observation_space"),
         ("action_space", "action_space = Box(0, 1, (2,), np.float64)", "Meadow.action_space"),
+        ("observation_space", "observation_space = Box(0, 1, (0,), np.float32)", "there is nothing to observe"),
         ("action_space", "action_space = Discrete(3, start=1)", "starts at 1"),
+        ("action_space", "action_space = MultiDiscrete([])", "there is nothing to choose"),
+        ("action_space", "action_space = 'left or right'", "scramjet actions are"),
         ("extra", 'stat_names = ("win",)', "Meadow needs both stat_names"),
         ("extra", "def stats(self, s, stats):\n    pass", "Meadow needs both stat_names"),
         ("extra", 'stat_names = ("_w",)\n\ndef stats(self, s, stats):\n    pass', "stat_names has '_w'"),

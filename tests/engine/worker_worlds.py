@@ -102,3 +102,19 @@ class Clinging(Countdown):
 
     def close(self) -> None:
         time.sleep(3600)
+
+
+class Showing(Countdown):
+    """Observes whatever it was told to, in a space of one's choice."""
+
+    def __init__(self, shown: Any, space: Any = None) -> None:
+        super().__init__()
+        self.shown = shown
+        self.observation_space = Box(-1e6, 1e6, (3,), np.float32) if space is None else space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        return self.shown, {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        return (self.shown, *super().step(action)[1:])

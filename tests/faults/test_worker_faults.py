@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -18,7 +19,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from scramjet.engine import worker_protocol as protocol
 from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.worker_process import WorkerFailedError
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
@@ -64,6 +67,17 @@ class Fragile(gymnasium.Env):
             os._exit(7)
         if self.how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "kill group":
+            os.killpg(0, signal.SIGKILL)
+        if self.how == "kill guard":
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(10)
+        if self.how == "close files":
+            os.closerange(3, 256)
+        if self.how == "write to files":
+            for file in range(3, 256):
+                with contextlib.suppress(OSError):
+                    os.write(file, b"\xff" * 100)
 
 
 def fragile(how: str, at: int = 3, in_seed: int | None = SEEDS[1]) -> Any:
@@ -108,9 +122,13 @@ def step_until_it_fails(pool: WorkerPool, steps: int = 5) -> None:
     [
         ("raise", r"^Fragile: env 1 raised in its step\(\): KeyError: 'the door is missing'\n"),
         ("hang", r"^Fragile: the worker process of envs 1, 3 did not answer within 0.5 seconds"),
-        ("interrupt", r"^KeyboardInterrupt\n"),
+        ("interrupt", r"^Fragile: its worker process raised KeyboardInterrupt\n"),
         ("exit", r"^Fragile: the worker process of envs 1, 3 ended by itself with exit code 7"),
         ("kill", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
+        ("close files", r"^Fragile: the worker process of envs 1, 3 broke its pipes"),
+        ("write to files", r"^Fragile: the worker process of envs 1, 3 broke its pipes"),
+        ("kill group", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
+        ("kill guard", r"^Fragile: the worker process of envs 1, 3 was killed by SIGKILL"),
     ],
 )
 def test_a_failure_names_the_env_and_how_it_failed_and_ends_all_workers(how, message) -> None:
@@ -181,6 +199,59 @@ def test_a_worker_that_hangs_or_dies_is_started_anew_and_its_episodes_truncated(
     pool.close()
 
 
+class Unclosable(Fragile):
+    def close(self) -> None:
+        os._exit(3)
+
+
+def test_an_env_that_leaves_when_it_is_closed_can_be_saved_and_goes_on() -> None:
+    """Whether it can be saved is tried on others, in a process of their own."""
+    pool = WorkerPool("Unclosable", Unclosable, 2, num_workers=1)
+    pool.reset(0)
+    assert pool.can_snapshot
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
+    pool.close()
+
+
+class Scarce(Fragile):
+    """There are as many as there are files in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        os.remove(os.path.join(folder, min(os.listdir(folder))))
+
+
+def test_envs_of_which_there_are_no_more_go_on_and_cannot_be_saved(tmp_path: Path) -> None:
+    for i in range(2):
+        (tmp_path / str(i)).touch()
+    pool = WorkerPool("Scarce", lambda: Scarce(str(tmp_path)), 2, num_workers=1)
+    pool.reset(0)
+    assert not pool.can_snapshot
+    assert "states" not in pool.snapshot()
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
+    pool.close()
+
+
+class Forking(Fragile):
+    """Forks, and goes on in both processes."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
+        os.fork()
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
+        os.fork()
+        return super().step(action)
+
+
+def test_a_copy_of_a_worker_that_an_env_forked_does_not_answer_for_it() -> None:
+    pool = WorkerPool("Forking", Forking, 2, num_workers=1, timeout=20)
+    pool.reset(0)
+    for count in (1, 2, 3):
+        assert pool.step(np.zeros(2, np.int64)).obs[:, 1].tolist() == [count, count]
+    pool.close()
+
+
 def test_a_worker_that_died_while_nobody_asked_is_started_anew_by_a_reset() -> None:
     """Such as that of an evaluation, which waits most of the time."""
     pool = WorkerPool("Fragile", fragile("raise"), 4, num_workers=2, on_error="restart")
@@ -225,6 +296,52 @@ def test_an_env_that_fails_at_once_again_and_again_is_given_up(how) -> None:
         with pytest.raises(WorldError, match="restarted 10 times in a row, and failed again"):
             pool.step(np.zeros(1, np.int64))
     assert pool.restarts == 11
+    pool.close()
+
+
+def test_a_worker_that_stops_in_the_middle_of_an_answer_is_ended_by_the_timeout() -> None:
+    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2, timeout=0.5)
+    pool.reset(10)
+    theirs = pool._workers[1]
+    real = theirs.answers
+    half, other_end = os.pipe()
+    os.dup2(half, real)  # an answer whose end never comes
+    protocol.write_message(other_end, protocol.DONE)
+    os.write(other_end, protocol.HEADER.pack(protocol.DONE, 0, 0, 1000) + b"so far")
+    os.close(half)
+    began = time.monotonic()
+    pool.step(np.zeros(2, np.int64))
+    with pytest.raises(WorldError, match=r"envs? 1 did not answer within 0.5 seconds and was stopped.*its step\(\)"):
+        pool.step(np.zeros(2, np.int64))
+    assert time.monotonic() - began < 5
+    os.close(other_end)
+
+
+@pytest.mark.parametrize("how", ["stopped", "half"])
+def test_a_pool_does_not_wait_for_ever_to_be_listened_to(how) -> None:
+    """A command that is larger than a pipe holds, to a worker that does not read."""
+    pool = WorkerPool("Fragile", fragile(""), 1, num_workers=1, timeout=0.5)
+    (worker,) = pool._workers
+    os.kill(pool.worker_pids[0], signal.SIGSTOP)
+    began = time.monotonic()
+    if how == "half":
+        worker.ask(protocol.RESTORE, bytes(1 << 20))
+        with pytest.raises(WorkerFailedError, match=r"did not answer within 0.5 seconds"):
+            worker.answer()
+        pool.close()
+    else:
+        with pytest.raises(WorldError, match=r"did not answer within 0.5 seconds.*reset\(\) of env 0 waits for"):
+            pool.reset(0)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("timeout", [1e7, 1e300])
+def test_a_timeout_may_be_any_number(timeout) -> None:
+    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2, timeout=timeout)
+    pool.reset(0)
+    pool.send(np.zeros(2, np.int64))
+    assert pool.recv().transition.reward.tolist() == [1, 1]
+    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
     pool.close()
 
 

@@ -104,3 +104,55 @@ def test_outside_the_main_thread_nothing_is_installed() -> None:
     thread.start()
     thread.join()
     assert seen == [before, 0]
+
+
+STUCK = """
+import hashlib, sys
+from scramjet.runtime.signals import StopSignal
+def say(line="bye"):
+    print(line, flush=True)
+with StopSignal(notify=say, before_exit=say, describe=lambda: "a hash is computed") as stop:
+    say("ready")
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # minutes in compiled code, without the interpreter's lock
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_a_process_whose_main_thread_is_inside_compiled_code(number: signal.Signals) -> None:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    process.send_signal(number)
+    assert process.stdout.readline() == f"{STOPPING[number]}\n"
+    assert process.poll() is None
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=10)
+    assert (out, errors) == ("bye\n", "scramjet: left at the second signal: a hash is computed\n")
+    assert process.returncode == 128 + number
+
+
+def test_signals_of_a_forked_child_are_not_its_parents() -> None:
+    with StopSignal():
+        child = os.fork()
+        if child == 0:
+            os._exit(signal.set_wakeup_fd(-1) + 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_others_read_of_signals_is_passed_on() -> None:
+    """Such as asyncio, which has a wake-up pipe of its own."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.set_wakeup_fd(writing)
+    try:
+        with StopSignal() as stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop.was_requested()
+            assert os.read(reading, 1) == bytes([signal.SIGTERM])
+        assert signal.set_wakeup_fd(before) == writing
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reading)
+        os.close(writing)
