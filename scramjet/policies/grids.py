@@ -86,6 +86,11 @@ class GridPlanes(nn.Module):
         self._entries.append((name, slice(self.num_planes, self.num_planes + entry.num_planes), entry))
         self.num_planes += entry.num_planes
 
+    @property
+    def positions(self) -> list[int]:
+        """The planes that show positions."""
+        return [place.start for _, place, entry in self._entries if isinstance(entry, PositionEntry)]
+
     def forward(self, obs: Any) -> Tensor:
         """The planes of a batch."""
         like = obs if isinstance(obs, Tensor) else obs[self._entries[0][0]]

@@ -1,8 +1,8 @@
 """An encoder that plans on grids: values spread from cell to cell, and the agent reads those around it.
 
 Value Propagation Networks (Nardelli et al. 2019, "MVProp", eq. 7), in the line of Value Iteration Networks (Tamar et
-al. 2016). A small convolution gives each cell a reward r and a share p of its neighbours' value that it lets through.
-Then, with v = r to begin with,
+al. 2016). What is in a cell gives it a reward r and a share p of its neighbours' value that it lets through. Then,
+with v = r to begin with,
 
     v_i = max(v_i, r_i + p_i (max over the four neighbours n of v_n - r_i))
 
@@ -28,6 +28,7 @@ from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.grids import GridPlanes, is_position
 from scramjet.policies.layers import convolution, keep_within, orthogonal
+from scramjet.policies.observations import without_entries
 from scramjet.policies.vectors import Encoder
 
 SMALLEST = 1e-6
@@ -38,6 +39,10 @@ of an optimizer get there so much sooner (supervised on mazes, within 400 gradie
 BOUND = 8.0
 """Where the sigmoids' inputs are kept, so that a cell's reward or share stays above 0.0003 and can be learned again: a
 target whose reward has once come down to 1e-9 is worth less than SMALLEST, and no gradient reaches it any more."""
+FIRST_GUESS = 3.0
+"""What a position adds to its cell's reward before anything is learned: a named place is first taken for a goal. Else
+chance decides in the first updates whether a target is worth more or less than the cells around it, and a policy that
+has learned to step into a hole beside it stays with that: values spread from peaks alone."""
 AGENT = "agent"
 """The entry that holds the agent's position."""
 
@@ -48,13 +53,16 @@ class ValuePropagation(Encoder):
     around: Tensor  # [9], the cells around one, as steps in a grid with a border
     start: Tensor  # [2], where rows and columns are counted from
     strides: Tensor  # [2], cells from one row and column to the next, in a grid with a border
-    bias: Tensor  # [2, 1, 1]
+    guess: Tensor  # [2, planes, 1, 1], with `bias` [2] what a cell's reward and share begin at
+    bias: Tensor
 
     def __init__(self, space: Any, config: PolicyConfig) -> None:
         super().__init__()
-        self.planes = GridPlanes(space, config, "value_propagation")
-        height, width = self.planes.height, self.planes.width
         agent: Any = space.spaces.get(AGENT) if isinstance(space, Dict) else None
+        # What a cell is worth and lets through does not depend on where the agent is: it only reads the values.
+        planned = without_entries(space, (AGENT,)) if agent is not None and len(space.spaces) > 1 else space
+        self.planes = GridPlanes(planned, config, "value_propagation")
+        height, width = self.planes.height, self.planes.width
         if not is_position(agent, height, width):
             raise ConfigError(
                 f"policy.encoder='value_propagation' plans from an entry '{AGENT}' of the space "
@@ -65,10 +73,13 @@ class ValuePropagation(Encoder):
         self.register_buffer("strides", torch.tensor([width + 2, 1]), persistent=False)
         self.max_sweeps = config.planning_steps or height * width
         channels = config.grid_channels[0]
-        self.embed = convolution(self.planes.num_planes, channels, 3, padding=1)
-        self.maps = orthogonal(nn.Conv2d(channels, 2, 1), 1 / SHARPNESS)
-        # At first a cell is worth little and lets most of its neighbours' value through.
-        self.register_buffer("bias", torch.tensor([-4.0, 2.0]).reshape(2, 1, 1), persistent=False)
+        self.embed = convolution(self.planes.num_planes, channels, 1)
+        self.maps = orthogonal(nn.Conv2d(channels, 2, 1), 0.1 / SHARPNESS)
+        # At first a cell is worth little, unless it is a named place, and lets most of its neighbours' value through.
+        self.register_buffer("bias", torch.tensor([-4.0, 2.0]), persistent=False)
+        guess = torch.zeros(2, self.planes.num_planes, 1, 1)
+        guess[0, self.planes.positions] = FIRST_GUESS
+        self.register_buffer("guess", guess, persistent=False)
         around = [row * (width + 2) + column for row in range(3) for column in range(3)]
         self.register_buffer("around", torch.tensor(around), persistent=False)
         self.num_features = 9 + 9 + 2 + self.planes.num_rest
@@ -93,8 +104,10 @@ class ValuePropagation(Encoder):
 
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
-        maps: Tensor = self.maps(torch.relu(self.embed(self.planes(obs))))
-        maps = torch.sigmoid(keep_within(SHARPNESS * maps + self.bias, -BOUND, BOUND))
+        planes = self.planes(obs)
+        maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), 0.2))  # no unit is ever dead
+        guess = functional.conv2d(planes, self.guess, self.bias)
+        maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND))
         return maps[:, 0], maps[:, 1]
 
 

@@ -43,7 +43,7 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
     try:
         text = read_regular(path, limit, follow_links=follow_links).decode()
     except OSError as error:
-        raise ConfigError(f"cannot read the config file {shortened(str(path))}: it {why_unreadable(error)}") from error
+        raise ConfigError(f"cannot read the config file {str(path)[:300]}: it {why_unreadable(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"the config file '{path}' is not text: {error}") from error
     try:

@@ -162,7 +162,7 @@ def forge(run: Path, env: Any, **metadata: Any) -> None:
     for step in (run / "checkpoints").glob("step_*"):
         path = step / "metadata.json"
         record = json.loads(path.read_text())
-        del record["sha256"]
+        del record["sha256"], record["signature"]
         record["metadata"]["config"]["env"] = env
         record["metadata"].update(metadata)
         record["sha256"] = checkpoint_format._digest(record)

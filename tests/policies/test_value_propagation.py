@@ -243,12 +243,12 @@ def test_a_grid_too_large_for_the_gpus_shared_memory_is_refused():
 def with_known_weights(config):
     """An encoder told, not taught, that walls shut and the target shines."""
     encoder = make_encoder(SPACE, config)
-    names = [name for name in SPACE.spaces if name != "step_count"]
+    names = [name for name in SPACE.spaces if name not in ("agent", "step_count")]
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.zero_()
-        encoder.embed.weight[0, names.index("target"), 1, 1] = 1.0
-        encoder.embed.weight[1, names.index("walls"), 1, 1] = 1.0
+        encoder.embed.weight[0, names.index("target")] = 1.0
+        encoder.embed.weight[1, names.index("walls")] = 1.0
         encoder.maps.weight[0, 0] = 12.0 / SHARPNESS  # the reward of a target
         encoder.maps.weight[0, 1] = -20.0 / SHARPNESS
         encoder.maps.weight[1, 1] = -30.0 / SHARPNESS  # the share that a wall lets through
