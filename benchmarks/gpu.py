@@ -19,6 +19,7 @@ import json
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,7 @@ ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20)
 MEMORY_SIZES = (512, 2048)
 HOST_SIZES = (("cartpole", 1024, 128), ("cartpole", 4096, 128), ("connect_four", 1024, 32))
 REPEATS, UPDATES = 5, 20
+PPO = PPOConfig(num_epochs=4, num_minibatches=4, normalize_observations=False, normalize_rewards=False)
 
 
 class Training:
@@ -122,7 +124,7 @@ def training(precision: str, jax_python: str | None) -> None:
     print(f"| envs x steps | M steps/s | ms an update: rollout | learning | episodes |{beside}")
     print("|---" * (5 if jax_python is None else 7) + "|")
     for num_envs, num_steps in SIZES:
-        work = Training("cartpole", num_envs, num_steps, PolicyConfig(), PPOConfig(), precision)
+        work = Training("cartpole", num_envs, num_steps, PolicyConfig(), PPO, precision)
         speed, (rollout, learning, episodes) = work.measure()
         del work
         torch.cuda.empty_cache()
@@ -153,7 +155,7 @@ def env_steps() -> None:
 def memory(precision: str, sizes: list[int]) -> None:
     """The most that torch held during two updates of BinPack, as the batch grows; minibatches stay a quarter of it."""
     config = starting_config("binpack")
-    ppo = PPOConfig(num_epochs=1, num_minibatches=4)
+    ppo = replace(PPO, num_epochs=1)
     print("\n| BinPack envs x steps | GiB at most | M of samples |\n|---|---|---|")
     for num_envs in sizes:
         torch.cuda.empty_cache()
@@ -176,7 +178,7 @@ def host(precision: str, num_threads: int | None) -> None:
     for world, num_envs, num_steps in HOST_SIZES:
         policy = starting_config(world).policy
         envs = {"envs_on_gpu": False, "num_threads": num_threads}
-        work = Training(world, num_envs, num_steps, policy, PPOConfig(), precision, **envs)
+        work = Training(world, num_envs, num_steps, policy, PPO, precision, **envs)
         speed, (rollout, learning, _) = work.measure()
         sizes = f"| {world} | {num_envs} x {num_steps} | {work.pool.num_threads} |"
         print(f"{sizes} {speed:.2f} | {rollout:.2f} | {learning:.2f} |", flush=True)

@@ -12,12 +12,15 @@ from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
 from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
+MOST_MINIBATCHES = 64
+"""Gradient steps per pass where their size is not given: of larger rollouts the size grows, not the number."""
+
 
 @dataclass(frozen=True)
 class PPOConfig:
     """Proximal policy optimization."""
 
-    learning_rate: float | str = 2.5e-4
+    learning_rate: float | str = 3e-4
     """Adam's step size: a number, or a schedule over env steps such as 0.001@0,0.0001@40M or 0.001@0,0@end."""
     gamma: float = 0.99
     """Discount of the future, per step."""
@@ -35,11 +38,12 @@ class PPOConfig:
     bptt_horizon: int | None = None
     """With memory: steps that gradients go back; divides num_steps; none: the whole rollout."""
     num_epochs: int | Literal["auto"] = "auto"
-    """Passes over each rollout; auto: 4, with impala 1, for nothing bounds how far more of its steps would lead."""
-    num_minibatches: int = 4
-    """Gradient steps per pass; each sample is in exactly one minibatch."""
-    minibatch_size: int | None = None
-    """Samples per gradient step; sets the number of minibatches when given."""
+    """Passes over each rollout; auto: 10, with impala 1, for nothing bounds how far more of its steps would lead."""
+    num_minibatches: int | None = None
+    """Gradient steps per pass, in place of a size; each sample is in exactly one minibatch."""
+    minibatch_size: int | Literal["auto"] | None = "auto"
+    """Samples per gradient step; auto: 256, of other libraries' envs 64, or more where a pass would have over 64 steps;
+    none: by the number of minibatches."""
     clip_epsilon: float | str = 0.2
     """How far the probability ratio may move: a number or a schedule."""
     value_clip: float | None = None
@@ -56,9 +60,9 @@ class PPOConfig:
     """Stop an update's epochs once the mean KL divergence of an epoch exceeds this; none: never."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
-    normalize_observations: bool = False
-    """Bring observations to mean 0 and deviation 1 by running statistics."""
-    normalize_rewards: bool = False
+    normalize_observations: bool = True
+    """Bring observations to mean 0 and deviation 1 by running statistics: numbers, not choices, flags or pictures."""
+    normalize_rewards: bool = True
     """Scale rewards by the running deviation of the discounted return."""
     reward_clip: float | None = None
     """Learn from rewards brought into -x to x; reported returns are not clipped; none: no clipping."""
@@ -80,13 +84,19 @@ class PPOConfig:
     def epochs(self) -> int:
         """Passes over each rollout, decided."""
         if self.num_epochs == "auto":
-            return 1 if self.loss == "impala" else 4
+            return 1 if self.loss == "impala" else 10
         return self.num_epochs
 
-    def num_minibatches_for(self, batch_size: int, sequence_length: int = 1) -> int:
-        """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences."""
+    def num_minibatches_for(self, batch_size: int, sequence_length: int = 1, usual_size: int = 256) -> int:
+        """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences.
+
+        Where nothing is chosen they have about `usual_size` samples.
+        """
         num_units = batch_size // sequence_length
-        if self.minibatch_size is None:
+        if self.minibatch_size in ("auto", None):
+            if self.num_minibatches is None:
+                wanted = min(MOST_MINIBATCHES, max(1, batch_size // usual_size))
+                return largest_divisor(num_units, wanted)
             if num_units % self.num_minibatches:
                 fit = largest_divisor(num_units, self.num_minibatches)
                 units = f"{batch_size} samples (num_envs x num_steps)"
@@ -97,6 +107,7 @@ class PPOConfig:
                     f"try --num-minibatches {fit}"
                 )
             return self.num_minibatches
+        assert isinstance(self.minibatch_size, int)
         if batch_size % self.minibatch_size or self.minibatch_size % sequence_length:
             too_large = self.minibatch_size > batch_size
             wanted = (batch_size // 4 if too_large else self.minibatch_size) // sequence_length

@@ -222,7 +222,12 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     network = default_network(env.observation_space, env.action_space, policy_settings)
     policy = Policy(network, env.observation_space, env.action_space, policy_settings).to(arguments.device)
     policy.uses_bfloat16 = arguments.precision == "bfloat16"
-    settings = PPOConfig(num_epochs=arguments.num_epochs, num_minibatches=arguments.num_minibatches)
+    settings = PPOConfig(
+        num_epochs=arguments.num_epochs,
+        num_minibatches=arguments.num_minibatches,
+        normalize_observations=False,
+        normalize_rewards=False,
+    )
     batch_size = num_envs * arguments.num_steps
     rollout = allocate_rollout(pool, policy, arguments.num_steps)
     if arguments.fused:

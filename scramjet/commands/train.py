@@ -14,7 +14,7 @@ from scramjet.engine.foreign_worlds import ForeignWorld, parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean, printable
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
-from scramjet.training.config import RunConfig
+from scramjet.training.config import RunConfig, reopened
 from scramjet.training.loop import train
 from scramjet.training.trust import remember
 
@@ -81,8 +81,8 @@ def train_command(words: list[str]) -> int:
         remember(named, is_named=True)
     if not is_final:
         config = _parse(words, base, env).settings
-    if config.ppo.loss != base.ppo.loss and "--num-epochs" not in given_flags(words):
-        config = replace(config, ppo=replace(config.ppo, num_epochs="auto"))  # the preset's are for its own loss
+    given = [flag.removeprefix("--").replace("-", "_") for flag in given_flags(words)]
+    config = replace(config, ppo=reopened(base.ppo, config.ppo, given))
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     world = config.make_env()
     if place.display != "quiet" and not isinstance(world, ForeignWorld) and not is_compiled(world):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -43,9 +43,21 @@ Count = Annotated[
 ]
 """A number of env steps; text may say 500K or 1M."""
 
-AUTO_ENVS_PER_CORE = 128
-AUTO_FOREIGN_ENVS_PER_CORE = 8
-"""Of other libraries, whose envs take a thousand times as long."""
+
+@dataclass(frozen=True)
+class Batches:
+    """How much is played and learned from at once, where nobody says: the same on every machine."""
+
+    num_envs: int
+    num_steps: int  # in a rollout, or fewer, so that many rollouts fit into the training
+    minibatch_size: int
+
+
+NATIVE_BATCHES = Batches(num_envs=64, num_steps=64, minibatch_size=256)
+FOREIGN_BATCHES = Batches(num_envs=8, num_steps=256, minibatch_size=64)
+"""Of other libraries, whose envs take a thousand times as long: more is learned from each step."""
+USUAL_UPDATES, FEWEST_STEPS = 100, 16
+"""Updates that a training should have, and steps in a rollout that are not gone below for that."""
 AUTO_ATARI_ACTORS = 4
 """Of which ALE steps the games on threads of its own; beside a GPU with 16 cores faster than 8 or 16."""
 MIN_THREADED_WORK = 4096 * 128
@@ -119,9 +131,9 @@ class RunConfig:
     time_limit: str | None = None
     """Stop after so much time in this process, such as 30s, 5m or 2h; resume goes on."""
     num_envs: int | Literal["auto"] = "auto"
-    """Envs stepped together; auto: 128 for each CPU core, of other libraries 8."""
-    num_steps: int = 128
-    """Steps of each env in one rollout."""
+    """Envs stepped together; auto: 64, of other libraries 8."""
+    num_steps: int | Literal["auto"] = "auto"
+    """Steps of each env in one rollout; auto: 64, of other libraries 256, or fewer for a short training, down to 16."""
     frame_stack: int = 1
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
@@ -169,7 +181,7 @@ class RunConfig:
         self._check_numbers()
         self._check_devices()
         self._check_mode()
-        if self.num_envs != "auto":
+        if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
 
     def _check_numbers(self) -> None:
@@ -189,7 +201,7 @@ class RunConfig:
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self.ppo, name)).check(name, self.total_timesteps)
         horizon = self.ppo.bptt_horizon
-        if horizon is not None and self.num_steps % horizon:
+        if horizon is not None and self.num_steps != "auto" and self.num_steps % horizon:
             fit = largest_divisor(self.num_steps, horizon)
             raise ConfigError(
                 f"bptt_horizon={horizon} does not divide num_steps={self.num_steps}; try --bptt-horizon {fit}"
@@ -273,16 +285,15 @@ class RunConfig:
     def resolved(self) -> RunConfig:
         """The same config with every `auto` decided and the world's name in its one spelling."""
         cores = available_cores()
-        device = self._decided_device()
-        num_auto = (AUTO_FOREIGN_ENVS_PER_CORE if is_foreign(self.env) else AUTO_ENVS_PER_CORE) * cores
+        sized = self._with_batches()
+        device = sized._decided_device()
         decided = replace(
-            self,
+            sized,
             device=device,
             env_device=self.env_device_beside(device),
             precision=self.precision if self.precision != "auto" else "tf32" if device == "cuda" else "float32",
             env=canonical_name(self.env),
             env_parameters=self.make_env().parameters,
-            num_envs=num_auto if self.num_envs == "auto" else self.num_envs,
         )
         decided._check_workers()
         decided = decided._with_mode(cores)
@@ -300,6 +311,21 @@ class RunConfig:
         # With networks elsewhere all threads are the envs', and a pool takes no more of them than pay.
         are_for_envs = (device, decided.env_device) == ("cuda", "cpu")
         return replace(decided, num_threads=cores if pays or are_for_envs else 1)
+
+    def _with_batches(self) -> RunConfig:
+        """With the sizes of rollouts and minibatches, none of which follows from the machine."""
+        usual = FOREIGN_BATCHES if is_foreign(self.env) else NATIVE_BATCHES
+        num_envs = self.num_envs if isinstance(self.num_envs, int) else usual.num_envs
+        num_steps = self.num_steps
+        if num_steps == "auto":
+            fitting = max(FEWEST_STEPS, self.total_timesteps // (USUAL_UPDATES * num_envs))
+            most, horizon = min(usual.num_steps, 1 << fitting.bit_length() - 1), self.ppo.bptt_horizon or 1
+            num_steps = max(1, most // horizon) * horizon
+        sized = replace(self, num_envs=num_envs, num_steps=num_steps)
+        if self.ppo.num_minibatches is not None or isinstance(self.ppo.minibatch_size, int):
+            return sized
+        number = self.ppo.num_minibatches_for(sized.batch_size, sized.sequence_length, usual.minibatch_size)
+        return replace(sized, ppo=replace(self.ppo, minibatch_size=sized.batch_size // number))
 
     @property
     def _by_mode(self) -> tuple[Literal["gae", "vtrace"], Literal["fail", "restart"]]:
@@ -381,12 +407,16 @@ class RunConfig:
     def batch_size(self) -> int:
         """Samples in one rollout."""
         assert isinstance(self.num_envs, int), "resolve the config first"
+        assert isinstance(self.num_steps, int), "resolve the config first"
         return self.num_envs * self.num_steps
 
     @property
     def sequence_length(self) -> int:
         """Steps that stay together in a minibatch; 1 without memory."""
-        return 1 if self.policy.memory is None else self.ppo.bptt_horizon or self.num_steps
+        if self.policy.memory is None:
+            return 1
+        assert isinstance(self.num_steps, int), "resolve the config first"
+        return self.ppo.bptt_horizon or self.num_steps
 
     @property
     def num_updates(self) -> int:
@@ -409,6 +439,16 @@ def parse_duration(text: str) -> float:
     if "".join(number + unit for number, unit in parts) != text or not 0 < seconds < math.inf:
         raise ConfigError(f"time_limit={shortened(text)} is no duration; write 30s, 5m, 2h or 1h30m")
     return seconds
+
+
+def reopened(before: PPOConfig, after: PPOConfig, given: Container[str]) -> PPOConfig:
+    """`after`, with `auto` again for what `before` had chosen beside a setting that is changed; `given` are the names
+    of those that were changed."""
+    if after.loss != before.loss and "num_epochs" not in given:
+        after = replace(after, num_epochs="auto")
+    if "num_minibatches" in given and "minibatch_size" not in given:
+        after = replace(after, minibatch_size="auto")
+    return after
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:

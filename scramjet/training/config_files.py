@@ -21,7 +21,7 @@ from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, plain_parameters
-from scramjet.training.config import RunConfig
+from scramjet.training.config import RunConfig, reopened
 from scramjet.training.trust import approve, check_name
 
 CONFIG_VERSION = 1
@@ -148,9 +148,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
         if "env" in data or caller.env is not None:
             top.update(_env_fields(config, data.get("env", {}), source, caller))
         changes = {key: data[key] for key in _PPO_FIELDS if key in data}
-        if changes.get("loss", config.ppo.loss) != config.ppo.loss:
-            changes.setdefault("num_epochs", "auto")  # those of the preset are for its own loss
-        ppo = replace(config.ppo, **changes)
+        ppo = reopened(config.ppo, replace(config.ppo, **changes), changes)
         for table in _TABLES:
             if table in data:
                 top[table] = _apply_table(getattr(config, table), data[table], table, source)

@@ -247,7 +247,7 @@ def _run_info(session: Session) -> RunInfo:
         run_path=session.run.path,
         env=config.env,
         num_envs=session.pool.num_envs,
-        num_steps=config.num_steps,
+        num_steps=session.rollout.num_steps,
         num_threads=int(config.num_threads),
         first_step=session.first_step + session.first_update * config.batch_size,
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,

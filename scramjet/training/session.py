@@ -288,6 +288,7 @@ def build_session(
 
 def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[Rollout, Learner]:
     """What a run plays into and learns with, ready to begin."""
+    assert isinstance(config.num_steps, int)
     is_async = isinstance(pool, JoinedPool)
     rollout = allocate_rollout(
         pool, policy, config.num_steps, config.ppo.bptt_horizon, apart=False if is_async else None

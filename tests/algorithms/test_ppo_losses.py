@@ -239,7 +239,7 @@ def test_a_value_out_of_range_is_refused_with_the_field_and_the_value(field, val
 
 @pytest.mark.parametrize(
     ("changes", "epochs"),
-    [({}, 4), ({"loss": "impala"}, 1), ({"num_epochs": 7}, 7), ({"loss": "impala", "num_epochs": 3}, 3)],
+    [({}, 10), ({"loss": "impala"}, 1), ({"num_epochs": 7}, 7), ({"loss": "impala", "num_epochs": 3}, 3)],
 )
 def test_epochs_follow_from_the_loss_unless_they_are_given(changes, epochs):
     assert PPOConfig(**changes).epochs == epochs

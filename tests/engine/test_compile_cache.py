@@ -281,8 +281,8 @@ PLAY_ON_GPU = """
 import sys
 import torch
 from scramjet.engine import make
-pool = make(sys.argv[1], 8, backend="cuda", seed=3)
-out = pool.reset(0)
+pool = make(sys.argv[1], 8, backend="cuda")
+out = pool.reset(3)
 for _ in range(5):
     out = pool.step(torch.ones(8, dtype=torch.int64, device="cuda"))
 misses = [sum(kernel.stats.cache_misses.values()) for kernel in (pool._kernels.reset, pool._kernels.step)]

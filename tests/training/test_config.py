@@ -22,6 +22,7 @@ from scramjet.training.config import (
     RunConfig,
     changes,
     parse_duration,
+    reopened,
 )
 
 
@@ -214,10 +215,59 @@ def test_the_updates_are_the_fewest_that_reach_the_total(total, num_envs, num_st
 def test_a_resolved_config_has_no_auto_left_and_the_worlds_one_name_and_every_parameter():
     config = RunConfig(env="CartPole-v1").resolved()
     assert config.env == "cartpole"
-    assert config.num_envs == 128 * len(os.sched_getaffinity(0))
+    assert (config.num_envs, config.num_steps, config.ppo.minibatch_size, config.ppo.num_epochs) == (64, 64, 256, 10)
     assert config.num_threads == len(os.sched_getaffinity(0))
     assert config.env_parameters == load_env("cartpole").parameters
     assert config.resolved() == config
+
+
+@pytest.mark.parametrize("env", ["cartpole", "gym:CartPole-v1"])
+@pytest.mark.parametrize("total", [100_000, 10_000_000])
+def test_nothing_that_shapes_learning_follows_from_the_machine(monkeypatch, env, total):
+    machines = set()
+    for cores, has_gpu in ((1, False), (2, False), (64, False), (16, True)):
+        monkeypatch.setattr("scramjet.training.config.available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("scramjet.training.config.cuda_is_ready", lambda has_gpu=has_gpu: has_gpu)
+        config = RunConfig(env=env, total_timesteps=total).resolved()
+        machines.add((config.num_envs, config.num_steps, config.ppo, config.policy))
+    assert len(machines) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_envs", "num_steps", "minibatch_size"),
+    [
+        ({}, 64, 64, 256),
+        ({"total_timesteps": 200_000}, 64, 16, 256),  # some hundred updates
+        ({"total_timesteps": 1_000}, 64, 16, 256),
+        ({"num_envs": 4096, "total_timesteps": 100_000_000}, 4096, 64, 4096),  # a pass has 64 steps at most
+        ({"num_envs": 10, "num_steps": 3}, 10, 3, 30),
+        ({"num_envs": 7, "num_steps": 101}, 7, 101, 707),  # no even split into more than one is near 256
+        ({"env": "gym:CartPole-v1"}, 8, 256, 64),
+        ({"env": "gym:CartPole-v1", "total_timesteps": 100_000}, 8, 64, 64),
+        ({"policy": PolicyConfig(memory="gru")}, 64, 64, 256),  # of whole sequences
+        ({"policy": PolicyConfig(memory="gru"), "env": "gym:CartPole-v1"}, 8, 256, 256),
+        ({"policy": PolicyConfig(memory="gru"), "ppo": PPOConfig(bptt_horizon=24)}, 64, 48, 256),
+        ({"ppo": PPOConfig(minibatch_size=512)}, 64, 64, 512),
+        ({"ppo": PPOConfig(num_minibatches=8)}, 64, 64, 512),
+        ({"ppo": PPOConfig(num_minibatches=8, minibatch_size=None)}, 64, 64, 512),
+    ],
+)
+def test_sizes_that_nobody_chose_fit_the_world_and_the_training(settings, num_envs, num_steps, minibatch_size):
+    config = RunConfig(**{"env": "cartpole"} | settings).resolved()
+    assert (config.num_envs, config.num_steps) == (num_envs, num_steps)
+    number = config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)
+    assert config.batch_size / number == minibatch_size
+    assert config.resolved() == config
+
+
+def test_a_number_of_minibatches_that_is_given_stands_in_place_of_a_size_from_below():
+    preset = PPOConfig(minibatch_size=512, num_epochs=3)
+    given = reopened(preset, replace(preset, num_minibatches=8), {"num_minibatches"})
+    assert given.num_minibatches_for(1024) == 8
+    both = reopened(
+        preset, replace(preset, num_minibatches=8, minibatch_size=64), {"num_minibatches", "minibatch_size"}
+    )
+    assert both.num_minibatches_for(1024) == 16
 
 
 def test_a_resolved_config_keeps_numbers_that_were_given():
@@ -324,10 +374,10 @@ def test_a_fork_may_choose_another_device():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"num_steps": 10**15 + 1, "ppo": PPOConfig(bptt_horizon=10**15)},
-        {"num_envs": 10**15 + 1, "num_actors": 10**15, "mode": "async"},
-        {"num_envs": 10**15 + 1, "ppo": PPOConfig(num_minibatches=10**15)},
-        {"num_envs": 10**15 + 1, "ppo": PPOConfig(minibatch_size=10**15)},
+        {"num_steps": 2**31 - 1, "ppo": PPOConfig(bptt_horizon=2**31 - 2)},
+        {"num_envs": 2**31 - 1, "num_actors": 1000, "mode": "async"},
+        {"num_envs": 2**31 - 1, "num_steps": 1, "ppo": PPOConfig(num_minibatches=2**31 - 2)},
+        {"num_envs": 2**31 - 1, "num_steps": 1, "ppo": PPOConfig(minibatch_size=2**31 - 2)},
     ],
 )
 def test_a_suggestion_for_huge_numbers_is_found_at_once(settings):

@@ -215,6 +215,7 @@ class Oracle:
 BASE = {
     "learning_rate": 0.01, "gamma": 0.9, "gae_lambda": 0.8, "num_epochs": 3, "num_minibatches": 4,
     "clip_epsilon": 0.2, "entropy_coef": 0.01, "value_coef": 0.5, "max_grad_norm": 0.5,
+    "normalize_observations": False, "normalize_rewards": False,
 }  # fmt: skip
 
 CASES = {
