@@ -256,7 +256,9 @@ def test_vtrace_is_estimated_again_for_the_policy_as_it_is_now(players, shape, m
     type(env).max_episode_steps = 4
     policy = make_policy(env, **shape)
     _, rollout = play(policy, env, num_envs=3, num_steps=8, horizon=4 if policy.state_size else None, rollouts=1)
-    config = PPOConfig(num_minibatches=3, num_epochs=2, advantage="vtrace", gae_lambda=0.8, learning_rate=0.01)
+    config = PPOConfig(
+        num_minibatches=3, num_epochs=2, advantage="vtrace", gae_lambda=0.8, learning_rate=0.01, normalize_rewards=False
+    )
     learner = Learner.for_rollout(rollout, policy, config, total_steps=100, seed=0)
     batch = learner.prepare(rollout)
     expected_first = batch.advantage.clone()
