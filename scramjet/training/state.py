@@ -113,6 +113,7 @@ _METADATA_TYPES: dict[str, Any] = {
     "update": int,
     "elapsed_seconds": int | float,
     "best_return": int | float | None,
+    "best_lower_bound": int | float | None,
     "lineage": dict | None,
     "network": str,
     "rules": str,
@@ -124,15 +125,14 @@ _METADATA_TYPES: dict[str, Any] = {
 
 def best_of(checkpoint: Checkpoint) -> Best | None:
     """What chose the best checkpoint so far; before lower bounds were kept, the mean alone did."""
-    mean = checkpoint.metadata["best_return"]
-    bound = checkpoint.metadata.get("best_lower_bound", mean)
-    return None if mean is None else Best(mean, bound if isinstance(bound, int | float) else mean)
+    mean, bound = checkpoint.metadata["best_return"], checkpoint.metadata.get("best_lower_bound")
+    return None if mean is None else Best(mean, mean if bound is None else bound)
 
 
 def check_metadata(checkpoint: Checkpoint) -> None:
     """Refuse a checkpoint whose metadata is not what `checkpoint_of` writes."""
     for name, kind in _METADATA_TYPES.items():
-        value = checkpoint.metadata.get(name, _MISSING)
+        value = checkpoint.metadata.get(name, None if name == "best_lower_bound" else _MISSING)  # older ones lack it
         low, high = _METADATA_RANGES.get(name, (0, 0))
         is_number = name in _METADATA_RANGES and value is not None
         if not isinstance(value, kind) or isinstance(value, bool) or (is_number and not low <= value <= high):
@@ -141,7 +141,12 @@ def check_metadata(checkpoint: Checkpoint) -> None:
 
 
 _MISSING = object()
-_METADATA_RANGES = {"update": (0, 2**63 - 1), "elapsed_seconds": (0.0, 1e10), "best_return": (-1e300, 1e300)}
+_METADATA_RANGES = {
+    "update": (0, 2**63 - 1),
+    "elapsed_seconds": (0.0, 1e10),
+    "best_return": (-1e300, 1e300),
+    "best_lower_bound": (-1e300, 1e300),
+}
 
 
 @contextmanager

@@ -174,7 +174,7 @@ def said_of_choices(*, space: str, shown: str, tmp_path: Path, **changes: str) -
     body += [parts["reset"], parts["step"], f"def observe(self, s, obs):\n    {shown}"]
     indented = textwrap.indent("\n\n".join(body), "    ")
     path = tmp_path / "counted.py"
-    path.write_text(f"{HEAD.replace('Discrete,', 'Dict, Discrete,')}\n\nclass Counted(Env):\n{indented}\n")
+    path.write_text(f"{HEAD.replace('Box,', 'Box, Dict,')}\n\nclass Counted(Env):\n{indented}\n")
     findings = list(check_world(str(path), steps=60))
     assert [finding.text for finding in findings if not finding.is_fine] == []
     (said,) = (finding.text for finding in findings if "time is up" in finding.text)

@@ -162,7 +162,8 @@ def forge(run: Path, env: Any, **metadata: Any) -> None:
     for step in (run / "checkpoints").glob("step_*"):
         path = step / "metadata.json"
         record = json.loads(path.read_text())
-        del record["sha256"], record["signature"]
+        del record["sha256"]
+        record.pop("signature", None)  # of whoever wrote it; what is forged a second time has none
         record["metadata"]["config"]["env"] = env
         record["metadata"].update(metadata)
         record["sha256"] = checkpoint_format._digest(record)
@@ -618,9 +619,9 @@ def test_a_forged_memory_is_not_believed(own: Path, nothing_remembered: Path) ->
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        ({"name": "a\0.py"}, "no world's"),
+        ({"name": "a\0.py"}, "control character|no world's"),
         ({"name": "evil.py\n"}, "no world's"),
-        ({"name": "\x1b[2J.py"}, "no world's"),
+        ({"name": "\x1b[2J.py"}, "control character|no world's"),
         ({"name": "x" * 5000 + ".py"}, "no world's"),
         ({"name": "x" * 300 + ".py"}, "--trust"),
         ({"name": "loop.py"}, "--trust"),
@@ -656,21 +657,22 @@ ALIAS_BOMB = "env:\n  name: gym:CartPole-v1\n  a: &a [x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("env: {name: 'gym:CartPole-v1', when: 2020-01-01}", "env.when is .* a date"),
-        ("env: {name: 'gym:CartPole-v1', raw: !!binary aGk=}", "env.raw is .* a bytes"),
-        ("env: {name: 'gym:CartPole-v1', all: !!set {a, b}}", "env.all is .* a set"),
-        ("env: {name: 'gym:CartPole-v1', 1: 2}", "env has no parameter 1"),
-        ("env: {name: 'gym:CartPole-v1', ~: 2}", "env has no parameter None"),
-        ("a: &a [1, *a]\nenv: {name: 'gym:CartPole-v1', deep: *a}", "unknown key|holds too much"),
-        ("env: {name: 'gym:CartPole-v1', deep: &a [1, *a]}", "holds too much"),
-        (ALIAS_BOMB, "holds too much"),
+        ("env: {name: 'gym:CartPole-v1', when: 2020-01-01}", "(when='2020-01-01')"),  # text like any other
+        ("env: {name: 'gym:CartPole-v1', when: !!timestamp 2020-01-01}", "tag 'tag:yaml.org,2002:timestamp'"),
+        ("env: {name: 'gym:CartPole-v1', raw: !!binary aGk=}", "tag 'tag:yaml.org,2002:binary'"),
+        ("env: {name: 'gym:CartPole-v1', all: !!set {a, b}}", "tag 'tag:yaml.org,2002:set'"),
+        ("env: {name: 'gym:CartPole-v1', 1: 2}", "env has no parameter '1'"),
+        ("env: {name: 'gym:CartPole-v1', ~: 2}", "env has no parameter '~'"),
+        ("a: &a [1, *a]\nenv: {name: 'gym:CartPole-v1', deep: *a}", "aliases are not read"),
+        ("env: {name: 'gym:CartPole-v1', deep: &a [1, *a]}", "aliases are not read"),
+        (ALIAS_BOMB, "aliases are not read"),
         ("env: !!python/object/apply:os.system ['touch canary']", "not valid"),
         ("env: !!python/name:os.system ''", "not valid"),
     ],
 )
 def test_parameters_that_are_no_plain_data_are_one_message(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "named.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=message) as refused:
+    with pytest.raises((ConfigError, TrustError), match=re.escape(message)) as refused:
         scramjet.load_config(tmp_path / "named.yaml")
     assert len(str(refused.value)) < 2000
     assert not Path("canary").exists()

@@ -180,7 +180,7 @@ def test_acting_gives_the_env_the_mean_clipped_or_squashed():
     ("change", "message"),
     [
         ({"encoder": "cnn"}, "policy.encoder='cnn' must be 'auto' or 'mlp'"),
-        ({"embedding_size": 0}, "policy.embedding_size=0 must be at least 1; the default is None"),
+        ({"embedding_size": 0}, "policy.embedding_size=0 must be at least 1 (or none); the default is None"),
         ({"planning_steps": 0}, "policy.planning_steps=0 must be from 1 to 10000 (or none)"),
         ({"impala_width": 0}, "policy.impala_width=0 must be at least 1; the default is 1"),
         ({"grid_channels": ()}, "policy.grid_channels=[] needs at least one layer"),

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from scramjet.runtime.runs import Run
 from scramjet.training import loop, state
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.display import PlainDisplay
+from scramjet.training.evaluation import Evaluation, Evaluator
 from scramjet.training.learner import Learner
 
 
@@ -110,10 +112,11 @@ def test_one_that_cannot_be_written_is_told_and_the_next_one_tried(tmp_path, mon
 
 
 def test_a_best_one_that_cannot_be_written_does_not_count_as_the_best(tmp_path, monkeypatch):
-    scores = iter([10.0, 100.0, 50.0])
-    monkeypatch.setattr("scramjet.training.progress.Progress.mean_return", property(lambda self: next(scores)))
+    results = iter([Evaluation(score, 0.0, 1.0, 4, {}) for score in (10.0, 100.0, 50.0)])
+    monkeypatch.setattr(Evaluator, "unless", lambda *arguments: next(results))
     monkeypatch.setattr(CheckpointStore, "save", failing_at([128], ScramjetError("no space left on the disk")))
-    result = scramjet.train(config(), runs_dir=tmp_path, display="quiet")
+    judged = replace(config(), eval=EvaluationConfig(every=2, episodes=4, final_episodes=0))
+    result = scramjet.train(judged, runs_dir=tmp_path, display="quiet")
     best = load_checkpoint(result.run_path / "checkpoints" / "best")
     assert (best.step, best.metadata["best_return"]) == (192, 50.0)
 

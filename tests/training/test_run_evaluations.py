@@ -82,7 +82,7 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_lower_bound(results, 
     checkpoint = load_checkpoint(run / "checkpoints" / "best")
     assert checkpoint.step == UPDATE * (best + 1)
     assert checkpoint.metadata["best_return"] == results[best].mean_return
-    assert checkpoint.metadata["best_score"] == results[best].lower_bound
+    assert checkpoint.metadata["best_lower_bound"] == results[best].lower_bound
 
 
 @pytest.mark.parametrize(("later", "is_best"), [(LUCKY, False), (SURE, False), (BETTER, True)])
@@ -103,7 +103,7 @@ def test_without_evaluations_the_best_is_judged_by_the_lower_bound_of_the_last_h
     step = load_checkpoint(run / "checkpoints" / "best").step
     (record,) = (record for record in read_metrics(run / "metrics.jsonl") if record["step"] == step)
     assert metadata["best_return"] == record["return_100"]
-    assert metadata["best_score"] < metadata["best_return"]
+    assert metadata["best_lower_bound"] < metadata["best_return"]
 
 
 # --- which episodes ----------------------------------------------------------------------------------------------
