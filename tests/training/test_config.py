@@ -246,7 +246,7 @@ def test_nothing_that_shapes_learning_follows_from_the_machine(monkeypatch, env,
         ({"env": "gym:CartPole-v1", "total_timesteps": 100_000}, 8, 64, 64),
         ({"policy": PolicyConfig(memory="gru")}, 64, 64, 256),  # of whole sequences
         ({"policy": PolicyConfig(memory="gru"), "env": "gym:CartPole-v1"}, 8, 256, 256),
-        ({"policy": PolicyConfig(memory="gru"), "ppo": PPOConfig(bptt_horizon=24)}, 64, 48, 256),
+        ({"policy": PolicyConfig(memory="gru"), "ppo": PPOConfig(bptt_horizon=24)}, 64, 48, 384),
         ({"ppo": PPOConfig(minibatch_size=512)}, 64, 64, 512),
         ({"ppo": PPOConfig(num_minibatches=8)}, 64, 64, 512),
         ({"ppo": PPOConfig(num_minibatches=8, minibatch_size=None)}, 64, 64, 512),
