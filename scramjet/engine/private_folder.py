@@ -63,6 +63,22 @@ def check_file(path: Path, status: os.stat_result) -> None:
         raise NotPrivateError(f"{path} may have been written by somebody else", f"remove {path}")
 
 
+def is_users_alone(path: Path) -> bool:
+    """Whether nobody but this user and root can change a file, put something beside it or another in its place."""
+    if pwd is None:
+        return True
+    try:
+        found = [(place, os.stat(place)) for place in (path, *path.parents)]
+    except OSError:
+        return False
+    for height, (place, status) in enumerate(found):
+        is_sticky = height > 1 and bool(status.st_mode & stat.S_ISVTX)
+        by_others = bool(status.st_mode & _WRITTEN_BY_OTHERS) and not _has_only_its_owner(place, status)
+        if status.st_uid not in _trusted_owners(False) or (by_others and not is_sticky):
+            return False
+    return True
+
+
 def _trusted_owners(is_ours: bool) -> set[int]:
     return {0, os.geteuid()} if is_ours else {0, os.geteuid(), _root_outside()}
 

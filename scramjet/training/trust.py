@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from scramjet.engine.foreign_worlds import canonical_name, is_given, must_be_given
+from scramjet.engine.private_folder import is_users_alone
 from scramjet.engine.world_code import NamedCode, code_of, loaded_text, source_fingerprint
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.runtime.user_state import UserRecords
@@ -117,37 +117,7 @@ def _problem(code: NamedCode, known: _Remembered, run: Path | None) -> str | Non
         return "; its source has changed since you let it through"
     if run is not None and path.is_relative_to(run.resolve()):
         return "; it lies in the run's own folder, and has changed since you named it"
-    return None if _is_users_alone(path) else "; it has changed since you named it, and others can write to it"
-
-
-def _is_users_alone(path: Path) -> bool:
-    """Whether nobody but this user (and root) can change a file: he owns it and the folders on the way to it."""
-    if not hasattr(os, "geteuid"):  # Windows
-        return True
-    try:
-        return all(_is_own(os.stat(place), i) for i, place in enumerate((path, *path.parents)))
-    except OSError:
-        return False
-
-
-def _is_own(found: os.stat_result, height: int) -> bool:
-    """`height`: 0 of the file, 1 of its folder, more of the folders above, where a sticky one will do."""
-    by_others = bool(found.st_mode & stat.S_IWOTH)
-    by_group = bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
-    is_sticky = bool(found.st_mode & stat.S_ISVTX) and height > 1
-    return found.st_uid in (0, os.geteuid()) and (is_sticky or not (by_others or by_group))
-
-
-def _is_own_group(group: int) -> bool:
-    """Whether a group is this user's private one, as many systems give to each."""
-    import grp
-    import pwd
-
-    try:
-        user = pwd.getpwuid(os.geteuid())
-        return user.pw_gid == group and set(grp.getgrgid(group).gr_mem) <= {user.pw_name}
-    except KeyError:
-        return False
+    return None if is_users_alone(path) else "; it has changed since you named it, and others can write to it"
 
 
 def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustError:
