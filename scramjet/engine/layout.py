@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import keyword
 import math
 from collections import namedtuple
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
-from scramjet.envs.api import Box, Dict, Discrete, Env, MultiBinary, MultiDiscrete, state_fields
+from scramjet.envs.api import Box, Dict, Discrete, Env, MultiBinary, MultiDiscrete, is_plain_name, state_fields
 from scramjet.errors import WorldError, did_you_mean
 
 HEADER = np.dtype(
@@ -123,7 +122,7 @@ def episode_dtype(env: Env) -> np.dtype:
         ("_tick", np.int64), ("_env", np.int64), ("_player", np.int64), ("_return", np.float64), ("_length", np.int64),
     ]  # fmt: skip
     for name in env.stat_names:
-        if not name.isidentifier() or name.startswith("_"):
+        if not is_plain_name(name):
             raise WorldError(f"{type(env).__name__}.stat_names has {name!r}; use a plain name without a leading '_'")
     return np.dtype(own + [(name, np.float64) for name in env.stat_names])
 
@@ -338,7 +337,7 @@ def _check_observations(name: str, env: Env) -> None:
 def _check_keys(name: str, space: Any) -> None:
     """Entries are read as attributes, so their names must be such."""
     for key, part in space.spaces.items() if isinstance(space, Dict) else ():
-        if not isinstance(key, str) or not key.isidentifier() or key.startswith("_") or keyword.iskeyword(key):
+        if not is_plain_name(key):
             raise WorldError(f"{name}.observation_space has a key {key!r}; use a plain name: it is written as obs.name")
         _check_keys(name, part)
 

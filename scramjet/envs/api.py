@@ -9,6 +9,7 @@ a read-only tuple of the parameters.
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -134,6 +135,11 @@ class Env:
 _RESERVED = frozenset(Env.__annotations__)
 
 
+def is_plain_name(name: Any) -> bool:
+    """Whether rules can write `s.name`; names that begin with `_` are scramjet's own."""
+    return isinstance(name, str) and name.isidentifier() and not name.startswith("_") and not keyword.iskeyword(name)
+
+
 def state_fields(env: Env) -> Mapping[str, StateField]:
     """The declared record fields of `env`, checked for shape of declaration."""
     fields = getattr(env, "state", None)
@@ -141,8 +147,8 @@ def state_fields(env: Env) -> Mapping[str, StateField]:
     if not isinstance(fields, Mapping):
         raise WorldError(f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}')
     for field in fields:
-        if not isinstance(field, str) or not field.isidentifier() or field.startswith("_"):
-            raise WorldError(f"{name}.state has a field {field!r}; use a plain name that does not start with '_'")
+        if not is_plain_name(field):
+            raise WorldError(f"{name}.state has a field {field!r}; use a plain name, not a word of Python, without a leading '_'")
     return fields
 
 

@@ -649,6 +649,7 @@ MISTAKES: dict[str, tuple[type[Env], dict[str, Any], str]] = {
     "a key that hides": (Plain, {"observation_space": Dict({"a": Dict({"_b": BOX})})}, r"a key '_b'; use a plain name"),
     "a key that is Python": (Plain, {"observation_space": Dict({"class": BOX})}, r"a key 'class'; use a plain name"),
     "a key with a dot": (Plain, {"observation_space": Dict({"a.b": BOX})}, r"a key 'a.b'; use a plain name"),
+    "a field that is Python": (Plain, {"state": {"class": np.int64}}, r"a field 'class'; use a plain name"),
     "a Dict of nothing": (Plain, {"observation_space": Dict({})}, r"observation_space is an empty Dict"),
     "a Dict of actions": (
         Plain,
