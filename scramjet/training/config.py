@@ -434,7 +434,7 @@ _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def parse_duration(text: str) -> float:
     """Seconds in `30s`, `5m`, `2h` or `1h30m`."""
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text)
+    parts = re.findall(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([smhd])", text)  # bounded: thousands of digits take seconds
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or not 0 < seconds < math.inf:
         raise ConfigError(f"time_limit={shortened(text)} is no duration; write 30s, 5m, 2h or 1h30m")
