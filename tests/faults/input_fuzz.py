@@ -19,14 +19,25 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from gymnasium.spaces import flatdim
 from hypothesis import strategies as st
-from odd_inputs import CALLS, CONFIGS, other_words, python_calls, train_words, written_files
+from odd_inputs import (
+    ALL_SETTINGS,
+    CALLS,
+    CONFIGS,
+    EACH_VALUE,
+    WORLDS,
+    other_words,
+    python_calls,
+    train_words,
+    written_files,
+)
 
 import scramjet
 from scramjet import cli
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands import train as train_module
-from scramjet.engine.foreign_worlds import is_foreign
+from scramjet.engine.foreign_worlds import is_foreign, parameter_defaults
 from scramjet.errors import LAYOUT, RunError, ScramjetError, printable
 from scramjet.training import config_files
 from scramjet.training.config import RunConfig
@@ -127,8 +138,8 @@ def call_python(name: str, values: dict[str, Any]) -> None:
     build(RunConfig(**{"ppo": PPOConfig(num_minibatches=1), **small, **part}))
 
 
-MAX_UNITS = 200
-"""Of a network that is quickly built."""
+MAX_UNITS, MAX_ENTRIES = 200, 10_000
+"""Units of a layer, and entries of an observation or action, of a network that is quickly built."""
 
 
 def keep(config: RunConfig) -> None:
@@ -154,11 +165,36 @@ def build(config: RunConfig) -> None:
         assert isinstance(config.num_envs, int)
         scramjet.make(config.env, config.num_envs, backend="interpreted", **config.env_parameters)
     shape = config.policy
-    if max(*shape.hidden, *shape.grid_channels, shape.memory_size, shape.attention_width) <= MAX_UNITS:
+    is_small = max(map(flatdim, spaces)) <= MAX_ENTRIES
+    if is_small and max(*shape.hidden, *shape.grid_channels, shape.memory_size, shape.attention_width) <= MAX_UNITS:
         policy_for(*spaces, config)
 
 
+SMALL = {"num_envs": 2, "num_steps": 4, "num_minibatches": 1}
+
+
+def try_setting(name: str, value: Any) -> None:
+    """Give a setting a value, as a file does."""
+    table, _, key = name.rpartition(".")
+    keep(config_files.apply(RunConfig(), {**SMALL, **({table: {key: value}} if table else {key: value})}, "file"))
+
+
+def try_parameter(world: str, name: str, value: Any) -> None:
+    """Give a parameter of a world a value, as a file does."""
+    build(config_files.apply(RunConfig(), {**SMALL, "env": {"name": world, name: value}}, "file"))
+
+
+WORLD_PARAMETERS = [(world, name) for world in [*WORLDS, "ale:Pong"] for name in parameter_defaults(world) or {}]
+
 TARGETS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]] = {
+    "settings": (
+        st.tuples(st.sampled_from(list(ALL_SETTINGS)), st.sampled_from(EACH_VALUE)),
+        lambda given: try_setting(*given),
+    ),
+    "parameters": (
+        st.tuples(st.sampled_from(WORLD_PARAMETERS), st.sampled_from(EACH_VALUE)),
+        lambda given: try_parameter(*given[0], given[1]),
+    ),
     "train": (train_words(), run_train),
     "other commands": (other_words(), run_other),
     "files": (written_files(), lambda given: load_file(*given)),
