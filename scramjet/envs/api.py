@@ -148,7 +148,9 @@ def state_fields(env: Env) -> Mapping[str, StateField]:
         raise WorldError(f'{name}.state must be a dict of fields such as {{"position": np.int32}}; got {fields!r}')
     for field in fields:
         if not is_plain_name(field):
-            raise WorldError(f"{name}.state has a field {field!r}; use a plain name, not a word of Python, without a leading '_'")
+            raise WorldError(
+                f"{name}.state has a field {field!r}; use a plain name, not a word of Python, without a leading '_'"
+            )
     return fields
 
 

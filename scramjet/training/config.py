@@ -57,7 +57,7 @@ NATIVE_BATCHES = Batches(num_envs=64, num_steps=64, minibatch_size=256)
 FOREIGN_BATCHES = Batches(num_envs=8, num_steps=256, minibatch_size=64)
 """Of other libraries, whose envs take a thousand times as long: more is learned from each step."""
 USUAL_UPDATES, FEWEST_STEPS = 100, 16
-"""Updates that a training should have, and steps in a rollout that are not gone below for that."""
+"""Updates that a training should have, about, and steps in a rollout that are not gone below for that."""
 AUTO_ATARI_ACTORS = 4
 """Of which ALE steps the games on threads of its own; beside a GPU with 16 cores faster than 8 or 16."""
 MIN_THREADED_WORK = 4096 * 128
@@ -318,8 +318,8 @@ class RunConfig:
         num_envs = self.num_envs if isinstance(self.num_envs, int) else usual.num_envs
         num_steps = self.num_steps
         if num_steps == "auto":
-            fitting = max(FEWEST_STEPS, self.total_timesteps // (USUAL_UPDATES * num_envs))
-            most, horizon = min(usual.num_steps, 1 << fitting.bit_length() - 1), self.ppo.bptt_horizon or 1
+            fitting = max(FEWEST_STEPS, self.total_timesteps / (USUAL_UPDATES * num_envs))
+            most, horizon = min(usual.num_steps, 1 << round(math.log2(fitting))), self.ppo.bptt_horizon or 1
             num_steps = max(1, most // horizon) * horizon
         sized = replace(self, num_envs=num_envs, num_steps=num_steps)
         if self.ppo.num_minibatches is not None or isinstance(self.ppo.minibatch_size, int):

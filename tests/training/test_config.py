@@ -237,13 +237,13 @@ def test_nothing_that_shapes_learning_follows_from_the_machine(monkeypatch, env,
     ("settings", "num_envs", "num_steps", "minibatch_size"),
     [
         ({}, 64, 64, 256),
-        ({"total_timesteps": 200_000}, 64, 16, 256),  # some hundred updates
+        ({"total_timesteps": 200_000}, 64, 32, 256),  # some hundred updates
         ({"total_timesteps": 1_000}, 64, 16, 256),
         ({"num_envs": 4096, "total_timesteps": 100_000_000}, 4096, 64, 4096),  # a pass has 64 steps at most
         ({"num_envs": 10, "num_steps": 3}, 10, 3, 30),
         ({"num_envs": 7, "num_steps": 101}, 7, 101, 707),  # no even split into more than one is near 256
         ({"env": "gym:CartPole-v1"}, 8, 256, 64),
-        ({"env": "gym:CartPole-v1", "total_timesteps": 100_000}, 8, 64, 64),
+        ({"env": "gym:CartPole-v1", "total_timesteps": 100_000}, 8, 128, 64),
         ({"policy": PolicyConfig(memory="gru")}, 64, 64, 256),  # of whole sequences
         ({"policy": PolicyConfig(memory="gru"), "env": "gym:CartPole-v1"}, 8, 256, 256),
         ({"policy": PolicyConfig(memory="gru"), "ppo": PPOConfig(bptt_horizon=24)}, 64, 48, 384),
