@@ -1,5 +1,6 @@
 """What tests in several folders use."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 
 hypothesis.settings.register_profile("no deadline", deadline=None)  # a busy machine takes any time it likes
 hypothesis.settings.load_profile("no deadline")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background, and what tests start would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -208,8 +208,11 @@ WAYS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", HOSTILE)
+# Every way with a third of the kinds, every kind with a third of the ways.
+PAIRS = [(way, kind) for i, way in enumerate(WAYS) for j, kind in enumerate(HOSTILE) if (i + j) % 3 == 0]
+
+
+@pytest.mark.parametrize(("way", "kind"), PAIRS)
 def test_what_a_file_names_is_not_run(way: str, kind: str, run: Path, folder: Path) -> None:
     env = HOSTILE[kind](folder)
     forge(run, env)

@@ -30,8 +30,8 @@ GAMMA = 0.9
 
 def learn(env, num_updates, *, seed=1, num_envs=16, num_steps=8, network=None, shared_trunk=False, watch=None, **ppo):
     """Train on `env` with the pieces a run is made of; returns the policy."""
-    settings = {"learning_rate": "0.01@0,0@end", "gamma": GAMMA, "entropy_coef": 0.0, "num_minibatches": 2} | ppo
-    config = PPOConfig(**settings)
+    plain = {"num_epochs": 4, "num_minibatches": 2, "normalize_observations": False, "normalize_rewards": False}
+    config = PPOConfig(**{"learning_rate": "0.01@0,0@end", "gamma": GAMMA, "entropy_coef": 0.0} | plain | ppo)
     torch.manual_seed(seed)
     if network is None:
         shape = PolicyConfig(hidden=(32, 32), shared_trunk=shared_trunk)

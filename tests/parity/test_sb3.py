@@ -12,6 +12,7 @@ import pytest
 
 import scramjet  # noqa: F401, its worlds are then known to Gymnasium
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 sb3 = pytest.importorskip("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
 
 
