@@ -46,7 +46,8 @@ def learn(
     pool: NativePool | FrameStackPool, num_updates: int, *, num_steps: int = 12, policy_config=None, **ppo
 ) -> Policy:
     """Train with the pieces a run is made of."""
-    settings = {"learning_rate": "0.02@0,0.002@end", "gamma": 0.5, "entropy_coef": 0.0, "num_minibatches": 2} | ppo
+    plain = {"num_epochs": 4, "num_minibatches": 2, "normalize_observations": False, "normalize_rewards": False}
+    settings = {"learning_rate": "0.02@0,0.002@end", "gamma": 0.5, "entropy_coef": 0.0} | plain | ppo
     shape, config = (
         PolicyConfig(**{"hidden": (32,), "log_std_init": -0.5} | (policy_config or {})),
         PPOConfig(**settings),

@@ -213,7 +213,7 @@ class Bilinear(nn.Module):
 def test_a_users_own_module_learns_in_a_whole_run(tmp_path):
     config = RunConfig(
         env="probe_policy", num_envs=16, num_steps=8, num_threads=1, total_timesteps=128 * 100,
-        ppo=PPOConfig(learning_rate=0.03, num_minibatches=2, entropy_coef=0.0),
+        ppo=PPOConfig(learning_rate=0.03, num_epochs=4, num_minibatches=2, entropy_coef=0.0),
         eval=EvaluationConfig(every=0), checkpoint=CheckpointConfig(every=0),
     )  # fmt: skip
     network = Bilinear()
@@ -231,7 +231,7 @@ def test_a_users_own_module_learns_in_a_whole_run(tmp_path):
 def test_the_corridor_example_is_walked_straight_to_its_end(tmp_path):
     config = RunConfig(
         env=str(CORRIDOR), num_envs=16, num_steps=32, num_threads=1, total_timesteps=40_000,
-        ppo=PPOConfig(learning_rate="0.003@0,0@end"), eval=EvaluationConfig(every=0, final_episodes=64),
+        ppo=PPOConfig(learning_rate="0.003@0,0@end", num_epochs=4), eval=EvaluationConfig(every=0, final_episodes=64),
     )  # fmt: skip
     result = scramjet.train(config, runs_dir=tmp_path, display="quiet")
     places = torch.arange(8).unsqueeze(1) / 8

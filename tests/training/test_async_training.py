@@ -71,7 +71,7 @@ class Failing(Corridor):
 def settings(env="cartpole", **changes):
     given = {
         "num_envs": 8, "num_steps": 16, "total_timesteps": 8 * 16 * 6, "eval": NO_EVALUATION, "device": "cpu",
-        "mode": "async", "num_actors": 2,
+        "mode": "async", "num_actors": 2, "ppo": PPOConfig(num_epochs=2),
     }  # fmt: skip
     return RunConfig(env=env, **{**given, **changes})
 
