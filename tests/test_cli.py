@@ -355,6 +355,7 @@ def test_a_time_limit_stops_the_run_and_leaves_it_to_be_resumed(tmp_path: Path) 
             ["train", "--minibatch-size", "1000000"],
             ["minibatch_size=1000000", "larger than the batch", "--minibatch-size"],
         ),
+        (["train", "--num-minibatches", "4", "--minibatch-size", "64"], ["give one of them"]),
         (["train", "--num-envs", "7", "--num-steps", "3"], ["num_minibatches=4", "evenly", "--num-minibatches 3"]),
         (["train", "--env.gravty", "3"], ["gravty", "Did you mean 'gravity'"]),
         (["train", "--env.gravity", "strong"], ["--env.gravity", "strong"]),

@@ -82,6 +82,8 @@ def train_command(words: list[str]) -> int:
     if not is_final:
         config = _parse(words, base, env).settings
     given = [flag.removeprefix("--").replace("-", "_") for flag in given_flags(words)]
+    if "num_minibatches" in given and "minibatch_size" in given:
+        raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
     config = replace(config, ppo=reopened(base.ppo, config.ppo, given))
     config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
     world = config.make_env()

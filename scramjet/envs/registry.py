@@ -124,7 +124,10 @@ def stop_if_being_read() -> None:
 def import_file(path: Path) -> ModuleType:
     """Run a user's file as a module; a changed file is read anew. A script is read up to where it trains."""
     if not os.path.isfile(path):
-        raise WorldError(f"no such file: '{path}'; give the path of the Python file with your world")
+        raise WorldError(
+            f"no such file: '{path}'; give the path of the Python file with your world (of a run whose world has "
+            f"moved: put it back, or use `scramjet eval RUN --env FILE` or `scramjet train FILE --fork RUN`)"
+        )
     full_path = path.resolve()
     module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(module_name, full_path)

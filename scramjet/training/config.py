@@ -322,8 +322,10 @@ class RunConfig:
             most, horizon = min(usual.num_steps, 1 << round(math.log2(fitting))), self.ppo.bptt_horizon or 1
             num_steps = max(1, most // horizon) * horizon
         sized = replace(self, num_envs=num_envs, num_steps=num_steps)
-        if self.ppo.num_minibatches is not None or isinstance(self.ppo.minibatch_size, int):
+        if isinstance(self.ppo.minibatch_size, int):
             return sized
+        if self.ppo.num_minibatches is not None:
+            return replace(sized, ppo=replace(self.ppo, minibatch_size=None))
         number = self.ppo.num_minibatches_for(sized.batch_size, sized.sequence_length, usual.minibatch_size)
         return replace(sized, ppo=replace(self.ppo, minibatch_size=sized.batch_size // number))
 
@@ -448,6 +450,8 @@ def reopened(before: PPOConfig, after: PPOConfig, given: Container[str]) -> PPOC
         after = replace(after, num_epochs="auto")
     if "num_minibatches" in given and "minibatch_size" not in given:
         after = replace(after, minibatch_size="auto")
+    if "minibatch_size" in given and "num_minibatches" not in given:
+        after = replace(after, num_minibatches=None)
     return after
 
 

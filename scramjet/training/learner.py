@@ -384,7 +384,7 @@ class Learner:
             if value != value or value in (float("inf"), float("-inf")):
                 raise TrainingError(
                     f"training diverged: {name} became {value}; go back to the last checkpoint with a lower "
-                    f"--learning-rate (--fork), or bound rewards with --normalize-rewards"
+                    f"--learning-rate (--fork), or bound rewards with --reward-clip 10"
                 )
         return metrics
 

@@ -268,6 +268,8 @@ def test_a_number_of_minibatches_that_is_given_stands_in_place_of_a_size_from_be
         preset, replace(preset, num_minibatches=8, minibatch_size=64), {"num_minibatches", "minibatch_size"}
     )
     assert both.num_minibatches_for(1024) == 16
+    sized = reopened(PPOConfig(num_minibatches=4), PPOConfig(num_minibatches=4, minibatch_size=128), {"minibatch_size"})
+    assert (sized.num_minibatches, sized.minibatch_size) == (None, 128)
 
 
 def test_a_resolved_config_keeps_numbers_that_were_given():
