@@ -70,6 +70,7 @@ class CudaPool(WorldPool):
             lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
         )
         self._was_reset = False
+        self._is_of_others = False  # records that came from a file
 
     @property
     def steps_taken(self) -> int:
@@ -105,6 +106,7 @@ class CudaPool(WorldPool):
         seeds = EpisodeSeed.of(seed)
         out = self._own if out is None else self._fitting(out, self._layout)
         self._run("reset", self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
+        self._is_of_others = False
         self._begin_at(0)
         return out
 
@@ -156,11 +158,16 @@ class CudaPool(WorldPool):
             on_cpu = NativePool(self.env, self.num_envs, num_threads=1)
             on_cpu.restore(snapshot, is_own=False)
             on_cpu.step(np.zeros(self._action_shape, self._action_dtype))
+        self._is_of_others = not is_own
         self._state_bytes.copy_(torch.from_numpy(np.ascontiguousarray(snapshot["states"])))
         out = self._own if out is None else self._fitting(out, self._layout)
         self._run("observe", self.num_envs, self._records, *out.arrays[:3])
         self._begin_at(int(snapshot["tick"][0]))
         return out
+
+    @property
+    def has_records_of_others(self) -> bool:
+        return self._is_of_others  # which of them are left, only the GPU knows
 
     def _begin_at(self, tick: int) -> None:
         self._tick = self._tick_on_device = tick

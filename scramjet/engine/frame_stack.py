@@ -159,6 +159,10 @@ class FrameStackPool(Pool):
         frames = {f"frames/{i}": leaf.copy() for i, leaf in enumerate(leaves(self._frames))}
         return {**self.pool.snapshot(), **frames}
 
+    @property
+    def has_records_of_others(self) -> bool:
+        return self.pool.has_records_of_others
+
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:

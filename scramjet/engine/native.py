@@ -172,6 +172,10 @@ class NativePool(WorldPool):
         self._begin_at(int(snapshot["tick"][0]), out)
         return out
 
+    @property
+    def has_records_of_others(self) -> bool:
+        return self._probation is not None and not self._probation.is_over
+
     def _go_on_probation(self) -> None:
         """Step with kernels that check bounds until no record is left of those in the file."""
         if self.backend == "cpu" and self._probation is None:

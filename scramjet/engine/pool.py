@@ -181,6 +181,11 @@ class Pool(ABC):
         `is_own`: nobody else can have made it; else it is checked, or not used where that cannot be done.
         """
 
+    @property
+    def has_records_of_others(self) -> bool:
+        """Whether records are left that somebody else may have made: a snapshot is then not our own either."""
+        return False
+
     @abstractmethod
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         """The states and results after one step from `states`; the pool itself does not move."""

@@ -28,6 +28,7 @@ from scramjet.runtime.files import (
 from scramjet.runtime.strict_json import parse_json
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_STRETCH = 1 << 16
 _LONGEST_LINE = 1 << 26  # bytes; a record has a few thousand, and a power cut may leave megabytes of zeros at the end
 _MOST_UNREADABLE = 100  # lines at the end; a kill tears one
 _NO_LOG = "is not a metrics log: it ends in much that is no record"
@@ -187,6 +188,8 @@ def _find_last_record(descriptor: int, step: int | None) -> tuple[int, int | Non
         return 0, None
     with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) as content:
         end = _start_of_line(content, size)  # what comes behind has no line end: it is torn
+        if step is not None:
+            end = _skip_later(content, end, step)
         unreadable = 0
         while end > 0:
             start = _start_of_line(content, end - 1)
@@ -198,6 +201,19 @@ def _find_last_record(descriptor: int, step: int | None) -> tuple[int, int | Non
                 raise StrangeFileError(errno.EINVAL, _NO_LOG)
             end = start
     return 0, None
+
+
+def _skip_later(content: mmap.mmap, end: int, step: int) -> int:
+    """Where to begin looking for `step`: whole stretches that begin with a later one are passed over unread."""
+    while end > _STRETCH:
+        first = content.find(b"\n", end - _STRETCH, end) + 1
+        if first == 0 or first == end:
+            break
+        record = _parse_line(content[first : content.find(b"\n", first, end) + 1])
+        if record is None or record["step"] <= step:
+            break
+        end = first
+    return end
 
 
 def _start_of_line(content: mmap.mmap, end: int) -> int:

@@ -26,7 +26,9 @@ def sign(text: str) -> str | None:
 def is_own(text: str, signature: object) -> bool:
     """Whether the user has signed this text."""
     key = _key()
-    return key is not None and isinstance(signature, str) and hmac.compare_digest(_signature(key, text), signature)
+    if key is None or not isinstance(signature, str):
+        return False
+    return hmac.compare_digest(_signature(key, text).encode(), signature.encode(errors="replace"))
 
 
 def _signature(key: bytes, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import time
 from abc import ABC, abstractmethod
@@ -17,7 +18,7 @@ from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.policy import Policy
-from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, why_unreadable, write_atomic
+from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, why_unreadable
 from scramjet.runtime.strict_json import parse_json
 from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
@@ -25,7 +26,7 @@ from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
 from scramjet.training.trajectories import ScheduleError, Trajectory
 
-_MAX_SCHEDULE_BYTES = 1 << 30  # of a million updates by some actors
+_MAX_SCHEDULE_BYTES = 1 << 26  # to replay: of a million events
 
 
 class Collector(ABC):
@@ -238,11 +239,19 @@ class ScheduleLog:
 
 def cut_schedule(path: Path, num_updates: int) -> None:
     """Leave what led to the first so many updates: the rest was lost with the process that recorded it."""
-    with explain_disk_errors(path):
-        lines = read_regular(path, _MAX_SCHEDULE_BYTES).decode(errors="replace").splitlines(keepends=True)
-    learned = [i for i, line in enumerate(lines, 1) if '"learn"' in line]
-    if 0 < num_updates <= len(learned) and learned[num_updates - 1] < len(lines):
-        write_atomic(path, "".join(lines[: learned[num_updates - 1]]).encode())
+    with explain_disk_errors(path), open(open_regular(path, os.O_RDWR), "r+b") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # an empty file cannot be mapped
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            end = 0
+            for _ in range(num_updates):
+                learned = content.find(b'"learn"', end)
+                end = content.find(b"\n", learned) + 1 if learned >= 0 else 0
+                if end == 0:
+                    return
+        if end > 0:
+            file.truncate(end)
+            os.fsync(file.fileno())
 
 
 def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -177,10 +178,17 @@ def _go_on(
         session.metrics_log.truncate_after(-1)
         session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
     else:
-        _go_back_to(session, checkpoint, network, is_own=checkpoint.is_own or trust)
+        _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, config) or trust)
     if config.total_timesteps != frozen.total_timesteps:  # the next resume must know
         write_atomic(run.config_path, config_files.to_toml(replace(config, time_limit=frozen.time_limit)).encode())
     return session
+
+
+def _has_own_records(checkpoint: Checkpoint, config: RunConfig) -> bool:
+    """Whether the states of envs in it can be nobody else's, and are of this world."""
+    metadata = checkpoint.metadata
+    here, there = (json.dumps(each["env"]) for each in (config_files.to_dict(config), metadata["config"]))
+    return checkpoint.is_own and here == there and not metadata.get("has_records_of_others", False)
 
 
 def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None, *, is_own: bool) -> None:

@@ -75,6 +75,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "best_lower_bound": None if session.best is None else session.best.lower_bound,
         "lineage": session.lineage,
         "rules": session.rules,
+        "has_records_of_others": session.pool.has_records_of_others,
         "network": network_name(network),
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
@@ -154,7 +155,7 @@ def _misfits_explained(checkpoint: Checkpoint) -> Iterator[None]:
     """Turn what torch and NumPy raise for a tensor that does not fit into a CheckpointError."""
     try:
         yield
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(f"'{checkpoint.path}' does not hold the state of this run: {error}") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ import scramjet
 from scramjet.cli import main
 from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.restored_states import FIX
+from scramjet.engine.restored_states import FIX, Probation
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.checkpoint_format import encode
-from scramjet.runtime.checkpoints import CheckpointStore
+from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
+from scramjet.training import start
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 
 WORLDS = ["bandit", "connect_four", "maze", "memory", "snake", "squared"]
@@ -219,3 +221,33 @@ def test_a_forged_run_is_one_message_and_loses_nothing(tmp_path, capsys) -> None
     with pytest.raises(SystemExit) as ended:
         main(["train", *fork, "--display", "quiet"])
     assert ended.value.code == 0
+
+
+def test_a_strangers_records_stay_so_when_the_user_saves_and_signs_them(tmp_path, monkeypatch) -> None:
+    """Episodes of pendulum last 200 steps: after a few updates the stranger's records are still played."""
+    result = small_run(tmp_path, "pendulum")
+    monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "nobody"))
+    seen = []
+
+    def watched(pool: NativePool) -> None:
+        seen.append("checked")
+        pool._unchecked, pool._probation = pool._kernels, Probation(pool._states)
+
+    monkeypatch.setattr(NativePool, "_go_on_probation", watched)
+    for number in (1, 2):
+        again = scramjet.train(resume=result.run_path, total_timesteps=128 + 32 * number, display="quiet")
+        assert len(seen) == number
+        assert load_checkpoint(again.run_path).is_own
+    steps = 32 * 60  # every episode has ended since
+    scramjet.train(resume=result.run_path, total_timesteps=steps, display="quiet")
+    scramjet.train(resume=result.run_path, total_timesteps=steps + 32, display="quiet")
+    assert len(seen) == 3
+
+
+def test_signed_states_of_another_world_are_not_ones_own(tmp_path) -> None:
+    result = small_run(tmp_path, "pendulum")
+    checkpoint = load_checkpoint(result.run_path)
+    config = RunConfig(env="pendulum").resolved()
+    assert start._has_own_records(checkpoint, config)
+    assert not start._has_own_records(checkpoint, RunConfig(env="acrobot").resolved())
+    assert not start._has_own_records(replace(checkpoint, is_own=False), config)

@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -222,6 +223,19 @@ def go_on(run_path: Path) -> None:
             log.append({"step": 160})
             store.save(128, {}, {}, {}, is_best=True)
             store.save(160, {}, {}, {})
+
+
+def test_logs_of_millions_of_lines_are_cut_at_once(tmp_path: Path) -> None:
+    metrics, schedule = tmp_path / "metrics.jsonl", tmp_path / "schedule.jsonl"
+    metrics.write_bytes(b'{"step":1}\n' + b'{"step":99999999}\n' * 2_000_000)
+    schedule.write_bytes(b'{"play":0}\n{"learn":0}\n' * 3 + b"\n" * 20_000_000)
+    begun = time.perf_counter()
+    with MetricsLog(metrics) as log:
+        log.truncate_after(5)
+    cut_schedule(schedule, 2)
+    assert time.perf_counter() - begun < 2
+    assert metrics.read_bytes() == b'{"step":1}\n'
+    assert schedule.read_bytes() == b'{"play":0}\n{"learn":0}\n' * 2
 
 
 READERS: tuple[Callable[[Path], object], ...] = (
@@ -494,6 +508,7 @@ FORGED_TENSORS = [
     ("trainer.safetensors", "progress/lengths", torch.zeros(3, dtype=torch.complex64), (resume,)),
     ("trainer.safetensors", "optimizer/unknown/step", torch.zeros(()), (resume, fork)),
     ("trainer.safetensors", "reward_scaler/moments", torch.zeros(7), (resume, fork)),
+    ("trainer.safetensors", "pool/tick", torch.tensor([float("inf")]), (resume,)),
     ("trainer.safetensors", "rng/shuffle", torch.full((5056,), 255, dtype=torch.uint8), (resume,)),
 ]
 

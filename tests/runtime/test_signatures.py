@@ -43,6 +43,12 @@ def test_without_a_place_for_a_key_nothing_is_signed_and_it_is_told_once(tmp_pat
     assert not is_own("digest", None)
 
 
+@pytest.mark.parametrize("signature", ["é", "\ud800", "", 5, None, ["a"]])
+def test_what_is_no_signature_is_nobodys(signature):
+    sign("digest")
+    assert not is_own("digest", signature)
+
+
 def test_a_damaged_key_is_no_key(state_folder):
     signature = sign("digest")
     (key,) = (state_folder / "keys").iterdir()
