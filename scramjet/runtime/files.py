@@ -77,9 +77,14 @@ def read_regular(path: Path, limit: int, *, follow_links: bool = False) -> bytes
         size = os.fstat(file.fileno()).st_size
         # One byte more than allowed: files of the kernel's say that they are empty and are not.
         data = file.read(limit + 1) if size <= limit else b""
-    if size > limit or len(data) > limit:
-        raise StrangeFileError(errno.EFBIG, f"has {max(size, len(data)):,} bytes, and at most {limit:,} are expected")
+    require_size(max(size, len(data)), limit)
     return data
+
+
+def require_size(size: int, limit: int) -> None:
+    """Raise an OSError for a file that is larger than any of ours."""
+    if size > limit:
+        raise StrangeFileError(errno.EFBIG, f"has {size:,} bytes, and at most {limit:,} are expected")
 
 
 def why_unreadable(error: OSError) -> str:

@@ -18,7 +18,7 @@ from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.policy import Policy
-from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, why_unreadable
+from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, require_size, why_unreadable
 from scramjet.runtime.strict_json import parse_json
 from scramjet.training.acting import value_rows
 from scramjet.training.actors import Actors, wait_for_gpu
@@ -26,7 +26,8 @@ from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
 from scramjet.training.trajectories import ScheduleError, Trajectory
 
-_MAX_SCHEDULE_BYTES = 1 << 26  # to replay: of a million events
+_MAX_SCHEDULE_BYTES = 1 << 28  # of millions of events
+_MAX_REPLAYED_BYTES = 1 << 26
 
 
 class Collector(ABC):
@@ -240,7 +241,9 @@ class ScheduleLog:
 def cut_schedule(path: Path, num_updates: int) -> None:
     """Leave what led to the first so many updates: the rest was lost with the process that recorded it."""
     with explain_disk_errors(path), open(open_regular(path, os.O_RDWR), "r+b") as file:
-        if os.fstat(file.fileno()).st_size == 0:  # an empty file cannot be mapped
+        size = os.fstat(file.fileno()).st_size
+        require_size(size, _MAX_SCHEDULE_BYTES)
+        if size == 0:  # an empty file cannot be mapped
             return
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             end = 0
@@ -257,7 +260,7 @@ def cut_schedule(path: Path, num_updates: int) -> None:
 def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """The events of a file with their lines, checked; `kind` is what these actors do: play or round."""
     try:
-        lines = read_regular(path, _MAX_SCHEDULE_BYTES, follow_links=True).decode().splitlines()
+        lines = read_regular(path, _MAX_REPLAYED_BYTES, follow_links=True).decode().splitlines()
     except (OSError, ValueError) as error:  # the latter of text that is none, or a path that cannot be
         reason = why_unreadable(error) if isinstance(error, OSError) else "is no text"
         raise ConfigError(

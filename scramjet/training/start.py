@@ -187,8 +187,10 @@ def _go_on(
 def _has_own_records(checkpoint: Checkpoint, config: RunConfig) -> bool:
     """Whether the states of envs in it can be nobody else's, and are of this world."""
     metadata = checkpoint.metadata
+    if not checkpoint.is_own or metadata.get("has_records_of_others", False):
+        return False
     here, there = (json.dumps(each["env"]) for each in (config_files.to_dict(config), metadata["config"]))
-    return checkpoint.is_own and here == there and not metadata.get("has_records_of_others", False)
+    return here == there
 
 
 def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None, *, is_own: bool) -> None:
