@@ -104,7 +104,7 @@ _TABLE = (
         "explained_variance",
         "How well values predict returns: 1 perfect, 0 no better than a constant, below 0 worse.",
         low=0.0,
-        advice_low="a poor critic: lower --gamma or raise --gae-lambda",
+        advice_low="a poor critic: raise --value-coef or lower --gamma",
         first_update=11,
     ),
     Metric("grad_norm", "Norm of the gradient before clipping to --max-grad-norm.", must_be_finite=True),

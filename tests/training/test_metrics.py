@@ -31,7 +31,7 @@ def test_a_healthy_record_has_no_warnings():
             {"clip_fraction": 0.45},
             "clip_fraction 0.45, updates too large: lower --learning-rate or --num-epochs",
         ),
-        ({"explained_variance": -0.3}, "explained_variance -0.3, a poor critic: lower --gamma or raise --gae-lambda"),
+        ({"explained_variance": -0.3}, "explained_variance -0.3, a poor critic: raise --value-coef or lower --gamma"),
         ({"entropy": 0.001}, "entropy 0.001, exploration ended early: raise --entropy-coef"),
         (
             {"value_loss": math.nan},
