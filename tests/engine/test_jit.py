@@ -52,8 +52,11 @@ double.threaded(0, 100, np.ones(100))
 SET_THREADS = "from scramjet.runtime.devices import set_threads; set_threads({threads})"
 
 
-@pytest.mark.parametrize("use", [POOL, KERNEL, SET_THREADS], ids=["pool", "kernel", "set_threads"])
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("use", "threads"),
+    [(POOL, 1), (POOL, 3), (KERNEL, 2), (SET_THREADS, 3)],
+    ids=["pool-1", "pool-3", "kernel-2", "set_threads-3"],
+)
 def test_torch_keeps_its_number_of_threads_whatever_starts_those_of_numba(use, threads):
     source = KEEPS_ITS_NUMBER.format(threads=threads, use=use.format(threads=threads))
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)

@@ -302,8 +302,7 @@ def test_the_schedule_of_updates_that_were_lost_is_cut(tmp_path):
         file.write('{"play": 0, "vers')  # as when it was killed
     scramjet.train(resume=first.run_path, runs_dir=tmp_path, display="quiet")
     told = [json.loads(line) for line in (first.run_path / "schedule.jsonl").read_text().splitlines()]
-    assert sum("learn" in event for event in told) == 4
-    assert "learn" in told[-1]
+    assert sum("learn" in event for event in told) == 4  # actors may have begun to play once more since the last one
 
 
 def test_a_resumed_run_is_not_recorded_from_its_middle(tmp_path):
