@@ -25,9 +25,28 @@ pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 OBS, PLAYERS = ("box", "dict"), ("one", "agents", "seats")
 CHOICES = [
     {"obs": obs, "action": action, "players": players, "masked": masked}
-    for obs, action, players, masked in itertools.product(OBS, ("discrete", "multi"), PLAYERS, (False, True))
+    for obs, action, players, masked in (
+        ("box", "discrete", "one", False),
+        ("dict", "multi", "one", True),
+        ("box", "multi", "agents", True),
+        ("dict", "discrete", "agents", False),
+        ("box", "discrete", "seats", True),
+        ("dict", "multi", "seats", False),
+        ("dict", "discrete", "one", True),
+        ("box", "multi", "one", False),
+    )
 ]
-NUMBERS = [{"obs": obs, "action": "box", "players": players} for obs, players in itertools.product(OBS, PLAYERS)]
+NUMBERS = [
+    {"obs": obs, "action": "box", "players": players, "bounded": ("clip", "tanh")[(i + j) % 2]}
+    for (i, obs), (j, players) in itertools.product(enumerate(OBS), enumerate(PLAYERS))
+]
+
+
+def test_every_pair_of_features_is_among_the_cases():
+    for cases in (CHOICES, NUMBERS):
+        for one, other in itertools.combinations(cases[0], 2):
+            values = [{case[name] for case in cases} for name in (one, other)]
+            assert {(case[one], case[other]) for case in cases} == set(itertools.product(*values))
 
 
 def name_of(case: dict) -> str:
@@ -90,12 +109,11 @@ def test_the_shown_numbers_are_chosen_however_a_world_is_seen_played_and_masked(
     assert score(learn(pool_of(env, 8), 12), pool_of(env, 16)) > 0.9
 
 
-@pytest.mark.parametrize("bounded", ["clip", "tanh"])
 @pytest.mark.parametrize("case", NUMBERS, ids=name_of)
-def test_the_shown_numbers_are_met_by_continuous_actions_however_a_world_is_seen_and_played(case, bounded):
-    env = choosing_world(**case)
+def test_the_shown_numbers_are_met_by_continuous_actions_however_a_world_is_seen_and_played(case):
+    env = choosing_world(case["obs"], case["action"], case["players"])
     assert random_score(env) < 0.5
-    policy = learn(pool_of(env, 8), 16, policy_config={"bounded_actions": bounded})
+    policy = learn(pool_of(env, 8), 16, policy_config={"bounded_actions": case["bounded"]})
     assert score(policy, pool_of(env, 16)) > 0.85
 
 
