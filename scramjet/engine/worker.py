@@ -5,6 +5,7 @@ It sleeps until the pool writes to its pipe, and ends when that pipe is closed.
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import mmap
@@ -29,6 +30,9 @@ from scramjet.errors import ScramjetError
 
 ALIGNED = 64
 """Each array begins at a multiple of this many bytes."""
+
+MAP_FIXED = 0x10
+"""Of mmap(2), on Linux and macOS alike; Python's module does not name it."""
 
 
 def mapped(memory: mmap.mmap, layout: list[tuple[tuple[int, ...], np.dtype]]) -> RowArrays:
@@ -91,8 +95,9 @@ class Worker:
         envs = self._envs
         assert envs is not None
         if kind == protocol.BIND:
-            size = mapped_bytes(given)
-            arrays = mapped(mmap.mmap(self._memory, size), given)
+            memory = mmap.mmap(self._memory, mapped_bytes(given))
+            _keep_from_copies(memory, self._memory)
+            arrays = mapped(memory, given)
             return envs.bind(arrays.strided(slice(envs.rows[0], None, envs.rows.step)))
         if kind == protocol.RESET:
             return envs.reset(given)
@@ -116,6 +121,24 @@ class Worker:
             self._envs.close()
             self._envs = None
             gc.collect()
+
+
+def _keep_from_copies(memory: mmap.mmap, descriptor: int) -> None:
+    """Give copies of this process, which an env may fork, a private view in place of the memory shared with the pool.
+
+    A copy goes on in the middle of a step, and would write its results over those of this process.
+    """
+    address, size = ctypes.addressof(ctypes.c_char.from_buffer(memory)), len(memory)
+    library = ctypes.CDLL(None)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    flags = mmap.MAP_PRIVATE | MAP_FIXED
+
+    def detach() -> None:
+        if library.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0) != address:
+            os._exit(1)
+
+    os.register_at_fork(after_in_child=detach)
 
 
 def _is_left() -> bool:

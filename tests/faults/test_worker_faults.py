@@ -242,15 +242,17 @@ def test_envs_of_which_there_are_no_more_go_on_and_cannot_be_saved(tmp_path: Pat
 
 
 class Forking(Fragile):
-    """Forks, and goes on in both processes."""
+    """Forks, and goes on in both processes: the copy has numbers of its own while the next env takes its time."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        os.fork()
+        self.is_copy = os.fork() == 0
         return super().reset(seed=seed)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        os.fork()
-        return super().step(action)
+        self.is_copy = os.fork() == 0 or self.is_copy
+        time.sleep(0.15 if self.is_copy else 0.1)
+        obs, *others = super().step(action)
+        return np.full_like(obs, -7) if self.is_copy else obs, *others
 
 
 def test_a_copy_of_a_worker_that_an_env_forked_does_not_answer_for_it() -> None:
