@@ -210,6 +210,7 @@ def summary_title(summary: Summary) -> str:
         "ctrl-c": "stopped by Ctrl-C",
         "sigterm": "stopped by SIGTERM",
         "time limit": "time limit reached",
+        "callback": f"stopped by a callback{': ' * bool(summary.stop_reason)}{summary.stop_reason}",
     }
     return f"{summary.run_name}: {reasons[summary.stopped_by] if summary.stopped_by else 'finished'}"
 
