@@ -12,6 +12,7 @@ import torch
 import scramjet
 from scramjet.errors import CallbackError, ConfigError
 from scramjet.runtime.metrics_log import read_metrics
+from scramjet.training import config
 from scramjet.training.callbacks import Callbacks
 
 TINY: dict[str, Any] = {
@@ -246,12 +247,23 @@ PAGE = Path(__file__).parents[2] / "docs/python.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_examples_of_the_page_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def small_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One core in a folder of its own."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(config, "available_cores", lambda: 1)
+
+
+def run(block: str, names: dict[str, Any]) -> None:
+    """Run an example of the page as written, but shorter."""
+    exec(re.sub(r'"[12]0K"', '"2K"', block), names)
+
+
+def test_the_examples_of_the_page_run(small_machine: None):
     names: dict[str, Any] = {}
     for block in BLOCKS:
         if "optuna" not in block:
-            exec(block, names)
+            run(block, names)
         if "StopWhenSolved" in block:
             assert names["result"].stopped_by == "callback"
         if "WeightNorms" in block:
@@ -259,15 +271,13 @@ def test_the_examples_of_the_page_run_as_written(tmp_path: Path, monkeypatch: py
     assert names["result"].metrics["loss/guess"] > 0
 
 
-def test_the_example_with_optuna_prunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_example_with_optuna_prunes(small_machine: None, monkeypatch: pytest.MonkeyPatch):
     optuna = pytest.importorskip("optuna")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"scramjet": scramjet}
-    pruner = optuna.pruners.ThresholdPruner(lower=1e6, n_warmup_steps=8000)  # nobody is so good after 8,000 steps
+    pruner = optuna.pruners.ThresholdPruner(lower=1e6, n_warmup_steps=1000)  # nobody is so good after 1,000 steps
     monkeypatch.setattr(optuna.pruners, "MedianPruner", lambda **_: pruner)
+    names: dict[str, Any] = {"scramjet": scramjet}
     (block,) = (block for block in BLOCKS if "import optuna" in block)
     with pytest.raises(ValueError, match="No trials are completed yet"):
-        exec(block, names)
-    states = [trial.state.name for trial in names["study"].trials]
-    assert states == ["PRUNED"] * 4
-    assert all(step >= 8000 for trial in names["study"].trials for step in [trial.last_step])
+        exec(block.replace("n_trials=4", "n_trials=2"), names)
+    assert [trial.state.name for trial in names["study"].trials] == ["PRUNED"] * 2
+    assert all(trial.last_step >= 1000 for trial in names["study"].trials)
