@@ -45,6 +45,7 @@ from scramjet.engine.cores import available_cores
 from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training import loop, start
+from scramjet.training.callbacks import Callbacks
 from scramjet.training.config import EvaluationConfig, RunConfig
 from scramjet.training.config_files import starting_config
 from scramjet.training.display import LiveDisplay
@@ -221,7 +222,7 @@ class OverheadCheck:
             with ExitStack() as patches, Terminal() as self.terminal:
                 for name, stage in stages.items():
                     patches.enter_context(mock.patch.object(loop, name, stage))
-                result = loop.train_session(session, self._display(self.terminal.console))
+                result = loop.train_session(session, self._display(self.terminal.console), Callbacks())
         if result.stopped_by is not None:
             raise KeyboardInterrupt
 

@@ -2,7 +2,7 @@
 
     import scramjet
 
-    result = scramjet.train("cartpole")                  # what `scramjet train cartpole` does
+    result = scramjet.train("cartpole", seed=2)          # what `scramjet train cartpole --seed 2` does
     pool = scramjet.make("cartpole", num_envs=1024)      # many envs at once
     policy = scramjet.load_policy("runs/cartpole-1")     # a trained policy, ready to act
 
@@ -29,7 +29,15 @@ _HOMES = {
     "register": "scramjet.envs",
     "make": "scramjet.engine",
     "RunConfig": "scramjet.training.config",
-    "TrainResult": "scramjet.training.loop",
+    "PPOConfig": "scramjet.algorithms.ppo",
+    "PolicyConfig": "scramjet.policies.config",
+    "EvaluationConfig": "scramjet.training.config",
+    "CheckpointConfig": "scramjet.training.config",
+    "TrainResult": "scramjet.training.result",
+    "Evaluation": "scramjet.training.evaluation",
+    "Callback": "scramjet.training.callbacks",
+    "LossBatch": "scramjet.training.own_losses",
+    "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
     "load_config": "scramjet.training.config_files",
     "starting_config": "scramjet.training.config_files",
@@ -40,17 +48,25 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
+    from scramjet.algorithms.ppo import PPOConfig as PPOConfig
     from scramjet.engine import make as make
     from scramjet.envs import Env as Env
     from scramjet.envs import register as register
     from scramjet.errors import ScramjetError as ScramjetError
+    from scramjet.policies.config import PolicyConfig as PolicyConfig
+    from scramjet.training.callbacks import Callback as Callback
+    from scramjet.training.config import CheckpointConfig as CheckpointConfig
+    from scramjet.training.config import EvaluationConfig as EvaluationConfig
     from scramjet.training.config import RunConfig as RunConfig
     from scramjet.training.config_files import load_config as load_config
     from scramjet.training.config_files import starting_config as starting_config
-    from scramjet.training.loop import TrainResult as TrainResult
+    from scramjet.training.evaluation import Evaluation as Evaluation
     from scramjet.training.loop import train as train
+    from scramjet.training.own_losses import LossBatch as LossBatch
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy
+    from scramjet.training.result import TrainResult as TrainResult
+    from scramjet.training.session import Session as Session
 
 
 def __getattr__(name: str) -> Any:

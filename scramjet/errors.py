@@ -58,6 +58,10 @@ class TrainingError(ScramjetError):
     """Training cannot go on: numbers stopped being finite."""
 
 
+class CallbackError(ScramjetError):
+    """A callback of the user's raised something, which is the cause of this error; the run was saved first."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the nearest known name, or an empty string."""
     close = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.5)  # a file's keys may be endless

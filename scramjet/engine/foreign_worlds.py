@@ -294,6 +294,8 @@ def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
     function = make_env.func if isinstance(make_env, partial) else make_env
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name = getattr(function, "__qualname__", type(function).__name__)
+    if "<" not in name and getattr(module, name, None) is not make_env:  # a partial, an object, a method
+        name = f"<{name}>"
     place = getattr(module, "__file__", None) if module is not None and module.__name__ == "__main__" else None
     where = place or getattr(function, "__module__", "unknown")
     spelled = canonical_name(f"factory:{where}:{name}")

@@ -60,6 +60,12 @@ def is_registered(name: str) -> bool:
     return name in _names()
 
 
+def is_registered_here(name: str) -> bool:
+    """Whether this program registered the world under this name: another one would have to do so again."""
+    found = _names().get(name)
+    return found is not None and not (isinstance(found.target, str) and found.target.startswith("scramjet."))
+
+
 def env_class(name: str) -> type[Env]:
     """The class of the world called `name`: a registered name or alias, FILE.py[:Class], or module:Class."""
     found = _names().get(name)

@@ -1,7 +1,7 @@
 """Configs as files: TOML and YAML in, presets, the frozen TOML of a run out. Keys are strict.
 
-A file is flat where the command line is flat: PPO's fields stand at the top, tables are [env], [policy], [eval] and
-[checkpoint]. `env = "maze"` is short for a table with that name alone.
+A file is flat where the command line is flat: PPO's fields stand at the top (or in a table [ppo]), tables are [env],
+[policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, plain_parameters
 from scramjet.training.config import RunConfig, reopened
+from scramjet.training.setting_tables import flattened_ppo
 from scramjet.training.trust import approve, check_name
 
 CONFIG_VERSION = 1
@@ -132,7 +133,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     Raises a TrustError where the file names a world that its `caller` does not let it name.
     """
     _check_plain(data, source)
-    data = dict(data)
+    data = flattened_ppo(data, _PPO_FIELDS, source)
     version = data.pop("config_version", CONFIG_VERSION)
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= CONFIG_VERSION:
         raise ConfigError(

@@ -23,6 +23,7 @@ from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.graphs import Recorder
 from scramjet.training import shuffling
+from scramjet.training.own_losses import OwnLosses
 from scramjet.training.rollout import Rollout
 from scramjet.training.samples import Samples, every_step, lay_out
 from scramjet.training.targets import Targets
@@ -62,8 +63,10 @@ class Learner:
         self.policy = policy
         self.config = config
         self.total_steps = total_steps
-        self.fused = fused if config.loss == "ppo" else None
-        self.native = native if config.loss == "ppo" else None
+        self.own_losses = OwnLosses.of(policy.network)
+        is_plain = config.loss == "ppo" and self.own_losses is None  # as the kernels know it
+        self.fused = fused if is_plain else None
+        self.native = native if is_plain else None
         self.is_behind = is_behind
         self._rho_clip = config.vtrace_rho_clip if config.advantage == "vtrace" else None
         self._ratios: dict[str, float] = {}  # of the policy's probabilities now to those that acted
@@ -220,8 +223,10 @@ class Learner:
         order = self._order
         work: Callable[[], Tensor] = lambda: self._gradient_steps(batch, order, num_minibatches)  # noqa: E731
         assert self._prepared is not None
-        # What an epoch reads must be the same memory every time: that of recorded samples is.
-        return self._learned.run(work, may_record=self._prepared.is_recorded).clone()
+        # What an epoch reads must be the same memory every time: that of recorded samples is. A user's own loss may do
+        # what cannot be recorded.
+        may_record = self._prepared.is_recorded and self.own_losses is None
+        return self._learned.run(work, may_record=may_record).clone()
 
     def _gradient_steps(self, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
         """Diagnostics [num_minibatches, 7] of a gradient step on each part of `order`."""
@@ -337,15 +342,15 @@ class Learner:
         grad_norm = nn.utils.clip_grad_norm_(parameters, bound if bound is not None else torch.inf)
         self.optimizer.step()
         diagnostics = [getattr(terms, name).detach() for name in _DIAGNOSTICS]
-        return torch.stack([*diagnostics, grad_norm])
+        own = [] if self.own_losses is None else self.own_losses.latest
+        return torch.stack([*diagnostics, grad_norm, *own])
 
     def loss(self, minibatch: Samples, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossTerms:
-        """The policy on a minibatch, and the loss of it."""
+        """The policy on a minibatch, and the loss of it; losses of the network's own are in the total alone."""
         config = self.config
         output = self.policy(minibatch.obs, minibatch.state, minibatch.begins)
-        log_prob, entropy = self.policy.distribution.log_prob_and_entropy(
-            output.logits, minibatch.action, minibatch.mask
-        )
+        now = self.policy.distribution.log_prob_and_entropy(output.logits, minibatch.action, minibatch.mask)
+        log_prob, entropy = now
         value, old_value, counts = output.value, minibatch.value, minibatch.counts
         advantage = minibatch.advantage
         if config.normalize_advantages == "minibatch":
@@ -371,12 +376,19 @@ class Learner:
             value_coef=config.value_coef,
             policy_term=policy_term,
         )
-        return terms if counts is None else terms.scaled(len(counts) / counts.sum().clamp(min=1))
+        if counts is not None:
+            terms = terms.scaled(len(counts) / counts.sum().clamp(min=1))
+        if self.own_losses is not None:
+            terms.total = terms.total + self.own_losses.total(self.policy, minibatch, output, *now)
+        return terms
 
     def _summarize(self, rows: list[Tensor], explained: Tensor) -> dict[str, float | None]:
         """The mean of each diagnostic over the gradient steps; refuses to go on from numbers that are none."""
         *means, explained_number = torch.cat([torch.cat(rows).double().mean(0), explained.double().view(1)]).tolist()
-        metrics: dict[str, float | None] = dict(zip((*_DIAGNOSTICS, "grad_norm"), means, strict=True))
+        names = (*_DIAGNOSTICS, "grad_norm")
+        metrics: dict[str, float | None] = dict(zip(names, means, strict=False))
+        if self.own_losses is not None:
+            metrics |= self.own_losses.summary(means[len(names) :])
         metrics["explained_variance"] = None if math.isnan(explained_number) else explained_number
         for name in ("policy_loss", "value_loss", "grad_norm"):
             value = metrics[name]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,36 +16,20 @@ from scramjet.engine.hanging import what_hangs
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ScramjetError
 from scramjet.policies.networks import count_parameters
-from scramjet.policies.policy import Policy
 from scramjet.runtime.background import Background
 from scramjet.runtime.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
 from scramjet.settings import coerce
-from scramjet.training import start
+from scramjet.training import own_losses, start
+from scramjet.training.callbacks import Callbacks
 from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
+from scramjet.training.result import TrainResult, result_of
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Best, Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
-
-
-@dataclass(frozen=True, slots=True)
-class TrainResult:
-    """What is left when training ends."""
-
-    run_path: Path
-    step: int
-    metrics: dict[str, Any]
-    """The last line of metrics.jsonl."""
-    evaluation: Evaluation | None
-    """The last evaluation."""
-    policy: Policy
-    """On the CPU, wherever it was trained."""
-    stopped_by: StoppedBy | None
-    """None when the run reached its end; else "ctrl-c", "sigterm" or "time limit"."""
-    exit_code: int
 
 
 def train(
@@ -60,9 +42,11 @@ def train(
     run_name: str | None = None,
     network: nn.Module | None = None,
     display: Mode = "auto",
-    total_timesteps: int | None = None,
+    total_timesteps: int | str | None = None,
     time_limit: str | None = None,
     trust: bool = False,
+    callbacks: Iterable[Any] = (),
+    **settings: Any,
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
 
@@ -71,10 +55,11 @@ def train(
     and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps` and
     `time_limit` may change then, nothing else. `fork` starts a new run from a checkpoint. `network` replaces the
     default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or module, which
-    runs it.
+    runs it. `callbacks` are called while it trains (see `Callback`). `settings` are laid over the config, by the names
+    of the flags: `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
     """
     stop_if_being_read()
-    display = coerce("display", display, Mode)
+    display, called = coerce("display", display, Mode), Callbacks(callbacks)
     with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
         session = start.begin(
             config,
@@ -87,23 +72,25 @@ def train(
             total_timesteps=total_timesteps,
             time_limit=time_limit,
             trust=trust,
+            settings=settings,
         )
         with session.run, session.metrics_log, contextlib.closing(session):
             try:
-                return train_session(session, screen)
+                return train_session(session, screen, called)
             finally:
                 _tell_news(session, screen)
 
 
-def train_session(session: Session, display: Display) -> TrainResult:
-    """The loop: collect a rollout, learn from it, tell, save; until the end, a signal or the time limit."""
-    config, policy, learner, collector = session.config, session.policy, session.learner, session.collector
+def train_session(session: Session, display: Display, callbacks: Callbacks) -> TrainResult:
+    """The loop: collect a rollout, learn from it, tell, save; until the end, a signal, a callback or the time limit."""
+    config, learner, collector = session.config, session.learner, session.collector
     clock, started = PhaseClock(session.elapsed_seconds), time.perf_counter()
     num_updates = start.num_updates(session)
     stopped_by: StoppedBy | None = None
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     display.start(_run_info(session))
+    callbacks.start(session)
     signals = StopSignal(notify=display.event, before_exit=display.close, describe=what_hangs)
     with signals as stop, Background[str]() as saves:
         for update in range(session.first_update + 1, num_updates + 1):
@@ -111,7 +98,7 @@ def train_session(session: Session, display: Display) -> TrainResult:
             with clock.phase("rollout"):
                 rollout = collector.collect(stop.was_requested if record else None)
             if rollout is None:  # asked to stop while it waited for envs
-                stopped_by = _reason_to_stop(stop, started, config)
+                stopped_by = _reason_to_stop(session, stop, started)
                 done = update - 1, step - config.batch_size
                 _save_if_due(session, *done, clock, display, None, saves, is_last=True)
                 break
@@ -126,18 +113,22 @@ def train_session(session: Session, display: Display) -> TrainResult:
             _hint_at_samples(session, evaluation, display)
             record.update(collector.metrics())
             record.update(_evaluation_metrics(evaluation), time=clock.read(config.batch_size))
+            record.update(callbacks.update(record, evaluation, session))
             session.metrics_log.append(record)
             _tell_news(session, display)
             display.record(record)
-            stopped_by = _reason_to_stop(stop, started, config) if update < num_updates else None
+            stopped_by = _reason_to_stop(session, stop, started) if update < num_updates else None
             with clock.phase("checkpoint"):
                 is_last = update == num_updates or stopped_by is not None
                 _save_if_due(session, update, step, clock, display, evaluation, saves, is_last=is_last)
             if stopped_by:
                 break
+        callbacks.saved(session)
+        callbacks.raise_failure(session)
         display.finish(_summary(session, record, evaluation, clock, stopped_by))
-        trained = policy if policy.device.type == "cpu" else copy.deepcopy(policy).cpu()
-        return TrainResult(session.run.path, record["step"], record, evaluation, trained, stopped_by, stop.exit_code)
+        result = result_of(session, record, evaluation, stopped_by, stop.exit_code)
+        callbacks.end(result, session)
+        return result
 
 
 def _tell_news(session: Session, display: Display) -> None:
@@ -223,7 +214,9 @@ def _outcome(
 ) -> str:
     """Save a checkpoint and say how it went; one that could not be saved is not the best."""
     try:
-        return f"saved {save().name}"
+        path = save()
+        session.saved.append(path)
+        return f"saved {path.name}"
     except ScramjetError as error:
         if is_last:
             raise
@@ -232,16 +225,19 @@ def _outcome(
         return f"not saved: {error} (training goes on, and the next checkpoint is tried when it is due)"
 
 
-def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> StoppedBy | None:
+def _reason_to_stop(session: Session, stop: StopSignal, started: float) -> StoppedBy | None:
     if stop.requested is not None:
         return "ctrl-c" if stop.requested == signal.SIGINT else "sigterm"
-    limit = config.time_limit_seconds
+    if session.stop_reason is not None:
+        return "callback"
+    limit = session.config.time_limit_seconds
     return "time limit" if limit is not None and time.perf_counter() - started >= limit else None
 
 
 def _run_info(session: Session) -> RunInfo:
     config = session.config
-    notes = _mode_note(config), session.pool.processes, session.note, session.run.lock_note
+    losses = own_losses.note(session.policy.network)
+    notes = _mode_note(config), session.pool.processes, losses, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,
@@ -284,6 +280,7 @@ def _summary(
         best_return=None if session.best is None else session.best.mean_return,
         evaluation=evaluation.as_dict() if evaluation else None,
         stopped_by=stopped_by,
+        stop_reason=session.stop_reason or "",
         env=session.config.env,
         is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
         is_replay=session.config.replay_schedule is not None,

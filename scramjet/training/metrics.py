@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -68,6 +69,7 @@ _TABLE = (
     Metric("eval/stat/*", "A named statistic of the world, mean over the evaluation's episodes."),
     Metric("stat/*", "A named statistic of the world, mean over the episodes finished in this update."),
     Metric("return_of/*", "Mean return of one agent or seat, by its number, where several play."),
+    Metric("loss/*", "A loss that the user's own network adds, mean over the gradient steps."),
     Metric(
         "policy_loss",
         "The clipped surrogate loss; its size says little, it hovers around 0.",
@@ -149,10 +151,25 @@ _DIVERGED = "training has diverged: fork with a lower --learning-rate"
 
 def metric_for(key: str) -> Metric | None:
     """The table's entry for a record's key ("stat/win" is a "stat/*"), None if there is none."""
-    for prefix in ("stat/", "eval/stat/", "return_of/"):
+    for prefix in ("stat/", "eval/stat/", "return_of/", "loss/"):
         if key.startswith(prefix):
             return METRICS[prefix + "*"]
     return METRICS.get(key)
+
+
+def is_reserved(key: str) -> bool:
+    """Whether a record's key is one of ours, or could become one."""
+    return (
+        key in METRICS or key == "time" or key.startswith(("stat/", "eval/", "return_of/", "loss/", "async/", "time."))
+    )
+
+
+@lru_cache(maxsize=1024)
+def statistic_name(key: str) -> str | None:
+    """What a display calls a number that only this world, network or callback has; None for what every run has."""
+    if key.startswith(("stat/", "loss/")):
+        return key.removeprefix("stat/")
+    return None if is_reserved(key) else key
 
 
 def findings(record: Record) -> dict[str, str]:

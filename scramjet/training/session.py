@@ -33,6 +33,7 @@ from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
+from scramjet.settings import coerce
 from scramjet.training.actors import Actors, ActorThreads
 from scramjet.training.central_actors import CentralActors
 from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
@@ -80,6 +81,13 @@ class Session:
     note: str = ""
     has_hinted_at_samples: bool = False
     news: deque[str] = field(default_factory=deque)  # of the envs and the metrics log, for the display
+    saved: deque[Path] = field(default_factory=deque)  # checkpoints that callbacks are yet to hear of
+    stop_reason: str | None = None  # of a callback that asked to stop
+
+    def stop(self, reason: str = "") -> None:
+        """End the run after this update, with a checkpoint; the summary says the reason. The first one counts."""
+        reason = coerce("reason", reason, str)
+        self.stop_reason = reason if self.stop_reason is None else self.stop_reason
 
     @cached_property
     def rules(self) -> str:

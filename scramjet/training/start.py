@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -21,7 +21,8 @@ from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.settings import coerce
 from scramjet.training import config_files
 from scramjet.training.collecting import cut_schedule
-from scramjet.training.config import RunConfig, changes
+from scramjet.training.config import Count, RunConfig, changes
+from scramjet.training.keywords import refuse_when_resumed, with_keywords
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.state import (
     DEFAULT_NETWORK,
@@ -65,9 +66,10 @@ def begin(
     runs_dir: Path,
     run_name: str | None,
     network: nn.Module | None,
-    total_timesteps: int | None,
+    total_timesteps: int | str | None,
     time_limit: str | None,
     trust: bool = False,
+    settings: Mapping[str, Any] | None = None,
 ) -> Session:
     """The session that `scramjet.train` asks for; its run is locked."""
     config = config if isinstance(config, Path) else coerce("config", config, RunConfig | str | None)
@@ -78,15 +80,13 @@ def begin(
     if resume is not None:
         if config is not None or fork is not None:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
+        refuse_when_resumed(settings or {}, str(resume))
         caller = config_files.Caller(trust, name, keeps_parameters=True)
-        return resume_run(str(resume), runs_dir, network, total_timesteps, time_limit, caller)
+        total = coerce("total_timesteps", total_timesteps, Count | None)
+        return resume_run(str(resume), runs_dir, network, total, time_limit, caller)
     parent = None if fork is None else find_checkpoint(fork, runs_dir)
     config = _chosen_config(with_env(config, name), parent, trust=trust)
-    config = replace(
-        config,
-        total_timesteps=config.total_timesteps if total_timesteps is None else total_timesteps,
-        time_limit=config.time_limit if time_limit is None else time_limit,
-    )
+    config = with_keywords(config, {**(settings or {}), "total_timesteps": total_timesteps, "time_limit": time_limit})
     if parent is not None:
         return fork_run(parent, config, runs_dir, run_name, network)
     return new_run(config, runs_dir, run_name, network)

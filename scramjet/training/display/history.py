@@ -6,7 +6,7 @@ import math
 
 from scramjet.training.display.interface import RunInfo
 from scramjet.training.display.text import PHASES
-from scramjet.training.metrics import Record
+from scramjet.training.metrics import Record, statistic_name
 
 
 class Curve:
@@ -67,8 +67,9 @@ class History:
         for i, (_, key, _) in enumerate(PHASES):
             self.phase_seconds[i] += seconds.get(key) or 0.0
         for key, value in record.items():
-            if value is not None and key.startswith("stat/"):
-                self.stats[key.removeprefix("stat/")] = value
+            name = statistic_name(key)
+            if value is not None and name is not None:
+                self.stats[name] = value
         if record.get("eval/mean_return") is not None:
             self.evaluation = record
 

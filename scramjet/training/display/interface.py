@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from scramjet.training.metrics import Record
 
 Mode = Literal["auto", "live", "plain", "quiet"]
-StoppedBy = Literal["ctrl-c", "sigterm", "time limit"]
+StoppedBy = Literal["ctrl-c", "sigterm", "time limit", "callback"]
 Clock = Callable[[], float]
 
 
@@ -49,6 +49,8 @@ class Summary:
     """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""
     stopped_by: StoppedBy | None
     env: str
+    stop_reason: str = ""
+    """What a callback said, where it stopped the run."""
     is_own_network: bool = False
     """A user's own network: commands cannot build it, Python can."""
     is_replay: bool = False

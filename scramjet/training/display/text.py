@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scramjet.engine.foreign_worlds import is_foreign, must_be_given
+from scramjet.engine.registered_here import registration
 from scramjet.training.display.interface import RunInfo, Summary
 from scramjet.training.metrics import Record
 
@@ -151,13 +152,8 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     checkpoints = Path(summary.run_path) / "checkpoints"
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
     checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
-    given = ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
-    if given:
-        words, further = ", ".join(given), f", total_timesteps={2 * summary.step}" if summary.stopped_by is None else ""
-        return [
-            ("evaluate it, from Python", f"scramjet.evaluate({run!r}, {words})"),
-            ("train it further, from Python", f"scramjet.train(resume={run!r}, {words}{further})"),
-        ]
+    if summary.is_own_network or must_be_given(summary.env) or registration(summary.env):
+        return _next_in_python(summary, run)
     run = shlex.quote(run)
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
     go_on = f"scramjet train --resume {run}{further}"
@@ -168,6 +164,19 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
         *watch,
         *(further_on if not summary.is_replay else []),
         ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4{further}"),
+    ]
+
+
+def _next_in_python(summary: Summary, run: str) -> list[tuple[str, str]]:
+    """What to write after a run whose network or world only a program has: (purpose, line)."""
+    given = ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
+    longer = [f"total_timesteps={2 * summary.step}"] * (summary.stopped_by is None)
+    registered = registration(summary.env)
+    where = f", from Python after {registered}" if registered else ", from Python"
+    further = "finish it" if summary.stopped_by else "train it further"
+    return [
+        (f"evaluate it{where}", f"scramjet.evaluate({', '.join([repr(run), *given])})"),
+        (f"{further}{where}", f"scramjet.train({', '.join([f'resume={run!r}', *given, *longer])})"),
     ]
 
 
@@ -210,6 +219,7 @@ def summary_title(summary: Summary) -> str:
         "ctrl-c": "stopped by Ctrl-C",
         "sigterm": "stopped by SIGTERM",
         "time limit": "time limit reached",
+        "callback": f"stopped by a callback{': ' * bool(summary.stop_reason)}{summary.stop_reason}",
     }
     return f"{summary.run_name}: {reasons[summary.stopped_by] if summary.stopped_by else 'finished'}"
 

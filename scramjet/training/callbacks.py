@@ -1,0 +1,189 @@
+"""Callbacks: code of the user's own at fixed moments of a run.
+
+They run on the training thread, between whole updates. Whatever one raises, the run is saved before it is told.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scramjet.errors import CallbackError, ConfigError, did_you_mean, shortened
+from scramjet.training.display.text import short_path
+from scramjet.training.evaluation import Evaluation
+from scramjet.training.metrics import Record
+from scramjet.training.own_metrics import OwnMetrics
+from scramjet.training.result import TrainResult
+from scramjet.training.session import Session
+
+Metrics = Mapping[str, float] | None
+"""Numbers of a callback's own by name, or nothing."""
+
+
+class Callback:
+    """Subclass it and write the methods you need; any object that has some of them will do.
+
+    `session` is the run under way: `session.run.path` is its folder, to write into, `session.stop(reason)` ends it
+    after this update with a checkpoint, and `session.policy`, `session.config` and `session.pool` may be looked at.
+    """
+
+    def on_start(self, session: Session) -> None:
+        """Before the first update of this process."""
+
+    def on_update(self, record: dict[str, Any], session: Session) -> Metrics:
+        """After each update, with a copy of its line of metrics.jsonl; what it returns is added to the line."""
+
+    def on_evaluation(self, evaluation: Evaluation, session: Session) -> Metrics:
+        """After each evaluation, before `on_update` of the same update; what it returns is added to the line."""
+
+    def on_checkpoint(self, path: Path, session: Session) -> None:
+        """Once a checkpoint is whole on the disk, which may be an update or more after its own."""
+
+    def on_end(self, result: TrainResult, session: Session) -> None:
+        """When the run has ended in order: finished, or stopped by a signal, the time limit or `session.stop`."""
+
+
+MOMENTS = ("on_start", "on_update", "on_evaluation", "on_checkpoint", "on_end")
+"""The methods of a callback."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What a callback raised."""
+
+    where: str
+    error: BaseException
+
+
+class Callbacks:
+    """The callbacks of a run, checked and in order; after one has failed, none is called any more."""
+
+    def __init__(self, given: Iterable[Any] = ()) -> None:
+        checked = _checked(given)
+        self._listeners = {moment: _listeners(checked, moment) for moment in MOMENTS}
+        self._metrics = OwnMetrics()
+        self._failure: _Failure | None = None
+
+    def start(self, session: Session) -> None:
+        """Call `on_start`; raises what failed, for there is nothing new to save."""
+        self._call("on_start", session)
+        self.raise_failure(session)
+
+    def update(self, record: Record, evaluation: Evaluation | None, session: Session) -> dict[str, float]:
+        """Tell of new checkpoints, an evaluation and the update; returns the callbacks' own metrics.
+
+        Raises nothing: a failure ends the run after this update, and is raised by `raise_failure` once that is saved.
+        """
+        self.saved(session)
+        metrics = {} if evaluation is None else self._call("on_evaluation", session, lambda _: evaluation)
+        if self._listeners["on_update"]:
+            metrics |= self._call("on_update", session, lambda earlier: {**record, **metrics, **earlier})
+        return metrics
+
+    def saved(self, session: Session) -> None:
+        """Tell of the checkpoints that were written since the last time."""
+        while session.saved:  # another thread may add to it
+            path = session.saved.popleft()
+            self._call("on_checkpoint", session, lambda _, path=path: path)  # type: ignore[misc]
+
+    def end(self, result: TrainResult, session: Session) -> None:
+        """Call `on_end`; raises what failed."""
+        self._call("on_end", session, lambda _: result)
+        self.raise_failure(session)
+
+    def raise_failure(self, session: Session) -> None:
+        """Raise what a callback has raised: a CallbackError that names it, or the wish to leave as it is."""
+        if self._failure is None:
+            return
+        error = self._failure.error
+        if not isinstance(error, Exception):  # SystemExit, KeyboardInterrupt
+            raise error
+        raise CallbackError(
+            f"{self._failure.where} raised {type(error).__name__}: {_text(error)}; what was trained is saved, and goes "
+            f"on with scramjet.train(resume={short_path(session.run.path)!r}, callbacks=...)"
+        ) from error
+
+    def _call(
+        self, moment: str, session: Session, argument: Callable[[dict[str, float]], Any] | None = None
+    ) -> dict[str, float]:
+        """Call one method of all callbacks; `argument` makes its first one of the metrics so far, which are returned.
+
+        The first one that raises, whatever it raises, is kept and asks the run to stop.
+        """
+        metrics: dict[str, float] = {}
+        for where, method in self._listeners[moment]:
+            if self._failure is not None:
+                break
+            try:
+                returned = method(session) if argument is None else method(argument(metrics), session)
+                if returned is not None and moment in ("on_update", "on_evaluation"):
+                    metrics |= self._metrics.checked(returned, where)
+            except BaseException as error:
+                self._failure = _Failure(where, error)
+                session.stop(f"{where} failed")
+        return metrics
+
+
+def _checked(given: Any) -> list[Any]:
+    """The callbacks, each of which has a method that will be called, and none that only looks like one."""
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+        raise ConfigError(f"callbacks={shortened(given)} must be a list of callbacks: callbacks=[{_short(given)}]")
+    callbacks = list(given)
+    for each in callbacks:
+        if isinstance(each, type):
+            raise ConfigError(f"the callback {each.__name__} is a class; give an instance: {each.__name__}(...)")
+        if not any(callable(getattr(each, moment, None)) for moment in MOMENTS):
+            raise ConfigError(
+                f"{shortened(each)} is no callback: it has none of the methods {', '.join(MOMENTS)} (see "
+                f"scramjet.Callback)"
+            )
+        for name in dir(type(each)) if isinstance(each, Callback) else ():
+            if name.startswith("on_") and name not in MOMENTS:
+                raise ConfigError(
+                    f"the callback {type(each).__name__} has a method {name}, which nobody calls."
+                    f"{did_you_mean(name, MOMENTS)} The methods are {', '.join(MOMENTS)}"
+                )
+    return callbacks
+
+
+def _listeners(callbacks: list[Any], moment: str) -> list[tuple[str, Callable[..., Any]]]:
+    """Each callback's own method for a moment and its name in messages; those that only inherit it are left out."""
+    found = []
+    for each in callbacks:
+        method = getattr(each, moment, None)
+        if method is None or getattr(method, "__func__", None) is getattr(Callback, moment):
+            continue
+        is_one_of_many = sum(type(other) is type(each) for other in callbacks) > 1
+        number = f" (number {callbacks.index(each) + 1})" if is_one_of_many else ""
+        where = f"the callback {type(each).__name__}.{moment}{number}"
+        wanted = [*inspect.signature(getattr(Callback, moment)).parameters][1:]
+        if not callable(method) or not _takes(method, len(wanted)):
+            raise ConfigError(f"{where} must be a method that takes ({', '.join(wanted)})")
+        found.append((where, method))
+    return found
+
+
+def _takes(method: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments."""
+    try:
+        inspect.signature(method).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # written in C: nobody knows
+        return True
+    return True
+
+
+def _short(value: Any) -> str:
+    return f"{type(value).__name__}(...)" if isinstance(value, Callback) else "..."
+
+
+def _text(error: Exception) -> str:
+    """An error's own words; what a user's class raises instead is no reason to lose the message."""
+    try:
+        return str(error)
+    except Exception:
+        return "(it has no text)"

@@ -1,0 +1,67 @@
+"""What `scramjet.train` returns."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scramjet.policies.policy import Policy
+from scramjet.training.display.interface import StoppedBy
+from scramjet.training.evaluation import Evaluation
+from scramjet.training.session import Session
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainResult:
+    """A run that has ended: where it is, how far it came, and its policy."""
+
+    run_path: Path
+    step: int
+    metrics: dict[str, Any]
+    """The last line of metrics.jsonl."""
+    evaluation: Evaluation | None
+    """The last evaluation."""
+    policy: Policy
+    """On the CPU, wherever it was trained."""
+    stopped_by: StoppedBy | None
+    """None when the run reached its end; else "ctrl-c", "sigterm", "time limit" or "callback"."""
+    exit_code: int
+    stop_reason: str = ""
+    """What a callback gave `session.stop` as its reason, where that ended the run."""
+
+    def __repr__(self) -> str:
+        """One line: the run, its length and what it reached, without the network and the metrics."""
+        parts = [repr(str(self.run_path)), f"step={self.step:,}"]
+        mean_return = self.metrics.get("return_100")
+        if mean_return is not None:
+            parts.append(f"return_100={mean_return:.2f}")
+        if self.evaluation is not None:
+            mean, std = self.evaluation.mean_return, self.evaluation.std_return
+            parts.append(f"evaluation={mean:.2f} ± {std:.2f} over {self.evaluation.episodes:,} episodes")
+        if self.stopped_by is not None:
+            reason = f" ({self.stop_reason})" if self.stop_reason else ""
+            parts.append(f"stopped_by={self.stopped_by!r}{reason}")
+        return f"TrainResult({', '.join(parts)})"
+
+
+def result_of(
+    session: Session,
+    record: dict[str, Any],
+    evaluation: Evaluation | None,
+    stopped_by: StoppedBy | None,
+    exit_code: int,
+) -> TrainResult:
+    """The result of a session that has ended; `record` is the last line of its metrics."""
+    policy = session.policy
+    return TrainResult(
+        run_path=session.run.path,
+        step=record["step"],
+        metrics=record,
+        evaluation=evaluation,
+        policy=policy if policy.device.type == "cpu" else copy.deepcopy(policy).cpu(),
+        stopped_by=stopped_by,
+        exit_code=exit_code,
+        stop_reason=session.stop_reason or "" if stopped_by == "callback" else "",
+    )

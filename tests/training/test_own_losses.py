@@ -1,0 +1,203 @@
+"""Losses of a network's own: added to PPO's with autograd's gradients, logged by name, and zero changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch import Tensor, nn
+
+import scramjet
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.errors import ConfigError, TrainingError
+from scramjet.policies.networks import default_network
+from scramjet.policies.policy import Policy
+from scramjet.runtime.metrics_log import read_metrics
+from scramjet.training.learner import Learner
+from scramjet.training.samples import Samples
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+TINY: dict[str, Any] = {
+    "num_envs": 4,
+    "num_steps": 8,
+    "total_timesteps": 64,
+    "num_epochs": 2,
+    "num_minibatches": 2,
+    "eval": {"every": 0, "final_episodes": 0},
+    "display": "quiet",
+    "num_threads": 1,
+}
+LOSS = Callable[[Any, scramjet.LossBatch], Any]
+
+
+class Plain(nn.Module):
+    """CartPole's policy and value on one trunk, and a head that nobody asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.trunk = nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+        self.actor, self.critic, self.extra = nn.Linear(8, 2), nn.Linear(8, 1), nn.Linear(8, 4)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.trunk(obs)
+        return self.actor(features), self.critic(features).squeeze(-1)
+
+
+def with_loss(loss: LOSS, base: type[nn.Module] = Plain) -> nn.Module:
+    return type("Own", (base,), {"loss": loss})()
+
+
+def reconstruction(self: Any, batch: scramjet.LossBatch) -> dict[str, Tensor]:
+    return {"reconstruction": 0.5 * (self.extra(self.trunk(batch.obs)) - batch.obs).square().mean()}
+
+
+def train(tmp_path: Path, network: nn.Module, **settings: Any) -> scramjet.TrainResult:
+    return scramjet.train("cartpole", runs_dir=tmp_path, network=network, **{**TINY, **settings})
+
+
+def minibatch(size: int = 6) -> Samples:
+    generator = torch.Generator().manual_seed(3)
+    numbers = [torch.randn(size, generator=generator) for _ in range(4)]
+    return Samples(
+        obs=torch.randn(size, 4, generator=generator),
+        mask=None,
+        action=torch.randint(2, (size,), generator=generator),
+        log_prob=-numbers[0].abs(),
+        value=numbers[1],
+        advantage=numbers[2],
+        returns=numbers[3],
+        place=torch.arange(size),
+    )
+
+
+def gradients(network: nn.Module) -> dict[str, Tensor]:
+    space = Box(-1, 1, (4,))
+    policy = Policy(network, space, Discrete(2))
+    learner = Learner(policy, PPOConfig(num_minibatches=1), num_rewards=1, batch_size=6, total_steps=6, seed=1)
+    learner.loss(minibatch(), clip=0.2, entropy_coef=0.01).total.backward()
+    return {name: torch.zeros(0) if p.grad is None else p.grad for name, p in network.named_parameters()}
+
+
+def test_the_gradient_is_ppos_and_that_of_the_heads_error_by_hand():
+    own, plain = with_loss(reconstruction), Plain()
+    found, without = gradients(own), gradients(plain)
+    obs, weight, bias = minibatch().obs, plain.extra.weight.detach(), plain.extra.bias.detach()
+    features = plain.trunk(obs).detach()
+    error = features @ weight.T + bias - obs  # of 0.5 * mean(error ** 2) over 6 * 4 numbers
+    torch.testing.assert_close(found["extra.weight"], error.T @ features / error.numel())
+    torch.testing.assert_close(found["extra.bias"], error.sum(0) / error.numel())
+    into_trunk = (error @ weight) * (1 - features.square()) / error.numel()  # through tanh
+    torch.testing.assert_close(found["trunk.0.weight"], without["trunk.0.weight"] + into_trunk.T @ obs)
+    torch.testing.assert_close(found["actor.weight"], without["actor.weight"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "zero",
+    [lambda self, batch: {"none": torch.zeros(())}, lambda self, batch: {"none": 0.0 * batch.value.sum()}],
+    ids=["constant", "with a gradient"],
+)
+def test_a_loss_of_zero_changes_no_bit_of_a_run(tmp_path: Path, zero: LOSS):
+    without, own = train(tmp_path, Plain()), train(tmp_path, with_loss(zero))
+    for mine, other in zip(own.policy.parameters(), without.policy.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    lines = [read_metrics(run.run_path / "metrics.jsonl") for run in (own, without)]
+    for mine, other in zip(*lines, strict=True):
+        assert mine.pop("loss/none") == 0.0
+        assert {**mine, "time": None} == {**other, "time": None}
+
+
+def test_losses_are_logged_by_name_and_learned_and_the_header_says_how(tmp_path: Path, capsys):
+    result = train(tmp_path, with_loss(reconstruction), total_timesteps=640, learning_rate=1e-2, display="plain")
+    losses = [line["loss/reconstruction"] for line in read_metrics(result.run_path / "metrics.jsonl")]
+    assert sum(losses[-3:]) / 3 < 0.8 * losses[0]
+    assert "adds the losses of Own, so learns by torch's operators" in capsys.readouterr().out
+
+
+def test_a_default_network_with_a_loss_of_its_own_is_not_learned_by_the_kernels(tmp_path: Path):
+    config = scramjet.PolicyConfig(hidden=(8,))
+    world = scramjet.make("cartpole", num_envs=1).env
+    network = default_network(world.observation_space, world.action_space, config)
+    network.loss = lambda batch: {"size": batch.logits.square().mean()}  # type: ignore[assignment]
+    result = train(tmp_path, network, policy=config)
+    assert result.metrics["loss/size"] >= 0
+
+
+class Remembering(nn.Module):
+    """A fading mean of observations before the heads."""
+
+    state_size = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.actor, self.critic = nn.Linear(4, 2), nn.Linear(4, 1)
+
+    def forward(self, obs: Tensor, state: Tensor, begins: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        steps = []
+        for t, each in enumerate(obs.unflatten(0, (-1, len(state)))):
+            if begins is not None:
+                state = state.masked_fill(begins[t].unsqueeze(1), 0.0)
+            state = 0.5 * state + 0.5 * each
+            steps.append(state)
+        features = torch.cat(steps)
+        return self.actor(features), self.critic(features).squeeze(-1), state
+
+
+def test_with_memory_it_sees_whole_sequences_and_the_states_before_them(tmp_path: Path):
+    seen: list[scramjet.LossBatch] = []
+
+    def loss(self: Remembering, batch: scramjet.LossBatch) -> dict[str, Tensor]:
+        seen.append(batch)
+        assert batch.state is not None
+        logits, value, _ = self(batch.obs, batch.state, batch.begins)
+        assert torch.equal(logits, batch.logits)
+        assert torch.equal(value, batch.value)
+        return {"size": value.square().mean()}
+
+    train(tmp_path, with_loss(loss, Remembering))
+    batch = seen[-1]
+    assert batch.state is not None
+    assert batch.begins is not None
+    assert (tuple(batch.state.shape), tuple(batch.begins.shape), len(batch.obs)) == ((2, 4), (8, 2), 16)
+
+
+def test_what_the_batch_says_of_the_policy_now_is_the_policy_now(tmp_path: Path):
+    def loss(self: Plain, batch: scramjet.LossBatch) -> dict[str, Tensor]:
+        log_prob = torch.distributions.Categorical(logits=self(batch.obs)[0]).log_prob(batch.action)
+        torch.testing.assert_close(batch.log_prob, log_prob)
+        assert {len(batch.returns), len(batch.advantage), len(batch.old_log_prob), len(batch.old_value)} == {16}
+        assert (batch.mask, batch.state, batch.begins, batch.counts) == (None,) * 4
+        return {"none": torch.zeros(())}
+
+    train(tmp_path, with_loss(loss))
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (torch.zeros(()), "returns a dict of scalar tensors by name"),
+        ({}, "returns a dict of scalar tensors"),
+        ({"a": torch.zeros(2)}, r"'a' as a tensor \[2\] of torch.float32; each loss is one number"),
+        ({"a": 0.5}, "'a' as 0.5; each loss is one number"),
+        ({"a": torch.tensor(1)}, "of torch.int64"),
+        ({"\x1b[2J": torch.zeros(())}, "printable characters"),
+        ({3: torch.zeros(())}, "named one 3"),
+    ],
+)
+def test_what_is_no_dict_of_scalars_is_told_with_the_network(returned: Any, message: str):
+    with pytest.raises(ConfigError, match=message) as raised:
+        gradients(with_loss(lambda self, batch: returned))
+    assert "the loss of the network Own" in str(raised.value)
+
+
+def test_an_error_in_it_names_that_changing_and_divergent_losses_are_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="the loss of the network Own failed: ZeroDivisionError"):
+        gradients(with_loss(lambda self, batch: 1 / 0))
+    names = iter("abcdefgh")
+    with pytest.raises(ConfigError, match="returned b, and before that a"):
+        train(tmp_path, with_loss(lambda self, batch: {next(names): torch.zeros(())}))
+    with pytest.raises(TrainingError, match="'a' as nan"):
+        train(tmp_path, with_loss(lambda self, batch: {"a": torch.tensor(torch.nan)}))
