@@ -93,11 +93,14 @@ class EvaluationConfig:
     """Episodes played after the last update; 0: none."""
     samples: bool = False
     """Draw actions as in training, instead of taking the most likely; for games that would run in circles."""
+    max_steps: int | None = None
+    """Steps after which an episode is cut, and its return so far counted; none: the world's own time limit, else
+    10,000."""
 
     def __post_init__(self) -> None:
         settle(self, "eval.")
         require_counts(self, ("every", "final_episodes"), least=0, prefix="eval.")
-        require_counts(self, ("episodes",), prefix="eval.")
+        require_counts(self, ("episodes", "max_steps"), prefix="eval.")
 
 
 @dataclass(frozen=True)

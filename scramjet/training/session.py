@@ -79,6 +79,7 @@ class Session:
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
     has_hinted_at_samples: bool = False
+    has_told_of_cuts: bool = False
     news: deque[str] = field(default_factory=deque)  # of the envs and the metrics log, for the display
 
     @cached_property
@@ -236,7 +237,7 @@ def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = No
     """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
-    return Evaluator(pool, episodes=episodes, samples=config.eval.samples)
+    return Evaluator(pool, episodes=episodes, samples=config.eval.samples, max_steps=config.eval.max_steps)
 
 
 def build_session(
