@@ -96,6 +96,7 @@ class EnvFacts:
     action_space: Any
     mask_size: int
     has_time_limit: bool  # every episode is truncated after a number of steps, as far as the env tells
+    draws_every_step: bool  # in a window
 
 
 class GymRows:
@@ -160,7 +161,7 @@ class GymRows:
         has_mask = isinstance(info, Mapping) and "action_mask" in info
         size = _num_choices(self.name, first.action_space) if has_mask else 0
         seen, chosen = plain_space(first.observation_space), plain_space(first.action_space)
-        return EnvFacts(seen, chosen, size, has_time_limit(first))
+        return EnvFacts(seen, chosen, size, has_time_limit(first), getattr(first, "render_mode", None) == "human")
 
     def bind(self, arrays: RowArrays) -> None:
         """Where results go: row k of `arrays` is the k-th env's."""

@@ -104,6 +104,8 @@ class Pool(ABC):
     """Which other processes step envs, in words; empty where none does."""
     has_time_limit = False
     """Whether every episode ends after a number of steps, whatever is played; False where nobody knows."""
+    draws_every_step = False
+    """Whether envs show themselves in a window at every step, as far as they tell."""
     is_guarded = False
     """Whether all envs live in worker processes, where one that hangs or leaves can be ended."""
 

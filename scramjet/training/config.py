@@ -140,7 +140,8 @@ class RunConfig:
     frame_stack: int = 1
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
-    """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
+    """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small; where
+    torch's operators learn, no more than there are idle cores."""
     num_workers: int | Literal["auto"] = "auto"
     """Processes for Gymnasium envs; auto: one for each core, of quick envs this one among them or alone; 0: none."""
     on_env_error: Literal["auto", "fail", "restart"] = "auto"

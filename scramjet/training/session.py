@@ -48,6 +48,12 @@ from scramjet.training.seeds import seed_of_fork, training_episodes
 SCHEDULE = "schedule.jsonl"
 
 
+DRAWN_EVERY_STEP = (
+    "warning: {env} has render_mode='human' and draws every step in a window, which allows some 150 steps a second; "
+    "train without it, and watch with scramjet eval RUN --render"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Best:
     """The evaluation that chose the best checkpoint."""
@@ -284,6 +290,8 @@ def build_session(
         unless_built.pop_all()
     for each in (pool, session.evaluator.pool, session.metrics_log):
         each.tell(session.news.append)
+    if pool.draws_every_step:
+        session.news.append(DRAWN_EVERY_STEP.format(env=config.env))
     return session
 
 

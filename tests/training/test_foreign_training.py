@@ -463,3 +463,12 @@ def test_what_is_no_number_in_info_is_left_out(tmp_path):
 def test_odd_names_are_refused(name):
     with pytest.raises(WorldError, match="cannot import"):
         load_world(name, {}).observation_space  # noqa: B018
+
+
+def test_an_env_that_draws_every_step_is_trained_with_one_warning(tmp_path, capsys):
+    class Drawn(Staircase):
+        render_mode = "human"
+
+    config = settings("cartpole", num_workers=0, eval=EvaluationConfig(every=1, episodes=1, final_episodes=1))
+    scramjet.train(config, env=Drawn, runs_dir=tmp_path, display="plain")
+    assert capsys.readouterr().out.count("has render_mode='human' and draws every step in a window") == 1
