@@ -75,7 +75,7 @@ def parse(words: Any) -> None:
             train.typed_parameters(settings.env, parameters)
         return
     arguments = {"eval": eval.Arguments, "list": list.Arguments, "check": check.Arguments, "bench": bench.Arguments}
-    if command == "eval":
+    if command in ("eval", "check"):
         rest, _ = train.split_env_parameters(rest)
     tyro.cli(arguments[command], args=rest, config=(tyro.conf.FlagCreatePairsOff,))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -132,6 +133,11 @@ class ForeignWorld:
         from scramjet.engine.trial import try_out
 
         return try_out(self.name, self.env_factory(), self.workers.timeout)
+
+    @property
+    def seconds_of_a_step(self) -> float | None:
+        """How long a single env takes for one; None where nobody knows."""
+        return self._trial.seconds if math.isfinite(self._trial.seconds) else None
 
     def pool(self, num_envs: int, *, learns: bool = True, workers: WorkerSettings | None = None) -> ForeignPool:
         """A pool of its envs; `learns`: to train with, where that differs (Atari's lives and clipped rewards)."""

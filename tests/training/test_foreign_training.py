@@ -339,12 +339,6 @@ def test_pools_of_others_are_made_by_name():
         scramjet.make("gym:CartPole-v1", num_envs=3, backend="cuda")
 
 
-@pytest.mark.parametrize("command", ["bench", "check"])
-def test_commands_for_native_worlds_say_so(command):
-    with pytest.raises(ConfigError, match=f"scramjet {command} is for native worlds, and gym:CartPole-v1 is none"):
-        cli.run([command, "gym:CartPole-v1"])
-
-
 def test_envs_of_others_stay_on_the_cpu():
     assert RunConfig(env="gym:CartPole-v1").env_device_beside("cuda") == "cpu"
     with pytest.raises(ConfigError, match="env_device='cuda' is for native worlds"):
