@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test lint types bench bench-peers clean
+.PHONY: train test test-extras lint types bench bench-peers clean
 
 train: $(VENV)/installed  ## train the default agent: CartPole
 	$(BIN)/scramjet train
 
 test: $(VENV)/installed-dev  ## run all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations 15
+
+test-extras: $(VENV)/installed-dev  ## install every extra into an environment of its own and run its line: gigabytes
+	$(BIN)/python -m pytest -n 0 --extras tests/test_extras.py
 
 lint: $(VENV)/installed-dev  ## formatting and lint
 	$(BIN)/ruff format --check .

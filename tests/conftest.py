@@ -23,8 +23,15 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need a GPU say so where there is none."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--extras", action="store_true", help="install every extra into an environment of its own")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need a GPU say so where there is none; those that install much wait to be asked for."""
+    for item in items:
+        if item.get_closest_marker("extras") and not config.getoption("--extras"):
+            item.add_marker(pytest.mark.skip(reason="installs gigabytes: make test-extras"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return

@@ -16,7 +16,7 @@ import torch
 import scramjet
 from scramjet.cli import main
 from scramjet.commands import bench
-from scramjet.commands.train import _typed, split_env_parameters
+from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.metrics_log import read_metrics
@@ -632,7 +632,7 @@ def test_a_world_that_writes_past_its_observation_is_refused_before_it_is_compil
 def test_a_boolean_parameter_of_a_world_is_a_flag_with_a_no_form(flag: str, expected: bool) -> None:
     words, values = split_env_parameters(["connect_four", flag, "--seed", "3"])
     assert words == ["connect_four", "--seed", "3"]
-    assert _typed("connect_four", values) == {"random_opponent": expected}
+    assert typed_parameters("connect_four", values) == {"random_opponent": expected}
 
 
 def test_output_that_finds_no_room_is_one_message_and_exit_code_2() -> None:

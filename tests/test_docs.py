@@ -72,9 +72,11 @@ def parse(words: Any) -> None:
         flags, parameters = train.split_env_parameters(rest)
         settings = train._parse(flags, RunConfig()).settings
         if not settings.env.endswith(".py"):
-            train._typed(settings.env, parameters)
+            train.typed_parameters(settings.env, parameters)
         return
     arguments = {"eval": eval.Arguments, "list": list.Arguments, "check": check.Arguments, "bench": bench.Arguments}
+    if command in ("eval", "check"):
+        rest, _ = train.split_env_parameters(rest)
     tyro.cli(arguments[command], args=rest, config=(tyro.conf.FlagCreatePairsOff,))
 
 

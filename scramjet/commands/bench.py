@@ -17,8 +17,10 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
-from scramjet.engine.foreign_worlds import require_native
+from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, load_world
 from scramjet.engine.native import ENVS_PER_THREAD, NativePool
+from scramjet.engine.pool import Pool
+from scramjet.engine.pool_choices import pool_choices
 from scramjet.engine.random_play import random_actions
 from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
@@ -47,6 +49,7 @@ stands the best, which other work on the machine disturbs least.
   scramjet bench all
   scramjet bench cartpole --device cuda --num-envs 4096 65536
   scramjet bench my_world.py --json
+  scramjet bench gym:CartPole-v1 --num-envs 8 64
 
 On the GPU env steps are 32 at a time, recorded as a CUDA graph, with legal random actions chosen beforehand.
 """
@@ -59,7 +62,8 @@ class Arguments:
     """What to measure."""
 
     env: Annotated[str, tyro.conf.Positional] = "cartpole"
-    """A world's name or file; all: the env steps of every world at 1024 envs."""
+    """A world's name or file; all: the env steps of every world at 1024 envs; of another library, such as gym:ID: env
+    steps by each pool that can step it."""
     num_envs: tuple[int, ...] = ()
     """Batch sizes; by default 64 to 4096, on the GPU 1024 to 65536."""
     device: Literal["cpu", "cuda"] = "cpu"
@@ -139,9 +143,10 @@ def bench_command(words: list[str]) -> int:
         description=DESCRIPTION,
         args=["None" if word in NONE_WORDS else word for word in words],
     )
-    require_native(arguments.env, "scramjet bench")
     remember(arguments.env, is_named=True)
     keep_freed_memory()
+    if is_foreign(arguments.env):
+        return _bench_foreign(arguments)
     on_gpu = arguments.device == "cuda"
     if on_gpu:
         require_cuda()
@@ -174,10 +179,33 @@ def bench_command(words: list[str]) -> int:
     return 0
 
 
+FOREIGN_NUM_ENVS = (8,)
 CPU_NUM_ENVS = (64, 256, 1024, 4096)
 GPU_NUM_ENVS = (1024, 4096, 16384, 65536)
 ALL_NUM_ENVS = 1024
 ALL_NUM_ENVS_ON_GPU = 1 << 18
+
+
+def _bench_foreign(arguments: Arguments) -> int:
+    """Env steps of another library's world, by each pool that can step it."""
+    if arguments.device == "cuda":
+        raise ConfigError(f"--device cuda is for native worlds, and {arguments.env} steps on the CPU; leave it out")
+    world = load_world(arguments.env, {})
+    assert isinstance(world, ForeignWorld)
+    rows: list[dict[str, Any]] = []
+    if not arguments.json:
+        print(f"{arguments.env}, {_machine()}; env steps per second")
+        print(f"{'envs':>7}  {'pool':<36} {'env steps (best)':>20}")
+    for num_envs in arguments.num_envs or FOREIGN_NUM_ENVS:
+        for label, pool in pool_choices(world, num_envs):
+            rate = _env_rate(pool, arguments.seconds)
+            speeds = {"env_steps_per_second": rate.median, "env_steps_per_second_best": rate.best}
+            rows.append({"env": arguments.env, "num_envs": num_envs, "pool": label, **speeds})
+            if not arguments.json:
+                print(f"{num_envs:>7}  {label:<36} {rate!s:>20}", flush=True)
+    if arguments.json:
+        print(json.dumps({"machine": _machine(), "versions": _versions(), "rows": rows}))
+    return 0
 
 
 def _bench_all(arguments: Arguments) -> int:
@@ -266,7 +294,7 @@ def _make_pool(env: Env, num_envs: int, num_threads: int, device: str) -> Native
     return NativePool(env, num_envs, num_threads=min(num_threads, max(1, num_envs // ENVS_PER_THREAD)))
 
 
-def _env_rate(pool: NativePool | CudaPool, seconds: float) -> Rate:
+def _env_rate(pool: Pool, seconds: float) -> Rate:
     """Env steps per second; the time to choose legal actions is not counted."""
     if isinstance(pool, CudaPool):
         return _gpu_env_rate(pool, seconds)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import tyro
 
-from scramjet.engine.check import check_world
-from scramjet.engine.foreign_worlds import require_native
+from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
+from scramjet.engine.check import Finding, check_world
+from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, load_world
+from scramjet.engine.gym_check import check_gym_world
 from scramjet.engine.hanging import CallWatch
 from scramjet.errors import LAYOUT, printable
 from scramjet.settings import require_counts, settle
@@ -22,6 +26,8 @@ DESCRIPTION = """Run a world through its back-ends and say, in its author's term
 
   scramjet check my_world.py
   scramjet check cartpole
+  scramjet check gym:my_package:MyEnv-v0       an env of Gymnasium's: its API, seeds, saving, speed
+  scramjet check factory:my_envs.py:make_env
 """
 
 
@@ -30,9 +36,12 @@ class Arguments:
     """What to check."""
 
     world: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="WORLD")]
-    """A file such as my_world.py or my_world.py:MyWorld, or a name from `scramjet list`."""
+    """A file such as my_world.py or my_world.py:MyWorld, a name from `scramjet list`, or a Gymnasium env: gym:ID,
+    mujoco:ID, factory:MODULE:FUNCTION."""
     steps: int = 500
     """Steps to play in each of a few envs."""
+    json: bool = False
+    """Print one JSON object instead of lines."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -41,15 +50,30 @@ class Arguments:
 
 def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
+    words, env_values = split_env_parameters(words)
     arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
-    require_native(arguments.world, "scramjet check")
     remember(arguments.world, is_named=True)
-    any_wrong = False
+    findings: list[Finding] = []
     with CallWatch(CALL_SECONDS, _give_up):
-        for finding in check_world(arguments.world, steps=arguments.steps):
-            print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {printable(finding.text, keep=LAYOUT)}", flush=True)
-            any_wrong |= not finding.is_fine
-    return 2 if any_wrong else 0
+        for finding in _findings(arguments, env_values):
+            findings.append(finding)
+            if not arguments.json:
+                print(f"{'ok   ' if finding.is_fine else 'WRONG'}  {printable(finding.text, keep=LAYOUT)}", flush=True)
+    is_fine = all(finding.is_fine for finding in findings)
+    if arguments.json:
+        listed = [asdict(finding) for finding in findings]
+        print(json.dumps({"world": arguments.world, "is_fine": is_fine, "findings": listed}))
+    return 0 if is_fine else 2
+
+
+def _findings(arguments: Arguments, env_values: dict[str, str]) -> Iterator[Finding]:
+    """What is found out about the world, native or Gymnasium's."""
+    parameters = typed_parameters(arguments.world, env_values) if env_values else {}
+    if not is_foreign(arguments.world):
+        return check_world(arguments.world, steps=arguments.steps, parameters=parameters)
+    world = load_world(arguments.world, parameters)
+    assert isinstance(world, ForeignWorld)
+    return check_gym_world(world, steps=arguments.steps)
 
 
 def _give_up(problem: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -11,8 +12,10 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
-from scramjet.training.playing import checked_episodes, load_trained, play
+from scramjet.training.evaluation_limits import ProgressLine, cuts_text
+from scramjet.training.playing import checked_episodes, load_trained, play, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator
 
@@ -21,6 +24,8 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/cartpole-1 --episodes 100
   scramjet eval runs/cartpole-1/checkpoints/best --json
   scramjet eval runs/cartpole-1 --render
+  scramjet eval runs/connect_four-1 --env.random-opponent     with other parameters of its world
+  scramjet eval runs/cartpole-1 --samples                     actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
 """
 
@@ -37,6 +42,10 @@ class Arguments:
     """Episodes to play; by default 100, or 1 with --render."""
     seed: int | None = None
     """Decides the episodes; by default the run's own seed."""
+    samples: bool = False
+    """Draw actions as in training, instead of taking the most likely; as the run does where it has eval.samples."""
+    max_steps: int | None = None
+    """Steps after which an episode is cut, and its return so far counted; by default as in training."""
     render: bool = False
     """Show the game as text while it is played."""
     runs_dir: Path = Path("runs")
@@ -51,6 +60,7 @@ class Arguments:
 
 def eval_command(words: list[str]) -> int:
     """Run `scramjet eval ...`; returns the exit code."""
+    words, env_values = split_env_parameters(words)
     arguments = tyro.cli(
         Arguments,
         prog="scramjet eval",
@@ -63,14 +73,22 @@ def eval_command(words: list[str]) -> int:
     usual = 1 if arguments.render else 100
     episodes, seed = checked_episodes(usual if arguments.episodes is None else arguments.episodes, arguments.seed)
     policy, config, checkpoint = load_trained(
-        arguments.path, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
+        arguments.path,
+        runs_dir=arguments.runs_dir,
+        env=arguments.env,
+        choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
+        trust=arguments.trust,
     )
+    config = with_evaluation(config, arguments.samples or None, arguments.max_steps)
     seed = config.seed if seed is None else seed
     if arguments.render:
         for picture, total, step, ended in play(policy, config, seed, episodes):
             _show(picture, total, step, ended)
         return 0
-    evaluation = make_evaluator(config, episodes=episodes)(policy, unseen_episodes(seed))
+    evaluator = make_evaluator(config, episodes=episodes)
+    progress = ProgressLine(_show_progress)
+    with contextlib.closing(evaluator.pool), contextlib.closing(progress):
+        evaluation = evaluator(policy, unseen_episodes(seed), progress)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0
@@ -81,7 +99,15 @@ def eval_command(words: list[str]) -> int:
     width = max((12, *map(len, evaluation.stats)))
     for name, value in evaluation.stats.items():
         print(f"  {printable(name):<{width}} {value:.3f}")
+    if evaluation.cut_episodes:
+        print(f"  {cuts_text(evaluation, evaluator.max_steps, prefix='--')}")
     return 0
+
+
+def _show_progress(text: str) -> None:
+    """One line on stderr, written over the last one; nothing where that is no terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _show(picture: str, total: float, step: int, ended: bool) -> None:

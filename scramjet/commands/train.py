@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
+from scramjet.commands.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.engine.cpu import is_compiled
-from scramjet.engine.foreign_worlds import ForeignWorld, parameter_defaults
-from scramjet.errors import ConfigError, did_you_mean, printable
+from scramjet.engine.foreign_worlds import ForeignWorld
+from scramjet.errors import ConfigError, printable
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files, start
 from scramjet.training.config import RunConfig, reopened
@@ -85,7 +86,7 @@ def train_command(words: list[str]) -> int:
     if "num_minibatches" in given and "minibatch_size" in given:
         raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
     config = replace(config, ppo=reopened(base.ppo, config.ppo, given))
-    config = replace(config, env_parameters={**base.env_parameters, **_typed(env, env_values)})
+    config = replace(config, env_parameters={**base.env_parameters, **typed_parameters(env, env_values)})
     world = config.make_env()
     if place.display != "quiet" and not isinstance(world, ForeignWorld) and not is_compiled(world):
         print(f"compiling {printable(env)} for this machine: a few seconds, once", file=sys.stderr, flush=True)
@@ -154,7 +155,7 @@ def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
 
 def _parse(words: list[str], base: RunConfig, env: str | None = None) -> Arguments:
     """The command line laid over `base`; the help lists the parameters of `env`."""
-    parameters = "" if env is None else _parameter_help(env, base)
+    parameters = "" if env is None else parameter_help(env, base.env_parameters)
     return tyro.cli(
         Arguments,
         prog="scramjet train",
@@ -163,72 +164,3 @@ def _parse(words: list[str], base: RunConfig, env: str | None = None) -> Argumen
         default=Arguments(settings=base),
         config=(tyro.conf.ConsolidateSubcommandArgs,),
     )
-
-
-def _parameter_help(env: str, base: RunConfig) -> str:
-    """The world's own flags, with the values they have now."""
-    values = {**(parameter_defaults(env) or {}), **base.env_parameters}
-    flags = "".join(f"\n  --env.{name.replace('_', '-')} {value}" for name, value in values.items())
-    return f"\nParameters of {env}:\n{flags}\n"
-
-
-BARE = ""
-
-
-def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Take the `--env.NAME value` pairs out of the command line: what they may be depends on the world.
-
-    A flag without a value, as booleans have it, gets BARE.
-    """
-    rest: list[str] = []
-    values: dict[str, str] = {}
-    position = 0
-    while position < len(words):
-        word = words[position]
-        position += 1
-        if not word.startswith("--env."):
-            rest.append(word)
-            continue
-        name, equals, value = word.removeprefix("--env.").partition("=")
-        if not equals and (position == len(words) or words[position].startswith("--")):
-            value = BARE
-        elif not equals:
-            value = words[position]
-            position += 1
-        values[name.replace("-", "_")] = value
-    return rest, values
-
-
-def _typed(env: str, values: dict[str, str]) -> dict[str, Any]:
-    """Flag values as numbers; the world's constructor checks the rest."""
-    known = parameter_defaults(env)
-    if known is None:
-        return {name: _typed_freely(text) for name, text in values.items()}
-    typed: dict[str, Any] = {}
-    for name, text in values.items():
-        switch = name if name in known else name.removeprefix("no_")
-        if text == BARE and isinstance(known.get(switch), bool):
-            typed[switch] = switch == name
-            continue
-        if name not in known:
-            raise ConfigError(
-                f"{env} has no parameter '{name}'.{did_you_mean(name, known)} Parameters: {', '.join(known)}"
-            )
-        if text == BARE:
-            flag = f"--env.{name.replace('_', '-')}"
-            raise ConfigError(f"{flag} needs a value: {flag} {known[name]}")
-        typed[name] = _typed_freely(text)
-        if isinstance(typed[name], str):
-            raise ConfigError(f"--env.{name.replace('_', '-')} {text} is not a number, true or false")
-    return typed
-
-
-def _typed_freely(text: str) -> Any:
-    """A flag's value as a number, true, false or none where it reads like one; a bare flag is true."""
-    words = {"true": True, "false": False, "none": None, BARE: True}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return int(text) if text.lstrip("+-").isdigit() else float(text)
-    except ValueError:
-        return text

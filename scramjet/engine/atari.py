@@ -105,6 +105,8 @@ class Half:
 class AtariPool(ForeignPool):
     """Copies of one game on ALE's own threads; in halves, so that one steps while a policy decides for the other."""
 
+    has_time_limit = True
+
     def __init__(
         self, game: str, num_envs: int, *, training: bool = True, in_halves: bool = True, num_threads: int = 0,
         **parameters: Any,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,12 @@ class Finding:
     text: str
 
 
-def check_world(name: str, *, steps: int = 500) -> Iterator[Finding]:
+def check_world(
+    name: str, *, steps: int = 500, parameters: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Finding]:
     """Look at a world from declaration to compiled speed; stops at the first thing that makes the rest pointless."""
     try:
-        env = load_env(name)
+        env = load_env(name, **parameters)
         check_spaces(env)
         size = state_dtype(env).itemsize - HEADER.itemsize
         yield Finding(True, f"{env!r}: {env.observation_space}, {env.action_space}, {size} bytes of state")

@@ -1,8 +1,16 @@
-"""How much of the machine is ours."""
+"""How much of the machine is ours, and how much of it nobody else uses."""
 
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
+
+LOOKS = 10
+LOOK_SECONDS = 0.02
+"""For how long the machine is looked at, and how often meanwhile."""
+RUNNABLE = 3
+"""The field of /proc/loadavg that says how many threads want a core now, this one among them."""
 
 
 def available_cores() -> int:
@@ -10,3 +18,44 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def free_cores() -> int:
+    """Cores this process may use that nothing else keeps busy now: at least 1, and all where that cannot be seen.
+
+    Takes 20 ms. What this process itself has started, such as a compiler that is soon done, counts as free.
+    """
+    cores = available_cores()
+    if cores == 1:
+        return 1
+    busy = 0.0
+    for _ in range(LOOKS):
+        now = _others_at_work()
+        if now is None:
+            return cores
+        busy += now / LOOKS
+        time.sleep(LOOK_SECONDS / LOOKS)
+    return max(1, min(cores, round((os.cpu_count() or cores) - busy)))
+
+
+def _others_at_work() -> int | None:
+    """Threads of others that run or want to; None where the system does not tell."""
+    try:
+        runnable = int(Path("/proc/loadavg").read_text().split()[RUNNABLE].partition("/")[0])
+        return max(0, runnable - 1 - _children_at_work())
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _children_at_work() -> int:
+    """Processes started by this one that run or want to."""
+    children = (task / "children" for task in Path("/proc/self/task").iterdir())
+    numbers = [number for file in children if file.exists() for number in file.read_text().split()]
+    return sum(_is_running(Path("/proc", number, "stat")) for number in numbers)
+
+
+def _is_running(stat: Path) -> bool:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "R"  # behind a name that may hold anything
+    except (OSError, IndexError):  # it has ended
+        return False

@@ -275,7 +275,7 @@ def why_inexact(saved: Any, other: Any) -> str | None:
         state = capture(saved)
         other.reset(seed=2)
         restore(other, state)
-        return None if _same(_play(saved, actions), _play(other, actions)) else "an env restored went on differently"
+        return None if is_same(_play(saved, actions), _play(other, actions)) else "an env restored went on differently"
     except ENV_FAILURES as problem:  # an env may also object to actions at random
         return f"{problem}" if isinstance(problem, UnsavableError) else f"{type(problem).__name__}: {problem}"
 
@@ -285,23 +285,25 @@ def _play(env: Any, actions: list[Any]) -> list[Any]:
     seen: list[Any] = []
     for i, action in enumerate(actions):
         obs, reward, terminated, truncated, _ = env.step(action)
-        seen.append((_copied(obs), float(reward), bool(terminated), bool(truncated)))
+        seen.append((copied(obs), float(reward), bool(terminated), bool(truncated)))
         if terminated or truncated or i == len(actions) // 2:
-            seen.append(_copied(env.reset()[0]))
+            seen.append(copied(env.reset()[0]))
     return seen
 
 
-def _copied(obs: Any) -> Any:
+def copied(obs: Any) -> Any:
+    """An observation that the env no longer writes to."""
     if isinstance(obs, dict):
-        return {key: _copied(value) for key, value in obs.items()}
-    return tuple(_copied(value) for value in obs) if isinstance(obs, tuple) else np.array(obs)
+        return {key: copied(value) for key, value in obs.items()}
+    return tuple(copied(value) for value in obs) if isinstance(obs, tuple) else np.array(obs)
 
 
-def _same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two things seen, of numbers and arrays however nested, are equal; NaN is equal to itself."""
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(_same(mine, its) for mine, its in zip(one, other, strict=True))
+        return len(one) == len(other) and all(is_same(mine, its) for mine, its in zip(one, other, strict=True))
     return (
         bool(np.array_equal(one, other, equal_nan=True))
         if np.asarray(one).dtype.kind == "f"

@@ -65,6 +65,7 @@ class EnvPoolPool(ForeignPool):
         self._num_spares = -(-num_envs // ENVS_PER_SPARE) if has_spares else 0
         self.envs = self._made(EpisodeSeed(0), num_envs)
         super().__init__(f"envpool:{task_id}", self.envs.observation_space, self.envs.action_space, num_envs)
+        self.has_time_limit = self.envs.config.get("max_episode_steps", 0) > 0
         self._place = {name: place for place, name in enumerate(self.envs._state_keys)}
         self._is_one_array = "obs" in self._place
         is_atari = _is_atari(self.envs._state_keys)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -133,6 +134,11 @@ class ForeignWorld:
 
         return try_out(self.name, self.env_factory(), self.workers.timeout)
 
+    @property
+    def seconds_of_a_step(self) -> float | None:
+        """How long a single env takes for one; None where nobody knows."""
+        return self._trial.seconds if math.isfinite(self._trial.seconds) else None
+
     def pool(self, num_envs: int, *, learns: bool = True, workers: WorkerSettings | None = None) -> ForeignPool:
         """A pool of its envs; `learns`: to train with, where that differs (Atari's lives and clipped rewards)."""
         made = self._pool(num_envs, learns, workers or self.workers)
@@ -198,29 +204,29 @@ class ForeignWorld:
     @property
     def makes_vector_envs(self) -> bool:
         """Whether many envs are made at once."""
-        return self.library == "vec" or (self.library == "factory" and _takes(_factory(self.name), "num_envs"))
+        return self.library == "vec" or (self.library == "factory" and _takes(factory_of(self.name), "num_envs"))
 
     @property
     def takes_render_mode(self) -> bool:
         """Whether its envs can be told how to draw themselves."""
-        return self.library != "factory" or _takes(_factory(self.name), "render_mode")
+        return self.library != "factory" or _takes(factory_of(self.name), "render_mode")
 
     def _make_vector_env(self) -> Callable[[int], gymnasium.vector.VectorEnv]:
         """What makes a vector env of so many."""
         if self.library == "factory":
-            build: Callable[..., Any] = _factory(self.name)
+            build: Callable[..., Any] = factory_of(self.name)
         else:
-            _check_gymnasium_id(self.name, self.id)
+            check_gymnasium_id(self.name, self.id)
             build = partial(_vector_by_gymnasium, self.id)
         return lambda num_envs: _made(self.name, partial(build, num_envs=num_envs), self.parameters)
 
     def env_factory(self) -> Callable[[], gymnasium.Env]:
         """What makes one Gymnasium env, of those that are made one by one."""
         if self.library == "factory":
-            found = _factory(self.name)
+            found = factory_of(self.name)
             # A function of a module is found again wherever it is called.
             return partial(_made, self.name, found if self.name in _FACTORIES else None, self.parameters)
-        _check_gymnasium_id(self.name, self.id)
+        check_gymnasium_id(self.name, self.id)
         if self.library == "mujoco":
             _require("mujoco", "mujoco")
         return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
@@ -313,7 +319,7 @@ def must_be_given(name: str) -> bool:
     return name.startswith("factory:") and ("<" in name or name.startswith("factory:__main__:"))
 
 
-def _factory(name: str) -> Callable[..., gymnasium.Env]:
+def factory_of(name: str) -> Callable[..., gymnasium.Env]:
     """The function that a name means: one given from Python, or one in a module or file."""
     known = _FACTORIES.get(canonical_name(name))
     if known is not None:
@@ -348,7 +354,7 @@ def _read_once(path: str, changed_at: int) -> ModuleType:
     return import_file(Path(path))
 
 
-def _check_gymnasium_id(name: str, env_id: str) -> None:
+def check_gymnasium_id(name: str, env_id: str) -> None:
     """Refuse an id that Gymnasium does not know, with the nearest one it does."""
     import gymnasium
 
@@ -370,7 +376,7 @@ def _check_gymnasium_id(name: str, env_id: str) -> None:
 
 def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any]) -> Any:
     """An env, or one message about why there is none; without `build` by the factory that the name means."""
-    build = build or _factory(name)
+    build = build or factory_of(name)
     try:
         return build(**parameters)
     except ScramjetError:

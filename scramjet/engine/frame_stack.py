@@ -65,7 +65,8 @@ class FrameStackPool(Pool):
         self.played_by, self.num_players = pool.played_by, pool.num_players
         self.observation_space = stacked_space(pool.observation_space, num_frames)
         self.action_space, self.mask_size = pool.action_space, pool.mask_size
-        self.is_guarded = pool.is_guarded
+        self.is_guarded, self.has_time_limit = pool.is_guarded, pool.has_time_limit
+        self.draws_every_step = pool.draws_every_step
         self.num_frames = num_frames
         self._new = pool.allocate()  # what the envs write
         self._frames = allocate_obs(self.observation_space, self.num_rows)

@@ -95,6 +95,8 @@ class EnvFacts:
     observation_space: Any
     action_space: Any
     mask_size: int
+    has_time_limit: bool  # every episode is truncated after a number of steps, as far as the env tells
+    draws_every_step: bool  # in a window
 
 
 class GymRows:
@@ -158,7 +160,8 @@ class GymRows:
             raise self._failure("reset()", 0, error) from error
         has_mask = isinstance(info, Mapping) and "action_mask" in info
         size = _num_choices(self.name, first.action_space) if has_mask else 0
-        return EnvFacts(plain_space(first.observation_space), plain_space(first.action_space), size)
+        seen, chosen = plain_space(first.observation_space), plain_space(first.action_space)
+        return EnvFacts(seen, chosen, size, has_time_limit(first), getattr(first, "render_mode", None) == "human")
 
     def bind(self, arrays: RowArrays) -> None:
         """Where results go: row k of `arrays` is the k-th env's."""
@@ -315,6 +318,17 @@ class GymRows:
                 env.close()
             except ENV_FAILURES:
                 continue
+
+
+def has_time_limit(env: Any) -> bool:
+    """Whether an env, one of its wrappers or its registration says that episodes are truncated."""
+    layer = env
+    while layer is not None:
+        held = getattr(layer, "__dict__", {})  # not by name: wrappers pass that on, or refuse it
+        if held.get("_max_episode_steps") is not None:  # as Gymnasium's TimeLimit calls it
+            return True
+        layer = held.get("env")
+    return getattr(getattr(env, "spec", None), "max_episode_steps", None) is not None
 
 
 def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: int, first: tuple[Any, Any]) -> None:

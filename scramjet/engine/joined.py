@@ -26,7 +26,8 @@ class JoinedPool(Pool):
         self.num_rows = sum(pool.num_rows for pool in pools)
         self.played_by, self.num_players, self.mask_size = first.played_by, first.num_players, first.mask_size
         self.observation_space, self.action_space = first.observation_space, first.action_space
-        self.is_guarded = first.is_guarded
+        self.is_guarded, self.has_time_limit = first.is_guarded, first.has_time_limit
+        self.draws_every_step = first.draws_every_step
         self._seeds = EpisodeSeed(0)
         self.shown = self.allocate()
         """What all envs showed after the last reset."""

@@ -53,6 +53,7 @@ class PettingZooPool(ForeignPool):
             name, rest, action_space, num_envs,
             mask_size=size if has_mask else 0, played_by=played_by, num_players=len(self.agents),
         )  # fmt: skip
+        self.draws_every_step = getattr(self.envs[0], "render_mode", None) == "human"
         self._to_action = native_action(action_space)
         self._views = allocate_obs(self.observation_space, num_envs * self.num_players)  # what each player saw last
         self._write = observation_writer(rest, leaves(self._views))

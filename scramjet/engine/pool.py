@@ -102,6 +102,10 @@ class Pool(ABC):
     """
     processes = ""
     """Which other processes step envs, in words; empty where none does."""
+    has_time_limit = False
+    """Whether every episode ends after a number of steps, whatever is played; False where nobody knows."""
+    draws_every_step = False
+    """Whether envs show themselves in a window at every step, as far as they tell."""
     is_guarded = False
     """Whether all envs live in worker processes, where one that hangs or leaves can be ended."""
 
@@ -221,6 +225,7 @@ class WorldPool(Pool):
         self.num_rows = num_envs * self._rows_per_env
         self.observation_space = env.observation_space
         self.action_space = env.action_space
+        self.has_time_limit = env.max_episode_steps is not None
         self.mask_size = mask_size(env)
         action_shape, self._action_dtype = action_layout(env)
         self._action_shape = (self.num_rows, *action_shape)

@@ -51,6 +51,8 @@ class VectorPool(ForeignPool):
             num_envs,
             played_by=PlayedBy.AGENTS if skips_a_step else PlayedBy.ONE,
         )
+        self.has_time_limit = getattr(env.spec, "max_episode_steps", None) is not None
+        self.draws_every_step = getattr(env, "render_mode", None) == "human"
         self._step_in_style = {
             AutoresetMode.SAME_STEP: self._step_same,
             AutoresetMode.DISABLED: self._step_disabled,

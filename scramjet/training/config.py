@@ -93,11 +93,14 @@ class EvaluationConfig:
     """Episodes played after the last update; 0: none."""
     samples: bool = False
     """Draw actions as in training, instead of taking the most likely; for games that would run in circles."""
+    max_steps: int | None = None
+    """Steps after which an episode is cut, and its return so far counted; none: the world's own time limit, else
+    10,000."""
 
     def __post_init__(self) -> None:
         settle(self, "eval.")
         require_counts(self, ("every", "final_episodes"), least=0, prefix="eval.")
-        require_counts(self, ("episodes",), prefix="eval.")
+        require_counts(self, ("episodes", "max_steps"), prefix="eval.")
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ class RunConfig:
     frame_stack: int = 1
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
-    """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small."""
+    """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small; where
+    torch's operators learn, no more than there are idle cores."""
     num_workers: int | Literal["auto"] = "auto"
     """Processes for Gymnasium envs; auto: one for each core, of quick envs this one among them or alone; 0: none."""
     on_env_error: Literal["auto", "fail", "restart"] = "auto"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -25,6 +26,7 @@ from scramjet.training.callbacks import Callbacks
 from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.evaluation import Evaluation
+from scramjet.training.evaluation_limits import SHORT_EVALUATION, GraceTime, ProgressLine, cuts_text
 from scramjet.training.progress import PhaseClock
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.seeds import evaluation_episodes
@@ -108,7 +110,8 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
                 metrics = learner.update(batch, step - config.batch_size)
                 collector.learned()
             with clock.phase("evaluate"):
-                evaluation = _evaluate_if_due(session, update, step, num_updates, display, stop)
+                ends_at = _deadline(started, config)
+                evaluation = _evaluate_if_due(session, update, step, num_updates, display, stop, ends_at)
             record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
             _hint_at_samples(session, evaluation, display)
             record.update(collector.metrics())
@@ -137,20 +140,31 @@ def _tell_news(session: Session, display: Display) -> None:
 
 
 def _evaluate_if_due(
-    session: Session, update: int, step: int, num_updates: int, display: Display, stop: StopSignal
+    session: Session, update: int, step: int, num_updates: int, display: Display, stop: StopSignal, ends_at: float
 ) -> Evaluation | None:
-    """An evaluation every so many updates, and a longer one after the last, which a signal ends."""
+    """An evaluation every so many updates, and a longer one after the last; a signal or the time limit ends either."""
     settings = session.config.eval
+    is_final = update == num_updates and settings.final_episodes > 0
+    if not is_final and not (settings.every and update % settings.every == 0):
+        return None
     seeds = evaluation_episodes(session.config.seed, step)
-    if update == num_updates and settings.final_episodes:
-        display.event(f"evaluating over {settings.final_episodes:,} episodes")
-        evaluator = make_evaluator(session.config, episodes=settings.final_episodes, beside=session.pool)
-        evaluator.pool.tell(session.news.append)
-        with contextlib.closing(evaluator.pool):
-            return evaluator.unless(stop.was_requested, session.policy, seeds)
-    if settings.every and update % settings.every == 0:
-        return session.evaluator(session.policy, seeds)
-    return None
+    with contextlib.ExitStack() as afterwards:
+        evaluator = session.evaluator
+        if is_final:
+            display.event(f"evaluating over {settings.final_episodes:,} episodes")
+            evaluator = make_evaluator(session.config, episodes=settings.final_episodes, beside=session.pool)
+            evaluator.pool.tell(session.news.append)
+            afterwards.callback(evaluator.pool.close)
+        # One within a run goes on for a moment, so that a run stopped in a short one is the run that was never stopped.
+        asked = GraceTime(stop.was_requested, ends_at, seconds=0.0 if is_final else SHORT_EVALUATION)
+        report = afterwards.enter_context(contextlib.closing(ProgressLine(display.progress)))
+        evaluation = evaluator.unless(asked, session.policy, seeds, report)
+    if evaluation is None:
+        display.event(f"the evaluation at step {step:,} was ended before its last episode, and counts for nothing")
+    elif evaluation.cut_episodes and (is_final or not session.has_told_of_cuts):
+        session.has_told_of_cuts = True
+        display.event(cuts_text(evaluation, evaluator.max_steps))
+    return evaluation
 
 
 def _hint_at_samples(session: Session, evaluation: Evaluation | None, display: Display) -> None:
@@ -230,8 +244,13 @@ def _reason_to_stop(session: Session, stop: StopSignal, started: float) -> Stopp
         return "ctrl-c" if stop.requested == signal.SIGINT else "sigterm"
     if session.stop_reason is not None:
         return "callback"
-    limit = session.config.time_limit_seconds
-    return "time limit" if limit is not None and time.perf_counter() - started >= limit else None
+    return "time limit" if time.perf_counter() >= _deadline(started, session.config) else None
+
+
+def _deadline(started: float, config: RunConfig) -> float:
+    """When the time limit is reached, by `time.perf_counter`."""
+    limit = config.time_limit_seconds
+    return math.inf if limit is None else started + limit
 
 
 def _run_info(session: Session) -> RunInfo:

@@ -118,7 +118,8 @@ _TABLE = (
     Metric("eval/std_return", "Standard deviation of the evaluation's returns."),
     Metric("eval/lower_bound", "What the mean return exceeds with 95 % confidence; `best` is the highest of these."),
     Metric("eval/mean_length", "Mean episode length of the evaluation."),
-    Metric("eval/episodes", "Episodes played in the evaluation."),
+    Metric("eval/episodes", "Episodes played in the evaluation; a game of several players is one."),
+    Metric("eval/cut_episodes", "Of these, episodes that were cut at the bound of steps, with their return so far."),
     Metric(
         "async/policy_lag_mean", "--mode async: updates between the weights that acted and this one, mean over steps."
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +78,36 @@ def evaluate(
     network: nn.Module | None = None,
     env: str | Callable[..., Any] | None = None,
     *,
+    env_parameters: Mapping[str, Any] | None = None,
+    samples: bool | None = None,
+    max_steps: int | None = None,
     trust: bool = False,
 ) -> Evaluation:
     """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python.
 
     `network` is what `train` was given, where that was a module; `env` a world in place of the one that the checkpoint
-    names, such as the function that `train` was given. `trust` lets a checkpoint of somebody else name a world in a
+    names, such as the function that `train` was given. `env_parameters` change parameters of the world, such as the
+    opponent of a game. `samples` draws actions as in training, `max_steps` cuts episodes that have not ended after so
+    many steps; both are otherwise as in the run's config. `trust` lets a checkpoint of somebody else name a world in a
     file or module, which runs it.
     """
     episodes, seed = checked_episodes(episodes, seed)
-    policy, config, _ = load_trained(path, network, env=env, trust=trust)
+    chosen = None if env_parameters is None else coerce("env_parameters", env_parameters, dict[str, Any])
+    policy, config, _ = load_trained(
+        path, network, env=env, choose_parameters=None if chosen is None else lambda name: chosen, trust=trust
+    )
     chosen_seed = config.seed if seed is None else seed
-    return make_evaluator(config, episodes=episodes)(policy, unseen_episodes(chosen_seed))
+    evaluator = make_evaluator(with_evaluation(config, samples, max_steps), episodes=episodes)
+    with contextlib.closing(evaluator.pool):
+        return evaluator(policy, unseen_episodes(chosen_seed))
+
+
+def with_evaluation(config: RunConfig, samples: bool | None, max_steps: int | None) -> RunConfig:
+    """A config that evaluates with drawn actions or with other bounds; None: as it does."""
+    given: dict[str, Any] = {"samples": samples, "max_steps": max_steps}
+    return replace(
+        config, eval=replace(config.eval, **{key: value for key, value in given.items() if value is not None})
+    )
 
 
 def checked_episodes(episodes: int, seed: int | None) -> tuple[int, int | None]:
@@ -106,20 +126,39 @@ def load_trained(
     runs_dir: str | Path = "runs",
     env: str | Callable[..., Any] | None = None,
     *,
+    choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
     trust: bool = False,
 ) -> tuple[Policy, RunConfig, Checkpoint]:
     """A checkpoint's policy, the config it was trained with, and the checkpoint, for who is about to play it.
 
-    `env`: a world in place of the one that the checkpoint names, with the same parameters.
+    `env`: a world in place of the one that the checkpoint names, with the same parameters. `choose_parameters` takes
+    the world's name and returns parameters of it to change.
     """
     network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
     checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
     caller = Caller(trust, None if env is None else name_of(env), keeps_parameters=True)
     config = checkpoint_config(checkpoint, caller)
+    if choose_parameters is not None:
+        config = _with_parameters(config, choose_parameters(config.env), checkpoint)
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)
     return policy.eval(), config, checkpoint
+
+
+def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: Checkpoint) -> RunConfig:
+    """The config with other parameters of its world; refuses those that change what the policy observes or does."""
+    changed = replace(config, env_parameters={**config.env_parameters, **chosen})
+    world = changed.make_env()
+    for kind in ("observation_space", "action_space"):
+        here, there = repr(getattr(world, kind)), checkpoint.metadata[kind]
+        if here != there:
+            given = " ".join(f"--env.{name.replace('_', '-')} {value}" for name, value in chosen.items())
+            raise ConfigError(
+                f"{given} changes the {kind.replace('_', ' ')} of {config.env}: the policy was trained on {there}, and "
+                f"this world has {here}; only parameters that keep it can change"
+            )
+    return changed
 
 
 def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:

@@ -49,6 +49,12 @@ from scramjet.training.seeds import seed_of_fork, training_episodes
 SCHEDULE = "schedule.jsonl"
 
 
+DRAWN_EVERY_STEP = (
+    "warning: {env} has render_mode='human' and draws every step in a window, which allows some 150 steps a second; "
+    "train without it, and watch with scramjet eval RUN --render"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Best:
     """The evaluation that chose the best checkpoint."""
@@ -80,6 +86,7 @@ class Session:
     lineage: dict[str, Any] | None = None  # where a fork comes from
     note: str = ""
     has_hinted_at_samples: bool = False
+    has_told_of_cuts: bool = False
     news: deque[str] = field(default_factory=deque)  # of the envs and the metrics log, for the display
     saved: deque[Path] = field(default_factory=deque)  # checkpoints that callbacks are yet to hear of
     stop_reason: str | None = None  # of a callback that asked to stop
@@ -244,7 +251,7 @@ def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = No
     """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
-    return Evaluator(pool, episodes=episodes, samples=config.eval.samples)
+    return Evaluator(pool, episodes=episodes, samples=config.eval.samples, max_steps=config.eval.max_steps)
 
 
 def build_session(
@@ -291,6 +298,8 @@ def build_session(
         unless_built.pop_all()
     for each in (pool, session.evaluator.pool, session.metrics_log):
         each.tell(session.news.append)
+    if pool.draws_every_step:
+        session.news.append(DRAWN_EVERY_STEP.format(env=config.env))
     return session
 
 

@@ -32,6 +32,7 @@ from scramjet.training.state import (
     restore_everything,
     restore_learning,
 )
+from scramjet.training.threads import with_threads_to_spare
 from scramjet.training.trust import check_name, remember
 
 
@@ -108,13 +109,19 @@ def _chosen_config(config: RunConfig | str | Path | None, parent: Checkpoint | N
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
     """Begin at step 0."""
-    config = config.resolved()
+    config, about_threads = _resolved(config, network)
     run = Run.create(runs_dir, run_name, config_files.to_toml(config), default_name=_default_name(config))
     remember(config.env, config.env_parameters)
     with _discarded_on_error(run):
         session = build_session(config, run, network)
-    session.note = _advice(config)
+    session.note = _join(about_threads, _advice(config))
     return session
+
+
+def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
+    """The config with every choice made for the user's own network or the default one; a note on the threads."""
+    resolved = config.resolved()
+    return (resolved, "") if config.num_threads != "auto" else with_threads_to_spare(resolved, network)
 
 
 def _advice(config: RunConfig) -> str:
@@ -252,7 +259,7 @@ def fork_run(
     checkpoint: Checkpoint, config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None
 ) -> Session:
     """Begin a new run from a checkpoint: its weights, optimizer, normalizers and step count; fresh episodes."""
-    config = config.resolved()
+    config, about_threads = _resolved(config, network)
     check_fits(checkpoint, config, network)
     if config.total_timesteps <= checkpoint.step:
         raise ConfigError(
@@ -275,7 +282,8 @@ def fork_run(
         session.first_step = checkpoint.step
         session.lineage = lineage
         checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
-    session.note = _join(f"forked from {checkpoint.path} at step {checkpoint.step:,}", _advice(config))
+    forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
+    session.note = _join(forked, about_threads, _advice(config))
     return session
 
 

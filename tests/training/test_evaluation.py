@@ -5,22 +5,27 @@ import os
 import signal
 import statistics
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
+from gymnasium.wrappers import TimeLimit
 
 import scramjet
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.native import NativePool
+from scramjet.engine.serial import SerialPool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.envs.rng import randint
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training import evaluation, loop
+from scramjet.training import evaluation, evaluation_limits, loop
 from scramjet.training.config import EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluation, Evaluator, lower_bound
+from scramjet.training.evaluation_limits import GraceTime
 from scramjet.training.rollout import allocate_rollout, collect
 from scramjet.training.session import make_evaluator
 
@@ -193,11 +198,87 @@ def test_evaluation_obeys_masks():
     assert evaluator_of(env, episodes=4, backend="interpreted")(policy, 0).mean_return == 1.0
 
 
-def test_an_episode_that_never_ends_counts_as_it_stands_at_the_limit(monkeypatch):
-    monkeypatch.setattr(evaluation, "STEP_LIMIT", 50)
-    env = ShortOrLong(endless=True)
-    result = evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0)
-    assert (result.episodes, result.mean_length) == (2, 50.0)
+def test_episodes_longer_than_the_bound_are_cut_and_counted_as_they_stand_and_all_others_are_played():
+    env = ShortOrLong(long=40)
+    pool = NativePool(env, 4, num_threads=1, backend="interpreted")
+    cut = Evaluator(pool, episodes=12, max_steps=30)(make_policy(env), 0)
+    assert (cut.episodes, cut.cut_episodes, cut.mean_return, cut.mean_length) == (12, 6, 15.0, 15.5)
+    assert cut.stats == {"odd": 0.0}  # of those that ended
+    just_long_enough = Evaluator(pool, episodes=12, max_steps=41)(make_policy(env), 0)
+    assert (just_long_enough.cut_episodes, just_long_enough.mean_return) == (0, 20.0)
+
+
+def test_the_usual_bound_is_for_worlds_without_a_time_limit():
+    endless, limited = ShortOrLong(endless=True), ShortOrLong(max_episode_steps=60)
+    assert evaluator_of(endless, episodes=1, backend="interpreted").max_steps == evaluation.USUAL_MAX_STEPS
+    assert evaluator_of(limited, episodes=1, backend="interpreted").max_steps is None
+    pools = [
+        SerialPool("test", lambda: CliffWalkingEnv(), 1),
+        SerialPool("test", lambda: TimeLimit(CliffWalkingEnv(), 7), 1),
+        SerialPool("test", lambda: gymnasium.make("CartPole-v1"), 1),
+    ]
+    assert [pool.has_time_limit for pool in pools] == [False, True, True]
+
+
+def test_progress_is_reported_from_the_moment_an_evaluation_takes_long(monkeypatch):
+    monkeypatch.setattr(evaluation, "FIRST_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(evaluation, "REPORT_SECONDS", 0.0)
+    env, told = ShortOrLong(long=40), []
+    evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0, lambda *news: told.append(news))
+    assert told[0] == (0, 2, 1)
+    assert told[-1] == (1, 2, 40)
+
+
+def test_a_stop_leaves_a_short_evaluation_within_a_run_time_to_end(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(evaluation_limits.time, "perf_counter", lambda: now[0])
+    asked = GraceTime(lambda: False, 105.0, seconds=2.0)
+    found = []
+    for now[0] in (104.9, 105.0, 106.9, 107.0):
+        found.append(asked())
+    assert found == [False, False, False, True]
+    assert GraceTime(lambda: True, math.inf, seconds=0.0)()
+
+
+class Circle(gymnasium.Env):
+    """Never ends: a greedy policy walks in a circle."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), -1.0, False, False, {}
+
+
+def test_a_world_that_never_ends_is_evaluated_in_training_and_afterwards_and_says_so(tmp_path, capsys):
+    config = RunConfig(
+        num_envs=2, num_steps=8, total_timesteps=32, num_workers=0, num_threads=1, device="cpu",
+        policy=PolicyConfig(hidden=(8,)),
+        eval=EvaluationConfig(every=1, episodes=3, final_episodes=4, max_steps=20),
+    )  # fmt: skip
+    result = scramjet.train(config, env=Circle, runs_dir=tmp_path, display="plain")
+    final = result.evaluation
+    assert (final.episodes, final.cut_episodes, final.mean_return, final.mean_length) == (4, 4, -20.0, 20.0)
+    assert result.metrics["eval/cut_episodes"] == 4
+    told = capsys.readouterr().out
+    assert "3 of 3 episodes did not end within 20 steps and count with their return so far; --eval.max-steps" in told
+    assert "over 4 episodes, length 20.00, 4 cut" in told
+    later = scramjet.evaluate(result.run_path, 2, env=Circle, max_steps=5, samples=True)
+    assert (later.episodes, later.cut_episodes, later.mean_return) == (2, 2, -5.0)
+
+
+def test_the_time_limit_ends_the_evaluation_after_training(tmp_path):
+    config = RunConfig(
+        num_envs=2, num_steps=8, total_timesteps=16, num_workers=0, num_threads=1, device="cpu", time_limit="1s",
+        policy=PolicyConfig(hidden=(8,)), eval=EvaluationConfig(every=0, max_steps=10**9),
+    )  # fmt: skip
+    result = scramjet.train(config, env=Circle, runs_dir=tmp_path, display="quiet")
+    assert (result.step, result.evaluation, result.exit_code) == (16, None, 0)
+    assert (result.run_path / "checkpoints" / "step_00000016").exists()
 
 
 def test_a_signal_ends_the_evaluation_after_training_and_the_run_is_whole(tmp_path, monkeypatch):
@@ -230,7 +311,8 @@ def test_no_episodes_is_refused():
 def test_the_result_as_a_dict_has_the_names_the_command_line_prints():
     env = ShortOrLong()
     result = evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0).as_dict()
-    assert sorted(result) == ["episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
+    names = ["cut_episodes", "episodes", "lower_bound", "mean_length", "mean_return", "stats", "std_return"]
+    assert sorted(result) == names
 
 
 def evaluation_of(returns: list[float]) -> Evaluation:

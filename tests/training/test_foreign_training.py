@@ -339,12 +339,6 @@ def test_pools_of_others_are_made_by_name():
         scramjet.make("gym:CartPole-v1", num_envs=3, backend="cuda")
 
 
-@pytest.mark.parametrize("command", ["bench", "check"])
-def test_commands_for_native_worlds_say_so(command):
-    with pytest.raises(ConfigError, match=f"scramjet {command} is for native worlds, and gym:CartPole-v1 is none"):
-        cli.run([command, "gym:CartPole-v1"])
-
-
 def test_envs_of_others_stay_on_the_cpu():
     assert RunConfig(env="gym:CartPole-v1").env_device_beside("cuda") == "cpu"
     with pytest.raises(ConfigError, match="env_device='cuda' is for native worlds"):
@@ -463,3 +457,12 @@ def test_what_is_no_number_in_info_is_left_out(tmp_path):
 def test_odd_names_are_refused(name):
     with pytest.raises(WorldError, match="cannot import"):
         load_world(name, {}).observation_space  # noqa: B018
+
+
+def test_an_env_that_draws_every_step_is_trained_with_one_warning(tmp_path, capsys):
+    class Drawn(Staircase):
+        render_mode = "human"
+
+    config = settings("cartpole", num_workers=0, eval=EvaluationConfig(every=1, episodes=1, final_episodes=1))
+    scramjet.train(config, env=Drawn, runs_dir=tmp_path, display="plain")
+    assert capsys.readouterr().out.count("has render_mode='human' and draws every step in a window") == 1

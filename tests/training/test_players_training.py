@@ -21,7 +21,6 @@ from scramjet.engine.trees import leaves, map_leaves
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training import evaluation
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
@@ -444,8 +443,9 @@ def policy_of(env):
     return Policy(default_network(*spaces, PolicyConfig(hidden=(4,))), *spaces)
 
 
-def evaluate(env, episodes, num_envs):
-    return Evaluator(NativePool(env, num_envs, backend="interpreted"), episodes=episodes)(policy_of(env), 1)
+def evaluate(env, episodes, num_envs, max_steps=None):
+    pool = NativePool(env, num_envs, backend="interpreted")
+    return Evaluator(pool, episodes=episodes, max_steps=max_steps)(policy_of(env), 1)
 
 
 @pytest.mark.parametrize(("episodes", "num_envs"), [(6, 6), (7, 3), (1, 1), (10, 4)])
@@ -457,7 +457,7 @@ def test_each_agent_of_each_env_is_judged_by_its_own_share_of_episodes(episodes,
         for k in range(3):
             lengths += [1 + k + i % 3] * share
             returns += [10.0**k * lengths[-1]] * share
-    assert result.episodes == len(returns) == 3 * episodes
+    assert (result.episodes, len(returns)) == (episodes, 3 * episodes)  # a game of three is one episode
     assert result.mean_return == pytest.approx(np.mean(returns))
     assert result.std_return == pytest.approx(np.std(returns))
     assert result.mean_length == pytest.approx(np.mean(lengths))
@@ -473,28 +473,26 @@ def test_each_seat_of_each_env_is_judged_by_its_own_share_of_games(episodes, num
         first, second = (turns + 1) // 2, turns // 2
         share = episodes // num_envs + (i < episodes % num_envs)
         returns += [first - 2.0 * second, second - 2.0 * first] * share
-    assert result.episodes == len(returns) == 2 * episodes
+    assert (result.episodes, len(returns)) == (episodes, 2 * episodes)
     assert result.mean_return == pytest.approx(np.mean(returns))
     assert result.std_return == pytest.approx(np.std(returns))
     assert result.stats == {"agent": 0.5}
 
 
 @pytest.mark.parametrize("episodes", [1, 2])
-def test_of_a_game_that_never_ends_each_agents_episode_counts_once(episodes, monkeypatch):
-    """Agents 0 and 1 die, agent 2 does not, so that no second game begins however large the quota."""
-    monkeypatch.setattr(evaluation, "STEP_LIMIT", 30)
-    result = evaluate(Staggered(endless=True), episodes, 1)
+def test_of_a_game_that_never_ends_each_agents_episode_counts_once_a_game(episodes):
+    """Agents 0 and 1 die, agent 2 does not, so that only a cut begins a second game."""
+    result = evaluate(Staggered(endless=True), episodes, 1, max_steps=30)
     lives = [1, 2]
     returns = [1.0 * lives[0], 10.0 * lives[1], 100.0 * 30]
-    assert result.episodes == 3
+    assert (result.episodes, result.cut_episodes) == (episodes, episodes)
     assert result.mean_return == pytest.approx(np.mean(returns))
     assert result.mean_length == pytest.approx(np.mean([*lives, 30]))
 
 
-def test_a_game_of_seats_that_never_ends_counts_as_it_stands_for_each_of_them(monkeypatch):
-    monkeypatch.setattr(evaluation, "STEP_LIMIT", 31)
-    result = evaluate(Rounds(endless=True), 1, 1)
-    assert result.episodes == 2
+def test_a_game_of_seats_that_never_ends_counts_as_it_stands_for_each_of_them():
+    result = evaluate(Rounds(endless=True), 1, 1, max_steps=31)
+    assert (result.episodes, result.cut_episodes) == (1, 1)
     assert result.mean_return == pytest.approx(np.mean([16 - 2.0 * 15, 15 - 2.0 * 16]))
 
 

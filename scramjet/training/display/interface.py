@@ -71,6 +71,9 @@ class Display(Protocol):
     def event(self, text: str) -> None:
         """Something worth a line happened: a checkpoint, a new best, an evaluation, a stop."""
 
+    def progress(self, text: str) -> None:
+        """Something else than updates takes long and has come so far; "" when it is over."""
+
     def finish(self, summary: Summary) -> None:
         """Training ended as it should: show the result and what to type next."""
 

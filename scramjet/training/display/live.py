@@ -54,6 +54,7 @@ class LiveDisplay:
         self._live: Live | None = None
         self._progress: History | None = None
         self._events: deque[str] = deque(maxlen=3)
+        self._activity = ""
         self._warnings: dict[str, tuple[str, float]] = {}  # metric name: (warning, when last true)
         self._next_draw_at = 0.0
         self._drawn_at = -math.inf
@@ -81,6 +82,11 @@ class LiveDisplay:
         elapsed = now - self._progress.started_at if self._progress else 0.0
         self._events.append(f"{human_duration(elapsed):>7}  {text}")
         if now >= self._drawn_at + self.EVENT_SECONDS:
+            self._draw()
+
+    def progress(self, text: str) -> None:
+        self._activity = text
+        if self._clock() >= self._drawn_at + self.EVENT_SECONDS:
             self._draw()
 
     def finish(self, summary: Summary) -> None:
@@ -231,9 +237,13 @@ class LiveDisplay:
         lines = _wrap((f"{self._glyphs.warning} {text}" for text in texts), width)
         return [Text(line, "yellow") for line in lines[:2]]
 
+    def _latest(self) -> list[str]:
+        """The last events, and what goes on now in place of the oldest."""
+        return [*self._events, *[f"{'':>7}  {self._activity}"] * bool(self._activity)][-3:]
+
     def _event_lines(self, width: int) -> list[Text]:
         # Room is left at the end of the line for the "^C" that a terminal echoes there.
-        lines = [Text(self._plain(text.replace("\n", " ")), "dim") for text in self._events]
+        lines = [Text(self._plain(text.replace("\n", " ")), "dim") for text in self._latest()]
         for line in lines:
             line.truncate(max(1, width - 8), overflow="crop" if self._glyphs is ASCII else "ellipsis")
         return lines

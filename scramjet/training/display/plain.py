@@ -32,6 +32,7 @@ class QuietDisplay:
     def start(self, info: RunInfo) -> None: ...
     def record(self, record: Record) -> None: ...
     def event(self, text: str) -> None: ...
+    def progress(self, text: str) -> None: ...
     def finish(self, summary: Summary) -> None: ...
     def close(self) -> None: ...
 
@@ -43,7 +44,7 @@ class PlainDisplay:
         self._file = file or sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - stdout may be closed
         self._clock = clock
         self._progress: History | None = None
-        self._next_line_at = 0.0
+        self._next_line_at = self._next_progress_at = 0.0
         self._warned: set[str] = set()
         encoding = getattr(self._file, "encoding", None) or "utf-8"
         self._encoding = encoding
@@ -77,6 +78,12 @@ class PlainDisplay:
 
     def event(self, text: str) -> None:
         self._write(text)
+
+    def progress(self, text: str) -> None:
+        now = self._clock()
+        if text and now >= self._next_progress_at:
+            self._next_progress_at = now + 10.0
+            self._write(text)
 
     def finish(self, summary: Summary) -> None:
         self._write("")

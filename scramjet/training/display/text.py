@@ -235,7 +235,8 @@ def evaluation_line(evaluation: Record, glyphs: Glyphs) -> str:
         text += f" over {episodes:.0f} episodes"
     if length is not None:
         text += f", length {human_number(length)}"
-    return text
+    cut = evaluation.get("eval/cut_episodes", evaluation.get("cut_episodes"))
+    return f"{text}, {cut:.0f} cut" if cut else text
 
 
 def size_of(info: RunInfo, glyphs: Glyphs) -> list[str]:

@@ -1,0 +1,56 @@
+"""How many threads torch's operators get where nobody says: by the network's size and by how busy the machine is.
+
+Compiled functions are left out: each thread there takes the next part that nobody has begun, so a busy core costs
+little, and their number of threads stays what the config decides. Operators wait for their slowest thread each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import nn
+
+from scramjet.engine.cores import available_cores, free_cores
+from scramjet.policies.networks import count_parameters
+from scramjet.training.config import RunConfig
+
+MIN_THREADED_WEIGHTS = 4096 * 8192
+"""Samples in a minibatch times weights of a user's own network below which threads cost more than they save."""
+IMAGE_AXES = 4
+"""Axes of the weights of a convolution, whose work its number of weights does not tell."""
+
+
+def with_threads_to_spare(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
+    """A config that has just decided `num_threads` by itself, with fewer where torch's operators learn and would not
+    gain by them; and a note for the user where it was other work on the machine that decided.
+
+    `network` is the user's own, or None.
+    """
+    assert isinstance(config.num_threads, int)
+    if config.mode != "sync" or config.device != "cpu" or not learns_by_operators(config, network):
+        return config, ""
+    wanted = config.num_threads
+    if network is not None:
+        wanted = available_cores() if _threads_pay(config, network) else 1
+    if wanted == 1:
+        return replace(config, num_threads=1), ""
+    free = min(wanted, free_cores())
+    note = (
+        f"{free} thread{'s' * (free > 1)}, since other work keeps {wanted - free} of {wanted} cores busy "
+        f"(--num-threads {wanted} takes all)"
+    )
+    return replace(config, num_threads=free), note if free < wanted else ""
+
+
+def learns_by_operators(config: RunConfig, network: nn.Module | None) -> bool:
+    """Whether torch's operators learn for certain; of images that only a made env shows this is not known yet."""
+    shape = config.policy
+    has_pictures = config.env.startswith("ale:") and shape.encoder != "mlp"
+    return network is not None or not config.fused or shape.encoder not in ("auto", "mlp") or has_pictures
+
+
+def _threads_pay(config: RunConfig, network: nn.Module) -> bool:
+    if any(weights.ndim >= IMAGE_AXES for weights in network.parameters()):
+        return True
+    minibatch = config.batch_size // config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)
+    return minibatch * count_parameters(network) >= MIN_THREADED_WEIGHTS
