@@ -12,9 +12,10 @@ from typing import Annotated
 import tyro
 
 from scramjet.errors import ConfigError, printable
-from scramjet.training.playing import checked_episodes, load_trained, play
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played, play
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator
+from scramjet.training.world_places import shown_name
 
 DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones where its run has eval.samples.
 
@@ -65,6 +66,8 @@ def eval_command(words: list[str]) -> int:
     policy, config, checkpoint = load_trained(
         arguments.path, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
     )
+    if note := note_on_played(config, checkpoint):
+        print(printable(note), file=sys.stderr, flush=True)
     seed = config.seed if seed is None else seed
     if arguments.render:
         for picture, total, step, ended in play(policy, config, seed, episodes):
@@ -74,7 +77,9 @@ def eval_command(words: list[str]) -> int:
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0
-    title = f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:"
+    title = (
+        f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {shown_name(config.env)}:"
+    )
     print(printable(title))
     print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
     print(f"  mean length  {evaluation.mean_length:.1f}")

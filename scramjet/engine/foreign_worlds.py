@@ -225,14 +225,15 @@ class ForeignWorld:
             _require("mujoco", "mujoco")
         return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
 
-    def fingerprint(self) -> str:
-        """A hash of what is known of its rules: name, parameters and the library's version."""
+    def fingerprint(self, rules: str | None = None) -> str:
+        """A hash of what is known of its rules: `rules` or else its name, parameters and the library's version."""
         package = LIBRARIES[self.library]
         try:
             release = version(package)
         except PackageNotFoundError:
             release = "absent"
-        return hashlib.sha256(repr((self.name, sorted(self.parameters.items()), release)).encode()).hexdigest()
+        known = rules or self.name, sorted(self.parameters.items()), release
+        return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
 def is_foreign(name: str) -> bool:

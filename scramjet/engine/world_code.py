@@ -30,7 +30,7 @@ KNOWN_WORDS = {
 """Text that a file may give to another library's env: words that only choose between things the library has."""
 
 MAX_SOURCES, MAX_SOURCE_BYTES = 256, 1 << 24
-"""Files that a fingerprint covers, and bytes of each, at most: beyond them it is of what came first."""
+"""Files that a fingerprint covers, and bytes of each, at most: of those beyond, it covers the names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,31 @@ class NamedCode:
     def path(self) -> Path | None:
         """Where its source is now; None for a module that is nowhere or has no file."""
         return Path(self.place) if self.is_file else _module_path(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A world's name that holds the path of a file, in its parts: `factory:` + `my_envs.py` + `:make_env`."""
+
+    prefix: str
+    path: str
+    suffix: str
+
+    def at(self, path: str | Path) -> str:
+        """The same name with another path."""
+        return f"{self.prefix}{path}{self.suffix}"
+
+
+def file_in(name: str) -> FileName | None:
+    """The parts of a name that holds a file's path; None for every other name."""
+    if is_registered(name):
+        return None
+    if is_foreign(name):
+        path, colon, function = name.removeprefix("factory:").rpartition(":")
+        is_file = name.startswith("factory:") and path.endswith(".py")
+        return FileName("factory:", path, colon + function) if is_file else None
+    path, colon, class_name = name.partition(":")
+    return FileName("", path, colon + class_name) if path.endswith(".py") else None
 
 
 def code_of(name: str) -> NamedCode | None:
@@ -119,22 +144,37 @@ def _spec_of(name: str, folders: Any) -> Any:
         return None
 
 
-def source_fingerprint(path: Path) -> str | None:
-    """A hash of a Python file and of what it imports from its own folder; None where it cannot be read.
+def sources_of(path: Path) -> dict[str, bytes] | None:
+    """A Python file and what it imports from its own folder: names relative to that folder, and contents.
 
-    Imports are found in the text, at any depth in it, and followed from file to file.
+    Imports are found in the text, at any depth in it, and followed from file to file. The file itself comes first;
+    None where it cannot be read. One that is imported and cannot be read is empty, and so are those beyond MAX_SOURCES.
     """
-    digest = hashlib.sha256()
+    found: dict[str, bytes] = {}
     waiting, seen = [path], {path}
     while waiting and len(seen) <= MAX_SOURCES:
         source = waiting.pop(0)
         data = _content(source)
         if data is None and source == path:
             return None
-        digest.update(f"{os.path.relpath(source, path.parent)}\0{len(data or b'')}\0".encode() + (data or b""))
-        found = [each for each in _imported_beside(path.parent, source, data or b"") if each not in seen]
-        waiting += found
-        seen.update(found)
+        found[os.path.relpath(source, path.parent)] = data or b""
+        imported = [each for each in _imported_beside(path.parent, source, data or b"") if each not in seen]
+        waiting += imported
+        seen.update(imported)
+    return found | {os.path.relpath(source, path.parent): b"" for source in waiting}
+
+
+def source_fingerprint(path: Path) -> str | None:
+    """A hash of a Python file and of what it imports from its own folder; None where it cannot be read."""
+    sources = sources_of(path)
+    return None if sources is None else hash_of_sources(sources)
+
+
+def hash_of_sources(sources: Mapping[str, bytes]) -> str:
+    """A hash of files by their names and contents, in their order."""
+    digest = hashlib.sha256()
+    for name, data in sources.items():
+        digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
     return digest.hexdigest()
 
 

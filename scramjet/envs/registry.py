@@ -126,7 +126,7 @@ def import_file(path: Path) -> ModuleType:
     if not os.path.isfile(path):
         raise WorldError(
             f"no such file: '{path}'; give the path of the Python file with your world (of a run whose world has "
-            f"moved: put it back, or use `scramjet eval RUN --env FILE` or `scramjet train FILE --fork RUN`)"
+            f"moved: put it back, or add --env FILE to eval, --resume or --fork)"
         )
     full_path = path.resolve()
     module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"

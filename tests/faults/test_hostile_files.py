@@ -528,6 +528,7 @@ def test_a_world_that_has_moved_is_named_anew(own: Path) -> None:
     (own / "elsewhere").mkdir()
     for name in ("own_world.py", "own_helper.py"):
         (own / name).rename(own / "elsewhere" / name)
+    shutil.rmtree(run / "world")  # the copy that would play instead
     with pytest.raises(WorldError, match="no such file"):
         cli.run(["eval", str(run)])
     assert cli.run(["eval", str(run), "--env", "elsewhere/own_world.py", "--episodes", "1"]) == 0
