@@ -31,9 +31,9 @@ from scramjet.settings import MAX_COUNT, NONE_WORDS, require, require_counts, se
 from scramjet.training.config import MAX_THREADS
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
+from scramjet.training.named_worlds import name_of
 from scramjet.training.native import native_play
 from scramjet.training.rollout import BYTES_PER_WEIGHT, allocate_rollout, collect
-from scramjet.training.trust import remember
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 
@@ -139,8 +139,7 @@ def bench_command(words: list[str]) -> int:
         description=DESCRIPTION,
         args=["None" if word in NONE_WORDS else word for word in words],
     )
-    require_native(arguments.env, "scramjet bench")
-    remember(arguments.env, is_named=True)
+    require_native(name_of(arguments.env), "scramjet bench")
     keep_freed_memory()
     on_gpu = arguments.device == "cuda"
     if on_gpu:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,9 +12,9 @@ import tyro
 from scramjet.engine.check import check_world
 from scramjet.engine.foreign_worlds import require_native
 from scramjet.engine.hanging import CallWatch
-from scramjet.errors import LAYOUT, printable
+from scramjet.errors import LAYOUT, WorldError, printable
 from scramjet.settings import require_counts, settle
-from scramjet.training.trust import remember
+from scramjet.training.named_worlds import name_of
 
 CALL_SECONDS = 10.0
 """A step of a few envs that takes longer is taken for an endless loop."""
@@ -43,7 +44,8 @@ def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
     arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
     require_native(arguments.world, "scramjet check")
-    remember(arguments.world, is_named=True)
+    with contextlib.suppress(WorldError):  # one that cannot be read is told below
+        require_native(name_of(arguments.world), "scramjet check")
     any_wrong = False
     with CallWatch(CALL_SECONDS, _give_up):
         for finding in check_world(arguments.world, steps=arguments.steps):

@@ -18,7 +18,6 @@ from scramjet.training.config import RunConfig, reopened
 from scramjet.training.loop import train
 from scramjet.training.named_worlds import name_of
 from scramjet.training.recorded import checkpoint_config, find_checkpoint
-from scramjet.training.trust import remember
 
 DESCRIPTION = """Train an agent with PPO.
 
@@ -81,15 +80,15 @@ def train_command(words: list[str]) -> int:
     named = asked[0] if asked and not asked[0].startswith("-") else _named_after_flags(asked, rest, place)
     if place.env is not None and named is not None:
         raise ConfigError(f"'{named}' and --env {place.env} both name the world of the fork; give one of them")
+    if named is not None:
+        named, asked, words, rest = _settled(named, asked, words, rest)
     base = base_config(named, place)
     changes_nothing = rest == ([] if named is None else [base.env])
     config = base if changes_nothing else _parse(asked, base).settings
     env, is_final = config.env, words == asked
     if env != base.env:  # the world was named after the flags
+        env, words = _settled(env, words)
         base, is_final = base_config(env, place), False
-        named = env
-    if named is not None:
-        remember(named, is_named=True)
     if not is_final:
         config = _parse(words, base, env).settings
     given = [flag.removeprefix("--").replace("-", "_") for flag in given_flags(words)]
@@ -102,6 +101,12 @@ def train_command(words: list[str]) -> int:
         print(f"compiling {printable(env)} for this machine: a few seconds, once", file=sys.stderr, flush=True)
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
+
+
+def _settled(named: str, *lists: list[str]) -> tuple[Any, ...]:
+    """The name of the world on the command line as it trains, and lists of words with it in place of what was typed."""
+    name = name_of(named)
+    return name, *([name if word == named else word for word in words] for words in lists)
 
 
 def base_config(env: str | None, place: Place) -> RunConfig:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -117,13 +118,35 @@ def _is_harmless(key: str, value: Any) -> bool:
     return isinstance(value, list | tuple) and all(_is_harmless("", part) for part in value)
 
 
+def find_in_current_folder(code: NamedCode) -> None:
+    """Have a module found that is in the current folder and on no other part of Python's path.
+
+    For names that the user gave, or has given before: `python -m` has that folder on the path, a command has not.
+    """
+    if code.is_file or code.path() is not None or path_in_current_folder(code) is None:
+        return
+    # Behind what is installed, unless a package of that name is and hides it.
+    is_hidden = _module_path(code.place.partition(".")[0]) is not None
+    sys.path.insert(0 if is_hidden else len(sys.path), os.getcwd())
+    importlib.invalidate_caches()
+
+
+def path_in_current_folder(code: NamedCode) -> Path | None:
+    """Where a module's source is in the current folder; None where it is not."""
+    return None if code.is_file else _module_path_in([os.getcwd()], code.place)
+
+
 def _module_path(name: str) -> Path | None:
     """The file of a module. No package above it is imported for that, as importlib.util.find_spec would do."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         file = getattr(loaded, "__file__", None)
         return None if file is None else Path(file).resolve()
-    folders: Any = None
+    return _module_path_in(None, name)
+
+
+def _module_path_in(folders: Any, name: str) -> Path | None:
+    """The file of a module that is not loaded, looked for in these folders; None: on Python's path."""
     origin: str | None = None
     parts = name.split(".")
     for i in range(len(parts)):

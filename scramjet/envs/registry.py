@@ -190,7 +190,7 @@ def _class_in_module(module: ModuleType, class_name: str, label: str) -> type[En
             + (
                 f" ({names}); name one: {label}:{own[0].__name__}"
                 if own
-                else "; a world is a class that inherits from scramjet.envs.Env"
+                else "; a world is a class that inherits from scramjet.envs.Env, or from gymnasium.Env to be trained"
             )
         )
     return own[0]

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch import nn
 
+from scramjet.engine.gym_files import spelled
 from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
@@ -71,7 +72,7 @@ def _chosen_config(
     `env` is a world in place of the one that it names.
     """
     if isinstance(config, RunConfig):
-        return config if env is None else replace(config, env=env, env_parameters={})
+        return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
     if config is not None and env is not None:
         raise ConfigError(f"give config={str(config)!r} or env={env!r}, not both")
     if config is not None:

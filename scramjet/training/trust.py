@@ -17,7 +17,15 @@ from typing import Any
 
 from scramjet.engine.foreign_worlds import canonical_name, is_given, must_be_given
 from scramjet.engine.private_folder import is_users_alone
-from scramjet.engine.world_code import NamedCode, code_of, file_in, loaded_text, source_fingerprint
+from scramjet.engine.world_code import (
+    NamedCode,
+    code_of,
+    file_in,
+    find_in_current_folder,
+    loaded_text,
+    path_in_current_folder,
+    source_fingerprint,
+)
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.runtime.user_state import UserRecords
 
@@ -66,8 +74,10 @@ def approve(
             f"{source} names {name!r}, a function that is in no module and must be given again from Python: "
             f"scramjet.train(..., env=...) or scramjet.evaluate(..., env=...)"
         )
+    if code is not None:
+        _find_if_known(name, code, run)
     known = _recalled(_key(name))
-    problem = None if code is None else _problem(code, known, run)
+    problem = None if code is None else _problem(code.path(), known, run)
     if code is not None and problem is not None:
         raise _refusal(f"{source} names the world {written or name!r}, which would {code}", parameters, problem)
     _refuse_unknown(texts, known, name, source)
@@ -153,9 +163,15 @@ def _recalled(key: str) -> _Remembered:
         return _Remembered()
 
 
-def _problem(code: NamedCode, known: _Remembered, run: Path | None) -> str | None:
-    """Why code may not run, in words to end the message with; None where it may."""
-    path = code.path()
+def _find_if_known(name: str, code: NamedCode, run: Path | None) -> None:
+    """Have a module of the current folder found that is on no path, if the user has named it there before."""
+    here = path_in_current_folder(code) if code.path() is None else None
+    if here is not None and _problem(here, _recalled(f"{canonical_name(name)}\n{here}"), run) is None:
+        find_in_current_folder(code)
+
+
+def _problem(path: Path | None, known: _Remembered, run: Path | None) -> str | None:
+    """Why the code at a path may not run, in words to end the message with; None where it may."""
     if known.source is None or path is None:
         return ""
     if known.source == source_fingerprint(path) or not os.path.exists(path):  # nothing runs that is not there

@@ -17,6 +17,7 @@ from typing import Any
 
 from scramjet.engine.compiler import rules_fingerprint
 from scramjet.engine.foreign_worlds import ForeignWorld, canonical_name, is_foreign, is_given, must_be_given
+from scramjet.engine.gym_files import spelled
 from scramjet.engine.world_code import file_in, hash_of_sources, sources_of
 from scramjet.envs.api import Env
 from scramjet.runtime.files import portable_path
@@ -117,7 +118,7 @@ def open_world(
     """
     if place.copy is None:
         approve(place.name, parameters, source, trust=trust, named=named, run=run, written=place.written)
-        return place.name
+        return _as_factory(place.name, parameters, source, trust=trust)
     fingerprint = hash_of_sources(place.copy.sources)
     approve_copy(place.name, fingerprint, parameters, source, trust=trust, written=place.written)
     parts = file_in(place.name)
@@ -127,6 +128,15 @@ def open_world(
         private = _PRIVATE[parts.path, fingerprint] = str(private_folder_with(place.copy.sources) / place.copy.main)
         _ORIGINS[private] = _Origin(place.copy.first, parts.path)
     return parts.at(private)
+
+
+def _as_factory(name: str, parameters: Mapping[str, Any], source: str, *, trust: bool) -> str:
+    """The name of a world that may load; of a file with a Gymnasium env, its class, which takes text only if known."""
+    factory = spelled(name)
+    if factory != name:
+        remember(factory, is_named=False)
+        approve(factory, parameters, source, trust=trust, named=None, run=None)
+    return factory
 
 
 def first_name(name: str) -> str:

@@ -103,7 +103,7 @@ def forget_modules() -> None:
         del sys.modules[name]
 
 
-WORLDS = {"a native world": "walk.py", "a function": "factory:count.py:make_count"}
+WORLDS = {"a native world": "walk.py", "a Gymnasium env": "count.py"}
 
 
 def train(env: str = "walk.py", **settings: Any) -> Path:
