@@ -6,7 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,9 +33,9 @@ from scramjet.settings import MAX_COUNT, NONE_WORDS, require, require_counts, se
 from scramjet.training.config import MAX_THREADS
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
+from scramjet.training.named_worlds import name_of
 from scramjet.training.native import native_play
 from scramjet.training.rollout import BYTES_PER_WEIGHT, allocate_rollout, collect
-from scramjet.training.trust import remember
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 
@@ -143,7 +143,7 @@ def bench_command(words: list[str]) -> int:
         description=DESCRIPTION,
         args=["None" if word in NONE_WORDS else word for word in words],
     )
-    remember(arguments.env, is_named=True)
+    arguments = replace(arguments, env=name_of(arguments.env))
     keep_freed_memory()
     if is_foreign(arguments.env):
         return _bench_foreign(arguments)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import tyro
@@ -15,9 +16,9 @@ from scramjet.engine.check import Finding, check_world
 from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, load_world
 from scramjet.engine.gym_check import check_gym_world
 from scramjet.engine.hanging import CallWatch
-from scramjet.errors import LAYOUT, printable
+from scramjet.errors import LAYOUT, WorldError, printable
 from scramjet.settings import require_counts, settle
-from scramjet.training.trust import remember
+from scramjet.training.named_worlds import name_of
 
 CALL_SECONDS = 10.0
 """A step of a few envs that takes longer is taken for an endless loop."""
@@ -52,7 +53,8 @@ def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
     words, env_values = split_env_parameters(words)
     arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
-    remember(arguments.world, is_named=True)
+    with contextlib.suppress(WorldError):  # one that cannot be read is told below
+        arguments = replace(arguments, world=name_of(arguments.world))
     findings: list[Finding] = []
     with CallWatch(CALL_SECONDS, _give_up):
         for finding in _findings(arguments, env_values):

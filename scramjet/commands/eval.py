@@ -15,9 +15,10 @@ import tyro
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
 from scramjet.training.evaluation_limits import ProgressLine, cuts_text
-from scramjet.training.playing import checked_episodes, load_trained, play, with_evaluation
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played, play, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator
+from scramjet.training.world_places import shown_name
 
 DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones where its run has eval.samples.
 
@@ -79,6 +80,8 @@ def eval_command(words: list[str]) -> int:
         choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
         trust=arguments.trust,
     )
+    if note := note_on_played(config, checkpoint):
+        print(printable(note), file=sys.stderr, flush=True)
     config = with_evaluation(config, arguments.samples or None, arguments.max_steps)
     seed = config.seed if seed is None else seed
     if arguments.render:
@@ -92,7 +95,9 @@ def eval_command(words: list[str]) -> int:
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
         return 0
-    title = f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {config.env}:"
+    title = (
+        f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {shown_name(config.env)}:"
+    )
     print(printable(title))
     print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
     print(f"  mean length  {evaluation.mean_length:.1f}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -14,10 +14,11 @@ from scramjet.engine.cpu import is_compiled
 from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.errors import ConfigError, printable
 from scramjet.settings import NONE_WORDS
-from scramjet.training import config_files, start
+from scramjet.training import config_files
 from scramjet.training.config import RunConfig, reopened
 from scramjet.training.loop import train
-from scramjet.training.trust import remember
+from scramjet.training.named_worlds import name_of
+from scramjet.training.recorded import checkpoint_config, find_checkpoint
 
 DESCRIPTION = """Train an agent with PPO.
 
@@ -29,9 +30,12 @@ Values come from the code's defaults, then the world's preset, then --config FIL
   scramjet train --config my_run.toml
   scramjet train --resume runs/cartpole-1          go on exactly where it stopped
   scramjet train --fork runs/cartpole-1/checkpoints/best --learning-rate 1e-4
+  scramjet train --resume runs/my_world-1 --env elsewhere/my_world.py
 """
 
-RESUME_FLAGS = ("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--trust", "--no-trust")
+RESUME_FLAGS = (
+    *("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--env", "--trust", "--no-trust"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Place:
     """Go on with this run (its folder or name); only --total-timesteps and --time-limit may change."""
     fork: str | None = None
     """Start a new run from this checkpoint, or from a run's newest one."""
+    env: str | None = None
+    """With --resume and --fork: the file or name of the run's world now, where that has changed."""
     run_name: str | None = None
     """Name of the run's folder; by default the world's name and a number."""
     runs_dir: Path = Path("runs")
@@ -70,16 +76,20 @@ def train_command(words: list[str]) -> int:
     place, rest = tyro.cli(Place, prog="scramjet train", args=asked, return_unknown_args=True)
     if place.resume is not None:
         return _resume(words, env_values, place)
+    if place.env is not None and place.fork is None:
+        raise ConfigError(f"--env is for --resume and --fork; to train a world, name it: scramjet train {place.env}")
     named = asked[0] if asked and not asked[0].startswith("-") else _named_after_flags(asked, rest, place)
+    if place.env is not None and named is not None:
+        raise ConfigError(f"'{named}' and --env {place.env} both name the world of the fork; give one of them")
+    if named is not None:
+        named, asked, words, rest = _settled(named, asked, words, rest)
     base = base_config(named, place)
     changes_nothing = rest == ([] if named is None else [base.env])
     config = base if changes_nothing else _parse(asked, base).settings
     env, is_final = config.env, words == asked
     if env != base.env:  # the world was named after the flags
+        env, words = _settled(env, words)
         base, is_final = base_config(env, place), False
-        named = env
-    if named is not None:
-        remember(named, is_named=True)
     if not is_final:
         config = _parse(words, base, env).settings
     given = [flag.removeprefix("--").replace("-", "_") for flag in given_flags(words)]
@@ -94,21 +104,29 @@ def train_command(words: list[str]) -> int:
     return result.exit_code
 
 
+def _settled(named: str, *lists: list[str]) -> tuple[Any, ...]:
+    """The name of the world on the command line as it trains, and lists of words with it in place of what was typed."""
+    name = name_of(named)
+    return name, *([name if word == named else word for word in words] for words in lists)
+
+
 def base_config(env: str | None, place: Place) -> RunConfig:
     """What the flags are laid over: the parent's config or the world's preset, then the file.
 
     The command line's world `env` stands in place of any other; parameters in the files stay if they are for that one.
     """
-    caller = config_files.Caller(place.trust, env)
+    moved = None if place.env is None else name_of(place.env)
+    caller = config_files.Caller(place.trust, env or moved, keeps_parameters=moved is not None)
     if place.fork is not None:
-        checkpoint = start.find_checkpoint(place.fork, place.runs_dir)
-        base = start.checkpoint_config(checkpoint, caller).with_open_choices()
+        checkpoint = find_checkpoint(place.fork, place.runs_dir)
+        base = checkpoint_config(checkpoint, caller).with_open_choices()
     elif env is None and place.config is not None:
         return config_files.load_config(place.config, trust=place.trust)
     else:
         base = config_files.starting_config(env or RunConfig.env)
     if place.config is None:
         return base
+    caller = replace(caller, folder=place.config.parent)
     return config_files.apply(base, config_files.read_file(place.config), str(place.config), caller)
 
 
@@ -141,9 +159,13 @@ def _resume(words: list[str], env_values: dict[str, str], place: Place) -> int:
     unnamed = ""
     given = _parse(words, RunConfig(env=unnamed)).settings
     if given.env != unnamed:
-        raise ConfigError(f"'{given.env}' is not needed with --resume: the run knows its world")
+        raise ConfigError(
+            f"'{given.env}' is not needed with --resume: the run knows its world; if that is elsewhere now, add --env "
+            f"{given.env}"
+        )
     result = train(
         resume=place.resume,
+        env=place.env,
         runs_dir=place.runs_dir,
         display=place.display,
         total_timesteps=given.total_timesteps if "--total-timesteps" in flags else None,

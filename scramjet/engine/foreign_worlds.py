@@ -231,14 +231,15 @@ class ForeignWorld:
             _require("mujoco", "mujoco")
         return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
 
-    def fingerprint(self) -> str:
-        """A hash of what is known of its rules: name, parameters and the library's version."""
+    def fingerprint(self, rules: str | None = None) -> str:
+        """A hash of what is known of its rules: `rules` or else its name, parameters and the library's version."""
         package = LIBRARIES[self.library]
         try:
             release = version(package)
         except PackageNotFoundError:
             release = "absent"
-        return hashlib.sha256(repr((self.name, sorted(self.parameters.items()), release)).encode()).hexdigest()
+        known = rules or self.name, sorted(self.parameters.items()), release
+        return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
 def is_foreign(name: str) -> bool:
@@ -377,6 +378,8 @@ def check_gymnasium_id(name: str, env_id: str) -> None:
 def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any]) -> Any:
     """An env, or one message about why there is none; without `build` by the factory that the name means."""
     build = build or factory_of(name)
+    if name.startswith("factory:"):
+        _refuse_missing(name, build, parameters)
     try:
         return build(**parameters)
     except ScramjetError:
@@ -384,6 +387,27 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
     except ENV_FAILURES as error:  # whatever a user's function raises, it is the env that cannot be made
         given = f" with {parameters}" if parameters else ""
         raise WorldError(f"{name} cannot be made{given}: {type(error).__name__}: {error}") from error
+
+
+def _refuse_missing(name: str, build: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
+    """Refuse to make an env without what its class or function cannot do without."""
+    try:
+        inspect.signature(build).bind(**parameters)
+        return
+    except ValueError:  # written in C
+        return
+    except TypeError:
+        taken = inspect.signature(build).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    missing = [each.name for each in taken if each.default is each.empty and each.kind in named]
+    missing = [each for each in missing if each not in parameters]
+    if missing:
+        flags = " ".join(f"--env.{each.replace('_', '-')} ..." for each in missing)
+        raise WorldError(
+            f"{name} cannot be made without {', '.join(missing)}: add {flags} (in Python env_parameters), give "
+            f"{'it a default' if len(missing) == 1 else 'them defaults'}, or write a function that makes it: "
+            f"factory:FILE.py:FUNCTION"
+        )
 
 
 def _by_gymnasium(env_id: str, **parameters: Any) -> gymnasium.Env:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ KNOWN_WORDS = {
 """Text that a file may give to another library's env: words that only choose between things the library has."""
 
 MAX_SOURCES, MAX_SOURCE_BYTES = 256, 1 << 24
-"""Files that a fingerprint covers, and bytes of each, at most: beyond them it is of what came first."""
+"""Files that a fingerprint covers, and bytes of each, at most: of those beyond, it covers the names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,31 @@ class NamedCode:
     def path(self) -> Path | None:
         """Where its source is now; None for a module that is nowhere or has no file."""
         return Path(self.place) if self.is_file else _module_path(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A world's name that holds the path of a file, in its parts: `factory:` + `my_envs.py` + `:make_env`."""
+
+    prefix: str
+    path: str
+    suffix: str
+
+    def at(self, path: str | Path) -> str:
+        """The same name with another path."""
+        return f"{self.prefix}{path}{self.suffix}"
+
+
+def file_in(name: str) -> FileName | None:
+    """The parts of a name that holds a file's path; None for every other name."""
+    if is_registered(name):
+        return None
+    if is_foreign(name):
+        path, colon, function = name.removeprefix("factory:").rpartition(":")
+        is_file = name.startswith("factory:") and path.endswith(".py")
+        return FileName("factory:", path, colon + function) if is_file else None
+    path, colon, class_name = name.partition(":")
+    return FileName("", path, colon + class_name) if path.endswith(".py") else None
 
 
 def code_of(name: str) -> NamedCode | None:
@@ -92,13 +118,35 @@ def _is_harmless(key: str, value: Any) -> bool:
     return isinstance(value, list | tuple) and all(_is_harmless("", part) for part in value)
 
 
+def find_in_current_folder(code: NamedCode) -> None:
+    """Have a module found that is in the current folder and on no other part of Python's path.
+
+    For names that the user gave, or has given before: `python -m` has that folder on the path, a command has not.
+    """
+    if code.is_file or code.path() is not None or path_in_current_folder(code) is None:
+        return
+    # Behind what is installed, unless a package of that name is and hides it.
+    is_hidden = _module_path(code.place.partition(".")[0]) is not None
+    sys.path.insert(0 if is_hidden else len(sys.path), os.getcwd())
+    importlib.invalidate_caches()
+
+
+def path_in_current_folder(code: NamedCode) -> Path | None:
+    """Where a module's source is in the current folder; None where it is not."""
+    return None if code.is_file else _module_path_in([os.getcwd()], code.place)
+
+
 def _module_path(name: str) -> Path | None:
     """The file of a module. No package above it is imported for that, as importlib.util.find_spec would do."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         file = getattr(loaded, "__file__", None)
         return None if file is None else Path(file).resolve()
-    folders: Any = None
+    return _module_path_in(None, name)
+
+
+def _module_path_in(folders: Any, name: str) -> Path | None:
+    """The file of a module that is not loaded, looked for in these folders; None: on Python's path."""
     origin: str | None = None
     parts = name.split(".")
     for i in range(len(parts)):
@@ -119,22 +167,37 @@ def _spec_of(name: str, folders: Any) -> Any:
         return None
 
 
-def source_fingerprint(path: Path) -> str | None:
-    """A hash of a Python file and of what it imports from its own folder; None where it cannot be read.
+def sources_of(path: Path) -> dict[str, bytes] | None:
+    """A Python file and what it imports from its own folder: names relative to that folder, and contents.
 
-    Imports are found in the text, at any depth in it, and followed from file to file.
+    Imports are found in the text, at any depth in it, and followed from file to file. The file itself comes first;
+    None where it cannot be read. One that is imported and cannot be read is empty, and so are those beyond MAX_SOURCES.
     """
-    digest = hashlib.sha256()
+    found: dict[str, bytes] = {}
     waiting, seen = [path], {path}
     while waiting and len(seen) <= MAX_SOURCES:
         source = waiting.pop(0)
         data = _content(source)
         if data is None and source == path:
             return None
-        digest.update(f"{os.path.relpath(source, path.parent)}\0{len(data or b'')}\0".encode() + (data or b""))
-        found = [each for each in _imported_beside(path.parent, source, data or b"") if each not in seen]
-        waiting += found
-        seen.update(found)
+        found[os.path.relpath(source, path.parent)] = data or b""
+        imported = [each for each in _imported_beside(path.parent, source, data or b"") if each not in seen]
+        waiting += imported
+        seen.update(imported)
+    return found | {os.path.relpath(source, path.parent): b"" for source in waiting}
+
+
+def source_fingerprint(path: Path) -> str | None:
+    """A hash of a Python file and of what it imports from its own folder; None where it cannot be read."""
+    sources = sources_of(path)
+    return None if sources is None else hash_of_sources(sources)
+
+
+def hash_of_sources(sources: Mapping[str, bytes]) -> str:
+    """A hash of files by their names and contents, in their order."""
+    digest = hashlib.sha256()
+    for name, data in sources.items():
+        digest.update(f"{name}\0{len(data)}\0".encode(errors="surrogateescape") + data)
     return digest.hexdigest()
 
 

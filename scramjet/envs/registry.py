@@ -132,7 +132,7 @@ def import_file(path: Path) -> ModuleType:
     if not os.path.isfile(path):
         raise WorldError(
             f"no such file: '{path}'; give the path of the Python file with your world (of a run whose world has "
-            f"moved: put it back, or use `scramjet eval RUN --env FILE` or `scramjet train FILE --fork RUN`)"
+            f"moved: put it back, or add --env FILE to eval, --resume or --fork)"
         )
     full_path = path.resolve()
     module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"
@@ -196,7 +196,7 @@ def _class_in_module(module: ModuleType, class_name: str, label: str) -> type[En
             + (
                 f" ({names}); name one: {label}:{own[0].__name__}"
                 if own
-                else "; a world is a class that inherits from scramjet.envs.Env"
+                else "; a world is a class that inherits from scramjet.envs.Env, or from gymnasium.Env to be trained"
             )
         )
     return own[0]

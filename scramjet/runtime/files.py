@@ -135,6 +135,19 @@ def _kind_in_words(mode: int) -> str:
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")
 
 
+def portable_path(path: str | Path, folder: str | Path) -> str:
+    """`path` as seen from `folder`, so that it still leads there when both move together.
+
+    Paths that share nothing but the root do not move together: then it stays absolute.
+    """
+    full, base = os.path.realpath(path), os.path.realpath(folder)
+    try:
+        common = os.path.commonpath([full, base])
+    except ValueError:  # on two drives
+        return full
+    return full if os.path.dirname(common) == common else Path(os.path.relpath(full, base)).as_posix()
+
+
 def temporary_path(folder: Path) -> Path:
     """Return a fresh hidden path in `folder` for work that will be renamed when it is whole."""
     return folder / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +25,7 @@ from scramjet.runtime.files import (
     write_synced,
 )
 from scramjet.runtime.locks import FolderLock
+from scramjet.runtime.source_copies import Sources, write_sources
 
 MAX_NAME_LENGTH = 100
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
@@ -52,8 +54,9 @@ class Run:
         lineage: dict | None = None,
         *,
         default_name: str = "run",
+        folders: Mapping[str, Sources] | None = None,
     ) -> Run:
-        """Make a new run folder and return it locked.
+        """Make a new run folder and return it locked. `folders` are made in it, by their names, with these files.
 
         Without a `name` the run is called `default_name` with the next free number: `cartpole-1`,
         `cartpole-2`, also when several processes ask at once.
@@ -65,7 +68,7 @@ class Run:
         with explain_disk_errors(runs_dir):
             make_folder(runs_dir)
         _remove_abandoned(runs_dir)
-        lock, unfinished = _prepare(runs_dir, name or default_name, config_toml, lineage)
+        lock, unfinished = _prepare(runs_dir, name or default_name, config_toml, lineage, folders or {})
         try:
             with explain_disk_errors(runs_dir):
                 path = _move_into_place(unfinished, runs_dir, name, default_name)
@@ -190,7 +193,9 @@ def list_runs(runs_dir: Path) -> list[str]:
     return sorted(name for name in names if os.path.isfile(runs_dir / name / "config.toml"))
 
 
-def _prepare(runs_dir: Path, name: str, config_toml: str, lineage: dict | None) -> tuple[FolderLock, Path]:
+def _prepare(
+    runs_dir: Path, name: str, config_toml: str, lineage: dict | None, folders: Mapping[str, Sources]
+) -> tuple[FolderLock, Path]:
     """Make a hidden folder with all that a new run holds, already locked."""
     unfinished = temporary_path(runs_dir)
     lock = FolderLock(unfinished)
@@ -201,6 +206,8 @@ def _prepare(runs_dir: Path, name: str, config_toml: str, lineage: dict | None) 
             write_synced(unfinished / "config.toml", config_toml.encode())
             if lineage is not None:
                 write_synced(unfinished / "lineage.json", json.dumps(lineage, indent=2).encode() + b"\n")
+            for folder, sources in folders.items():
+                write_sources(unfinished / folder, sources)
             fsync_directory(unfinished)
         except BaseException:
             lock.release()

@@ -25,6 +25,7 @@ from scramjet.training.actors import Actors, wait_for_gpu
 from scramjet.training.learner import Learner
 from scramjet.training.rollout import Rollout, collect
 from scramjet.training.trajectories import ScheduleError, Trajectory
+from scramjet.training.world_places import placeless_name
 
 _MAX_SCHEDULE_BYTES = 1 << 28  # of millions of events
 _MAX_REPLAYED_BYTES = 1 << 26
@@ -291,6 +292,8 @@ def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, An
 def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, Any]) -> None:
     """Refuse to replay with others than those it was recorded with: that would be another run."""
     for name, value in recorded.items():
+        if name == "env" and isinstance(value, str):
+            value = placeless_name(value)  # older ones have the path
         is_known = name in settings or name.startswith("env.")
         if is_known and settings.get(name) != value:
             shown = shortened(value).strip("'")

@@ -23,7 +23,8 @@ from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, plain_parameters
 from scramjet.training.config import RunConfig, reopened
 from scramjet.training.setting_tables import flattened_ppo
-from scramjet.training.trust import approve, check_name
+from scramjet.training.trust import check_name
+from scramjet.training.world_places import WorldPlace, find_world, is_same_world, name_in, open_world, recorded_name
 
 CONFIG_VERSION = 1
 # A config has a few thousand bytes; of so many, either takes seconds to read.
@@ -119,6 +120,8 @@ class Caller:
     """The file's parameters are for `env`, whatever the file calls it; else only if it calls it the same."""
     run: Path | None = None
     """The folder of the run that the file belongs to."""
+    folder: Path | None = None
+    """Of a config file: the one that it is in."""
 
 
 NOBODY = Caller()
@@ -194,21 +197,23 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
         )
     name = table.get("name", caller.env or config.env)
     check_name(name, source)
-    if caller.env is not None and not is_same_world(name, caller.env):
-        name, table = caller.env, table if caller.keeps_parameters else {}
+    place = find_world(name, caller.run, caller.folder) if caller.env is None else WorldPlace(caller.env, caller.env)
+    if caller.env is not None and not caller.keeps_parameters and not _means(name, caller):
+        table = {}
     given = plain_parameters({key: item for key, item in table.items() if key != "name"})
-    approve(name, given, source, trust=caller.trust, named=caller.env, run=caller.run)
+    name = open_world(place, given, source, trust=caller.trust, named=caller.env, run=caller.run)
     known = parameter_defaults(name)
     for key in given:
         if known is not None and key not in known:
             raise ConfigError(f"{source}: {name} has no parameter {shortened(key)}.{did_you_mean(key, known)}")
     kept = config.env_parameters if is_same_world(name, config.env) else {}
-    return {"env": caller.env or name, "env_parameters": {**kept, **given}}
+    return {"env": name, "env_parameters": {**kept, **given}}
 
 
-def is_same_world(name: str, other: str) -> bool:
-    """Whether two names, however they are spelled, mean one world."""
-    return canonical_name(name) == canonical_name(other)
+def _means(name: str, caller: Caller) -> bool:
+    """Whether a file's name of a world means the one that its reader has named."""
+    assert caller.env is not None
+    return is_same_world(name_in(name, caller.run), caller.env) or is_same_world(name, caller.env)
 
 
 def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,23 +240,24 @@ def load_config(path: Path | str, *, trust: bool = False) -> RunConfig:
     if isinstance(name, str):
         check_name(name, str(path))
     base = starting_config(name) if isinstance(name, str) else RunConfig()  # only reads a preset of that name
-    return apply(base, data, str(path), Caller(coerce("trust", trust, bool)))
+    return apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
 
 
-def to_dict(config: RunConfig) -> dict[str, Any]:
-    """The config as a file holds it: flat, with tables."""
+def to_dict(config: RunConfig, run: Path | None = None) -> dict[str, Any]:
+    """The config as a file holds it: flat, with tables. The files of a `run` have paths as seen from its folder."""
     plain = asdict(config)
     data: dict[str, Any] = {key: plain[key] for key in _TOP_FIELDS}
     data.update(plain["ppo"])
-    data["env"] = {"name": config.env, **plain["env_parameters"]}
+    name = config.env if run is None else recorded_name(config.env, run)
+    data["env"] = {"name": name, **plain["env_parameters"]}
     for table in _TABLES:
         data[table] = plain[table]
     return data
 
 
-def to_toml(config: RunConfig) -> str:
-    """The config as TOML, every value written out, readable back by `load_frozen`."""
-    data = to_dict(config)
+def to_toml(config: RunConfig, run: Path | None = None) -> str:
+    """The config as TOML, every value written out, readable back by `load_frozen` from the folder of `run`."""
+    data = to_dict(config, run)
     _check_plain(data, "the config")  # before there is a run that could not be read back
     text = tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(data)})
     if len(text.encode()) > _MAX_TOML_BYTES:

@@ -32,6 +32,7 @@ from scramjet.training.result import TrainResult, result_of
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Best, Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
+from scramjet.training.world_places import shown_name
 
 
 def train(
@@ -260,7 +261,7 @@ def _run_info(session: Session) -> RunInfo:
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,
-        env=config.env,
+        env=shown_name(config.env),
         num_envs=session.pool.num_envs,
         num_steps=session.rollout.num_steps,
         num_threads=int(config.num_threads),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.foreign_worlds import ForeignWorld
 from scramjet.engine.frame_stack import FrameStackPool
 from scramjet.engine.pool import Pool
+from scramjet.engine.world_code import code_of
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
@@ -27,31 +29,39 @@ from scramjet.training.config import MAX_SEED, RunConfig
 from scramjet.training.config_files import Caller
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.memories import Player
-from scramjet.training.seeds import unseen_episodes
-from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
-from scramjet.training.start import (
+from scramjet.training.named_worlds import name_of
+from scramjet.training.recorded import (
     check_fits,
     check_network_is_given,
     checkpoint_config,
     checkpoint_settings,
     find_checkpoint,
-    name_of,
 )
+from scramjet.training.seeds import unseen_episodes
+from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
 from scramjet.training.state import check_weights, load_weights, policy_spaces
+from scramjet.training.world_places import note_on_world
 
 
-def load_policy(path: str | Path, network: nn.Module | None = None, *, trust: bool = False) -> Policy:
+def load_policy(
+    path: str | Path,
+    network: nn.Module | None = None,
+    env: str | Callable[..., Any] | None = None,
+    *,
+    trust: bool = False,
+) -> Policy:
     """The policy of a run (its newest checkpoint) or of a checkpoint.
 
     The world is neither loaded nor needed. Only checkpoints that were written before they said what their policy
-    observes need it; `trust` lets such a one of somebody else name a world in a file or module, which runs it.
+    observes need it; `trust` lets such a one of somebody else name a world in a file or module, which runs it. With
+    `env`, a world in place of the one that the checkpoint names, it is checked that the policy fits that world.
     """
     path, network = coerce("path", path, Path), coerce("network", network, nn.Module | None)
     checkpoint = find_checkpoint(path, Path("runs"))
     settings = checkpoint_settings(checkpoint)
     spaces = policy_spaces(checkpoint)
-    if spaces is None:
-        return load_trained(path, network, trust=trust)[0]
+    if spaces is None or env is not None:
+        return load_trained(path, network, env=env, trust=trust)[0]
     check_network_is_given(checkpoint, network)
     if network is None:
         _check_default_network(checkpoint, spaces, settings)
@@ -93,9 +103,11 @@ def evaluate(
     """
     episodes, seed = checked_episodes(episodes, seed)
     chosen = None if env_parameters is None else coerce("env_parameters", env_parameters, dict[str, Any])
-    policy, config, _ = load_trained(
+    policy, config, checkpoint = load_trained(
         path, network, env=env, choose_parameters=None if chosen is None else lambda name: chosen, trust=trust
     )
+    if note := note_on_played(config, checkpoint):
+        warnings.warn(note, stacklevel=2)
     chosen_seed = config.seed if seed is None else seed
     evaluator = make_evaluator(with_evaluation(config, samples, max_steps), episodes=episodes)
     with contextlib.closing(evaluator.pool):
@@ -108,6 +120,11 @@ def with_evaluation(config: RunConfig, samples: bool | None, max_steps: int | No
     return replace(
         config, eval=replace(config.eval, **{key: value for key, value in given.items() if value is not None})
     )
+
+
+def note_on_played(config: RunConfig, checkpoint: Checkpoint) -> str:
+    """One line about a world of somebody's own code that is not what or where it was when the checkpoint was made."""
+    return note_on_world(config.env, config.make_env(), checkpoint.metadata["rules"]) if code_of(config.env) else ""
 
 
 def checked_episodes(episodes: int, seed: int | None) -> tuple[int, int | None]:

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from scramjet.engine.compiler import rules_fingerprint
 from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
@@ -45,6 +44,7 @@ from scramjet.training.native import native_play
 from scramjet.training.progress import Progress
 from scramjet.training.rollout import BYTES_PER_WEIGHT, Rollout, allocate_rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
+from scramjet.training.world_places import placeless_name, world_fingerprint
 
 SCHEDULE = "schedule.jsonl"
 
@@ -106,11 +106,6 @@ class Session:
         self.collector.close()
         self.pool.close()
         self.evaluator.pool.close()
-
-
-def world_fingerprint(world: Env | ForeignWorld) -> str:
-    """A hash of what a world's rules depend on, whoever wrote it."""
-    return world.fingerprint() if isinstance(world, ForeignWorld) else rules_fingerprint(world)
 
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
@@ -237,7 +232,8 @@ def _collector(
         restarts = config.on_env_error == "restart"
         actors = ActorThreads(pool, policy, **shape, seed=seed, fused=config.fused, restarts=restarts)
     parameters = {f"env.{name}": value for name, value in config.env_parameters.items()}
-    settings = {name: getattr(config, name) for name in ("env", "seed", "num_envs", "num_steps")}
+    settings = {name: getattr(config, name) for name in ("seed", "num_envs", "num_steps")}
+    settings["env"] = placeless_name(config.env)
     settings = json.loads(json.dumps({**settings, **parameters}, default=str))  # as a schedule's first line has them
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule), settings)

@@ -7,55 +7,27 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from scramjet.engine.foreign_worlds import canonical_name, is_foreign, register_factory
+from scramjet.engine.gym_files import spelled
 from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
-from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore, load_checkpoint
+from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
-from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.settings import coerce
-from scramjet.training import config_files
+from scramjet.training import config_files, world_places
 from scramjet.training.collecting import cut_schedule
 from scramjet.training.config import Count, RunConfig, changes
 from scramjet.training.keywords import refuse_when_resumed, with_keywords
+from scramjet.training.lineage import lineage_of
+from scramjet.training.named_worlds import name_of
+from scramjet.training.recorded import check_fits, checkpoint_config, checkpoint_settings, find_checkpoint
 from scramjet.training.session import SCHEDULE, Session, build_session
-from scramjet.training.state import (
-    DEFAULT_NETWORK,
-    best_of,
-    check_metadata,
-    checkpoint_of,
-    restore_everything,
-    restore_learning,
-)
+from scramjet.training.state import best_of, checkpoint_of, restore_everything, restore_learning
 from scramjet.training.threads import with_threads_to_spare
-from scramjet.training.trust import check_name, remember
-
-
-def name_of(env: str | Callable[..., Any]) -> str:
-    """The name of a world that the caller gives: a name or file, or a function that makes Gymnasium envs.
-
-    It is remembered, so that his runs may name it from now on.
-    """
-    name: str = coerce("env", env, str) if isinstance(env, str | PurePath) else register_factory(env)
-    check_name(name)
-    remember(name, is_named=True)
-    return name
-
-
-def with_env(config: RunConfig | str | Path | None, name: str | None) -> RunConfig | str | Path | None:
-    """`config` for another world."""
-    if name is None:
-        return config
-    if config is None:
-        return name
-    if not isinstance(config, RunConfig):
-        raise ConfigError(f"give config={str(config)!r} or env={name!r}, not both")
-    return replace(config, env=name, env_parameters={})
 
 
 def begin(
@@ -86,35 +58,41 @@ def begin(
         total = coerce("total_timesteps", total_timesteps, Count | None)
         return resume_run(str(resume), runs_dir, network, total, time_limit, caller)
     parent = None if fork is None else find_checkpoint(fork, runs_dir)
-    config = _chosen_config(with_env(config, name), parent, trust=trust)
+    config = _chosen_config(config, name, parent, trust=trust)
     config = with_keywords(config, {**(settings or {}), "total_timesteps": total_timesteps, "time_limit": time_limit})
     if parent is not None:
         return fork_run(parent, config, runs_dir, run_name, network)
     return new_run(config, runs_dir, run_name, network)
 
 
-def _chosen_config(config: RunConfig | str | Path | None, parent: Checkpoint | None, *, trust: bool) -> RunConfig:
-    """A config as it was given, that of a file, of a world's preset, or of the checkpoint that is forked."""
+def _chosen_config(
+    config: RunConfig | str | Path | None, env: str | None, parent: Checkpoint | None, *, trust: bool
+) -> RunConfig:
+    """A config as it was given, that of a file, of a world's preset, or of the checkpoint that is forked.
+
+    `env` is a world in place of the one that it names.
+    """
     if isinstance(config, RunConfig):
-        return config
+        return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
+    if config is not None and env is not None:
+        raise ConfigError(f"give config={str(config)!r} or env={env!r}, not both")
     if config is not None:
         is_file = str(config).endswith((".toml", ".yaml", ".yml"))
         if is_file:
             return config_files.load_config(config, trust=trust)
         return config_files.starting_config(name_of(str(config)))
     if parent is None:
-        return config_files.starting_config(RunConfig.env)
-    return checkpoint_config(parent, config_files.Caller(trust)).with_open_choices()
+        return config_files.starting_config(RunConfig.env if env is None else env)
+    return checkpoint_config(parent, config_files.Caller(trust, env, keeps_parameters=True)).with_open_choices()
 
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
     """Begin at step 0."""
     config, about_threads = _resolved(config, network)
-    run = Run.create(runs_dir, run_name, config_files.to_toml(config), default_name=_default_name(config))
-    remember(config.env, config.env_parameters)
+    run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
         session = build_session(config, run, network)
-    session.note = _join(about_threads, _advice(config))
+    session.note = _join(about_threads, _advice(config), world_places.note_without_copy(config.env, run.path))
     return session
 
 
@@ -122,6 +100,26 @@ def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, 
     """The config with every choice made for the user's own network or the default one; a note on the threads."""
     resolved = config.resolved()
     return (resolved, "") if config.num_threads != "auto" else with_threads_to_spare(resolved, network)
+
+
+def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage: dict[str, Any] | None = None) -> Run:
+    """A run's folder with its frozen config and a copy of its world's source; both are remembered as the user's."""
+    sources = world_places.copied_sources(config.env)
+    run = Run.create(
+        runs_dir,
+        run_name,
+        config_files.to_toml(config, _any_run_in(runs_dir)),
+        lineage=lineage,
+        default_name=world_places.default_run_name(config.env),
+        folders={} if sources is None else {world_places.COPY: sources},
+    )
+    world_places.remember_trained(config.env, config.env_parameters, sources)
+    return run
+
+
+def _any_run_in(runs_dir: Path) -> Path:
+    """A run's folder before it has a name: whatever that will be, paths as seen from there are the same."""
+    return Path(os.path.realpath(runs_dir)) / "run"
 
 
 def _advice(config: RunConfig) -> str:
@@ -146,7 +144,7 @@ def resume_run(
     run = Run.open(find_run(text, runs_dir)).lock()
     try:
         frozen = config_files.load_frozen(run.config_path, caller)
-        return _go_on(run, frozen, network, total_timesteps, time_limit, trust=caller.trust)
+        return _go_on(run, frozen, network, total_timesteps, time_limit, caller)
     except BaseException:
         run.release()
         raise
@@ -154,7 +152,7 @@ def resume_run(
 
 def _go_on(
     run: Run, frozen: RunConfig, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None,
-    *, trust: bool,
+    caller: config_files.Caller,
 ) -> Session:  # fmt: skip
     if "auto" in (frozen.num_envs, frozen.num_threads):
         raise RunError(
@@ -183,21 +181,27 @@ def _go_on(
         raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
     if checkpoint is None:
         session.metrics_log.truncate_after(-1)
-        session.note = _join(session.note, "no checkpoint yet: starting from the beginning")
+        note = world_places.note_on_world(config.env, session.pool.env, None)
+        session.note = _join(session.note, note, "no checkpoint yet: starting from the beginning")
     else:
-        _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, config) or trust)
-    if config.total_timesteps != frozen.total_timesteps:  # the next resume must know
-        write_atomic(run.config_path, config_files.to_toml(replace(config, time_limit=frozen.time_limit)).encode())
+        _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, session) or caller.trust)
+    world_places.refresh_copy(config.env, config.env_parameters, run.path)
+    if config.total_timesteps != frozen.total_timesteps or caller.env is not None:  # the next resume must know
+        text = config_files.to_toml(replace(config, time_limit=frozen.time_limit), run.path)
+        write_atomic(run.config_path, text.encode())
     return session
 
 
-def _has_own_records(checkpoint: Checkpoint, config: RunConfig) -> bool:
-    """Whether the states of envs in it can be nobody else's, and are of this world."""
+def _has_own_records(checkpoint: Checkpoint, session: Session) -> bool:
+    """Whether the states of envs in it can be nobody else's, and are of this world, whatever its file is called now."""
     metadata = checkpoint.metadata
     if not checkpoint.is_own or metadata.get("has_records_of_others", False):
         return False
-    here, there = (json.dumps(each["env"]) for each in (config_files.to_dict(config), metadata["config"]))
-    return here == there
+    here, there = config_files.to_dict(session.config, session.run.path)["env"], metadata["config"]["env"]
+    if json.dumps(here) == json.dumps(there):
+        return True
+    is_renamed = isinstance(there, dict) and json.dumps({**there, "name": here["name"]}) == json.dumps(here)
+    return is_renamed and world_places.has_rules(session.pool.env, metadata["rules"])
 
 
 def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None, *, is_own: bool) -> None:
@@ -206,9 +210,8 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     _check_config_unchanged(checkpoint, config)
     check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint, is_own=is_own)
-    if checkpoint.metadata["rules"] != session.rules:
-        session.note = _join(session.note, "the world's rules have changed since the checkpoint")
-    session.note = _join(session.note, session.pool.resume_note or "")
+    note = world_places.note_on_world(config.env, session.pool.env, checkpoint.metadata["rules"])
+    session.note = _join(session.note, note, session.pool.resume_note or "")
     session.first_update = int(checkpoint.metadata["update"])
     session.note = _join(session.note, _cut_logs(session, checkpoint.step))
     session.first_step = checkpoint.step - session.first_update * config.batch_size
@@ -266,16 +269,8 @@ def fork_run(
             f"total_timesteps={config.total_timesteps:,} is reached already: the checkpoint is at step "
             f"{checkpoint.step:,}, and a fork counts on from there; add --total-timesteps {2 * checkpoint.step}"
         )
-    lineage = {
-        "parent_checkpoint": str(checkpoint.path),
-        "parent_digest": checkpoint.digest,
-        "parent_step": checkpoint.step,
-        "changed": changes(checkpoint.metadata["config"], config_files.to_dict(config)),
-        "parent_lineage": _youngest(checkpoint.metadata["lineage"]),
-    }
-    text = config_files.to_toml(config)
-    run = Run.create(runs_dir, run_name, text, lineage=lineage, default_name=_default_name(config))
-    remember(config.env, config.env_parameters)
+    lineage = lineage_of(checkpoint, config, _any_run_in(runs_dir))
+    run = _create_run(config, runs_dir, run_name, lineage)
     with _discarded_on_error(run):
         session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
@@ -283,38 +278,9 @@ def fork_run(
         session.lineage = lineage
         checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
-    session.note = _join(forked, about_threads, _advice(config))
+    note = world_places.note_on_copy(config.env, session.pool.env, checkpoint.metadata["rules"])
+    session.note = _join(forked, about_threads, note, _advice(config))
     return session
-
-
-def _youngest(lineage: dict[str, Any] | None, generations: int = MAX_DEPTH // 2) -> dict[str, Any] | None:
-    """A lineage without its oldest generations: one nests in the other, and a file nests only so deep."""
-    if lineage is None or generations == 0:
-        return None
-    older = lineage.get("parent_lineage")
-    return {**lineage, "parent_lineage": _youngest(older if isinstance(older, dict) else None, generations - 1)}
-
-
-def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
-    """The checkpoint a user named: its folder, a run's folder, or a run's name in `runs_dir`."""
-    if not os.path.exists(text) and os.path.basename(text) == str(text):  # os.path: a name may be too long for a file
-        return load_checkpoint(find_run(str(text), runs_dir))
-    return load_checkpoint(Path(text))
-
-
-def checkpoint_config(checkpoint: Checkpoint, caller: config_files.Caller = config_files.NOBODY) -> RunConfig:
-    """The config recorded in a checkpoint."""
-    check_metadata(checkpoint)
-    is_in_run = checkpoint.path.parent.name == "checkpoints"
-    caller = replace(caller, run=checkpoint.path.parents[1] if is_in_run else checkpoint.path)
-    return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}", caller)
-
-
-def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
-    """The config recorded in a checkpoint but for its world, which is neither named nor loaded."""
-    check_metadata(checkpoint)
-    data = config_files.without_world(checkpoint.metadata["config"])
-    return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}")
 
 
 def num_updates(session: Session) -> int:
@@ -325,38 +291,6 @@ def num_updates(session: Session) -> int:
     return wanted if given is None else min(wanted, session.first_update + given)
 
 
-def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
-    """Refuse a checkpoint of another world, or of a network we do not have."""
-    check_metadata(checkpoint)
-    env = config.make_env()
-    for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):
-        there = checkpoint.metadata[name]
-        if repr(here) != there:
-            raise CheckpointError(
-                f"'{checkpoint.path}' was trained on another world: its {name.replace('_', ' ')} is {there}, "
-                f"that of {config.env} is {here!r}"
-            )
-    check_network_is_given(checkpoint, network)
-    trained_with, here = checkpoint_settings(checkpoint).policy, config.policy
-    for name in ("memory", "memory_size", "memory_layers") if network is None else ():
-        then, now = getattr(trained_with, name), getattr(here, name)
-        if then != now and (name == "memory" or here.memory is not None):
-            raise CheckpointError(
-                f"'{checkpoint.path}' was trained with policy.{name}={then or 'none'}, and this config has "
-                f"{now or 'none'}; add --policy.{name.replace('_', '-')} {then or 'none'}"
-            )
-
-
-def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) -> None:
-    """Refuse a checkpoint of a user's own network where that is not given."""
-    needed = checkpoint.metadata["network"]
-    if needed != DEFAULT_NETWORK and network is None:
-        raise CheckpointError(
-            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
-            f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
-        )
-
-
 @contextmanager
 def _discarded_on_error(run: Run) -> Iterator[None]:
     """A run that cannot even begin leaves no folder behind."""
@@ -365,14 +299,6 @@ def _discarded_on_error(run: Run) -> Iterator[None]:
     except BaseException:
         run.discard()
         raise
-
-
-def _default_name(config: RunConfig) -> str:
-    name = canonical_name(config.env)
-    if is_foreign(name):
-        name = name.partition(":")[2]
-        name = name.rpartition(":")[2] if ".py" in name else name
-    return Path(name.partition(":")[0]).stem if ".py" in name else name.replace(":", "-").replace("/", "-")
 
 
 def _join(*parts: str) -> str:

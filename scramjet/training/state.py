@@ -80,7 +80,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
         "policy_spaces": None if None in spaces else spaces,
-        "config": config_files.to_dict(session.config),
+        "config": config_files.to_dict(session.config, session.run.path),
     }
 
 

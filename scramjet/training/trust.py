@@ -17,7 +17,15 @@ from typing import Any
 
 from scramjet.engine.foreign_worlds import canonical_name, is_given, must_be_given
 from scramjet.engine.private_folder import is_users_alone
-from scramjet.engine.world_code import NamedCode, code_of, loaded_text, source_fingerprint
+from scramjet.engine.world_code import (
+    NamedCode,
+    code_of,
+    file_in,
+    find_in_current_folder,
+    loaded_text,
+    path_in_current_folder,
+    source_fingerprint,
+)
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.runtime.user_state import UserRecords
 
@@ -38,12 +46,20 @@ class _Remembered:
 
 
 def approve(
-    name: str, parameters: Mapping[str, Any], source: str, *, trust: bool, named: str | None, run: Path | None
+    name: str,
+    parameters: Mapping[str, Any],
+    source: str,
+    *,
+    trust: bool,
+    named: str | None,
+    run: Path | None,
+    written: str | None = None,
 ) -> None:
     """Return if a file may name this world with these parameters; else raise a TrustError that says what would run.
 
     `source` is the file, for messages, and `run` the folder of the run that it belongs to. `named` is a world that the
-    caller named himself. With `trust` anything is let through, and remembered.
+    caller named himself, `written` the world's name as it stands in the file. With `trust` anything is let through, and
+    remembered.
     """
     if trust:
         remember(name, parameters, is_named=False)
@@ -58,13 +74,53 @@ def approve(
             f"{source} names {name!r}, a function that is in no module and must be given again from Python: "
             f"scramjet.train(..., env=...) or scramjet.evaluate(..., env=...)"
         )
+    if code is not None:
+        _find_if_known(name, code, run)
     known = _recalled(_key(name))
-    problem = None if code is None else _problem(code, known, run)
+    problem = None if code is None else _problem(code.path(), known, run)
     if code is not None and problem is not None:
-        raise _refusal(f"{source} names the world {name!r}, which would {code}", parameters, problem)
+        raise _refusal(f"{source} names the world {written or name!r}, which would {code}", parameters, problem)
+    _refuse_unknown(texts, known, name, source)
+
+
+def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, source: str) -> None:
     unknown = {key: value for key, value in texts.items() if _hash(key, value) not in known.texts}
     if unknown:
         raise _refusal(f"{source} gives the world {name!r} text that it may load or run things by", unknown, "")
+
+
+def approve_copy(
+    name: str, fingerprint: str, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str
+) -> None:
+    """Return if a run may play a copy of a world's source that came with it; else raise a TrustError.
+
+    `name` is the world's with the path of the copy, `fingerprint` a hash of every file that is in the copy. These very
+    files must have been the user's before, wherever they are now.
+    """
+    if trust:
+        remember_copy(name, fingerprint, parameters)
+        return
+    known = _recalled(_copy_key(name, fingerprint))
+    if known.source is None:
+        what = f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(name)}"
+        raise _refusal(what, parameters, "")
+    _refuse_unknown(loaded_text(name, parameters), known, name, source)
+
+
+def remember_copy(name: str, fingerprint: str, parameters: Mapping[str, Any]) -> None:
+    """Let runs play a copy of these files from now on, wherever it is: what the user trains is his."""
+    key = _copy_key(name, fingerprint)
+    known = _recalled(key)
+    now = _Remembered(fingerprint, False, _with_texts(known, loaded_text(name, parameters)))
+    if now != known:
+        _RECORDS.write(key, {"version": 1, **asdict(now)})
+
+
+def _copy_key(name: str, fingerprint: str) -> str:
+    """What a copy is remembered by: the file's own name, what is called in it, and the contents."""
+    parts = file_in(name)
+    assert parts is not None
+    return f"copy {parts.at(os.path.basename(parts.path))}\n{fingerprint}"
 
 
 def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:
@@ -80,14 +136,15 @@ def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named
     if code is not None and source is None:  # nowhere to be found, or built in
         return
     known = _recalled(_key(name))
-    hashes = [_hash(key, value) for key, value in texts.items()]
-    now = _Remembered(
-        source,
-        known.is_named or (known.source is None if is_named is None else is_named),
-        tuple(dict.fromkeys([*(text for text in known.texts if text not in hashes), *hashes]))[-MAX_TEXTS:],
-    )
+    is_own = known.is_named or (known.source is None if is_named is None else is_named)
+    now = _Remembered(source, is_own, _with_texts(known, texts))
     if now != known:
         _RECORDS.write(_key(name), {"version": 1, **asdict(now)})
+
+
+def _with_texts(known: _Remembered, texts: Mapping[str, Any]) -> tuple[str, ...]:
+    hashes = [_hash(key, value) for key, value in texts.items()]
+    return tuple(dict.fromkeys([*(text for text in known.texts if text not in hashes), *hashes]))[-MAX_TEXTS:]
 
 
 def _key(name: str) -> str:
@@ -106,9 +163,15 @@ def _recalled(key: str) -> _Remembered:
         return _Remembered()
 
 
-def _problem(code: NamedCode, known: _Remembered, run: Path | None) -> str | None:
-    """Why code may not run, in words to end the message with; None where it may."""
-    path = code.path()
+def _find_if_known(name: str, code: NamedCode, run: Path | None) -> None:
+    """Have a module of the current folder found that is on no path, if the user has named it there before."""
+    here = path_in_current_folder(code) if code.path() is None else None
+    if here is not None and _problem(here, _recalled(f"{canonical_name(name)}\n{here}"), run) is None:
+        find_in_current_folder(code)
+
+
+def _problem(path: Path | None, known: _Remembered, run: Path | None) -> str | None:
+    """Why the code at a path may not run, in words to end the message with; None where it may."""
     if known.source is None or path is None:
         return ""
     if known.source == source_fingerprint(path) or not os.path.exists(path):  # nothing runs that is not there

@@ -528,6 +528,7 @@ def test_a_world_that_has_moved_is_named_anew(own: Path) -> None:
     (own / "elsewhere").mkdir()
     for name in ("own_world.py", "own_helper.py"):
         (own / name).rename(own / "elsewhere" / name)
+    shutil.rmtree(run / "world")  # the copy that would play instead
     with pytest.raises(WorldError, match="no such file"):
         cli.run(["eval", str(run)])
     assert cli.run(["eval", str(run), "--env", "elsewhere/own_world.py", "--episodes", "1"]) == 0
@@ -609,10 +610,12 @@ def test_another_function_of_a_file_that_the_user_named_is_refused(own: Path) ->
 
 def test_a_forged_memory_is_not_believed(own: Path, nothing_remembered: Path) -> None:
     run = train("own_world.py")
-    (record,) = nothing_remembered.iterdir()
+    records = list(nothing_remembered.iterdir())
+    assert len(records) == 2  # of the file, and of the copy that the run keeps
     shutil.copytree(own, own.parent / "theirs")
     forge(run, {"name": str(own.parent / "theirs" / "own_world.py")})
-    (record.parent / f"{'0' * 64}.json").write_bytes(record.read_bytes())  # under a name that is not its key's
+    for number, record in enumerate(records):  # under names that are not their keys'
+        (record.parent / f"{number:064}.json").write_bytes(record.read_bytes())
     refused(run)
 
 

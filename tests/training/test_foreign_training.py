@@ -251,7 +251,7 @@ def test_a_factory_in_a_file_is_found_by_name_and_takes_parameters(tmp_path, cap
     words = ["train", name, "--env.limit", "50", *flags, "--runs-dir", str(tmp_path / "runs"), "--display", "quiet"]
     assert cli.run(words) == 0
     (run,) = (tmp_path / "runs").iterdir()
-    assert run.name.startswith("make_env")
+    assert run.name == "stairs-1"
     assert lines_of(run)[-1]["length_mean"] == 50
 
 
@@ -421,8 +421,8 @@ def test_a_script_that_trains_is_read_for_its_function_without_training_again(tm
     words = ["train", f"factory:{script}:make_env", "--num-envs", "4", "--num-steps", "16", "--total-timesteps", "128"]
     monkeypatch.chdir(tmp_path)
     assert cli.run([*words, "--runs-dir", str(tmp_path / "runs"), "--eval.final-episodes", "2"]) == 0
-    assert cli.run(["eval", str(tmp_path / "runs" / "make_env-1"), "--episodes", "2"]) == 0
-    assert [path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()] == ["make_env-1"]
+    assert cli.run(["eval", str(tmp_path / "runs" / "my_script-1"), "--episodes", "2"]) == 0
+    assert [path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()] == ["my_script-1"]
 
 
 class Leaving(Staircase):
