@@ -31,6 +31,7 @@ from scramjet.training.progress import PhaseClock
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Best, Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
+from scramjet.training.world_notes import world_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,8 @@ def _reason_to_stop(stop: StopSignal, started: float, config: RunConfig) -> Stop
 
 def _run_info(session: Session) -> RunInfo:
     config = session.config
-    notes = _mode_note(config), session.pool.processes, session.note, session.run.lock_note
+    about_world = world_note(session.pool, config.policy)
+    notes = _mode_note(config), session.pool.processes, about_world, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,

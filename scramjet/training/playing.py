@@ -35,7 +35,7 @@ from scramjet.training.start import (
     find_checkpoint,
     name_of,
 )
-from scramjet.training.state import check_weights, load_weights, policy_spaces
+from scramjet.training.state import check_weights, env_terms, load_weights, policy_spaces
 
 
 def load_policy(path: str | Path, network: nn.Module | None = None, *, trust: bool = False) -> Policy:
@@ -54,6 +54,7 @@ def load_policy(path: str | Path, network: nn.Module | None = None, *, trust: bo
     if network is None:
         _check_default_network(checkpoint, spaces, settings)
     policy = policy_for(*spaces, settings, network)
+    policy.env_spaces = env_terms(checkpoint, spaces, settings.frame_stack)
     load_weights(policy, checkpoint)
     return policy.eval()
 
