@@ -54,6 +54,10 @@ class CheckpointError(RunError):
     """A checkpoint that is damaged, of a newer version, or of another world or network."""
 
 
+class PredictError(ScramjetError):
+    """An observation, state or mask that a policy was given and cannot take."""
+
+
 class TrainingError(ScramjetError):
     """Training cannot go on: numbers stopped being finite."""
 

@@ -2,7 +2,7 @@
 chooses becomes what they expect.
 
 Ours are Box, Discrete, MultiDiscrete, MultiBinary and nested Dicts of these, with choices from 0 and floats of 32 bits.
-A Tuple becomes a Dict with the entries `item0`, `item1`, and so on.
+A Tuple becomes a Dict with the entries `item0`, `item1`, and so on. Text in a Dict or Tuple is left out.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ def adapted_observation_space(name: str, space: Any) -> Any:
 
 def _adapted(name: str, space: Any, where: str) -> Any:
     if isinstance(space, spaces.Dict):  # pairs stay in their order, a dict would be sorted by its keys
-        return spaces.Dict([(key, _adapted(name, part, f"{where}[{key!r}]")) for key, part in space.spaces.items()])
+        seen = {key: part for key, part in space.spaces.items() if not is_only_text(part)}
+        return spaces.Dict([(key, _adapted(name, part, f"{where}[{key!r}]")) for key, part in seen.items()])
     if isinstance(space, spaces.Tuple):
-        return spaces.Dict([(f"item{i}", _adapted(name, part, f"{where}[{i}]")) for i, part in enumerate(space.spaces)])
+        items = {i: part for i, part in enumerate(space.spaces) if not is_only_text(part)}
+        return spaces.Dict([(f"item{i}", _adapted(name, part, f"{where}[{i}]")) for i, part in items.items()])
     is_known = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box)
     if is_known and 0 in space.shape:
         raise WorldError(f"{name}.{where} is {space}: there is nothing to observe")
@@ -51,6 +53,25 @@ def _adapted(name: str, space: Any, where: str) -> Any:
     raise WorldError(f"{name}.{where} is {space!r}; scramjet observes {SUPPORTED_OBSERVATIONS}")
 
 
+def is_only_text(space: Any) -> bool:
+    """Whether a space is text, by Gymnasium's class or one of an env's own, or has parts that are nothing else."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = list(space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces)
+        return bool(parts) and all(map(is_only_text, parts))
+    return isinstance(space, spaces.Text) or getattr(getattr(space, "dtype", None), "kind", "") == "U"
+
+
+def texts_left_out(space: Any, where: str = "") -> list[str]:
+    """The ways to the parts of a space that are text, which no policy sees: `mission`, `inner.mission`, `item1`."""
+    if isinstance(space, spaces.Dict):
+        parts = [(str(key), part) for key, part in space.spaces.items()]
+    elif isinstance(space, spaces.Tuple):
+        parts = [(f"item{i}", part) for i, part in enumerate(space.spaces)]
+    else:
+        return [where] if is_only_text(space) else []
+    return [name for key, part in parts for name in texts_left_out(part, f"{where}.{key}" if where else key)]
+
+
 def plain_space(space: Any) -> Any:
     """The same space of Gymnasium's own classes, which any process can read; an env may have derived from them."""
     if isinstance(space, spaces.Dict):
@@ -65,6 +86,8 @@ def plain_space(space: Any) -> Any:
         return spaces.MultiDiscrete(np.array(space.nvec), dtype=space.dtype.type, start=np.array(space.start))
     if isinstance(space, spaces.MultiBinary):
         return spaces.MultiBinary(space.n)
+    if is_only_text(space):
+        return spaces.Text(1)  # which text it may be is nobody's concern
     return spaces.Box(np.array(space.low), np.array(space.high), dtype=space.dtype.type)
 
 
@@ -104,8 +127,8 @@ def native_action(space: Any) -> Callable[[np.ndarray], Any]:
     if isinstance(space, spaces.MultiBinary):
         shape, dtype = space.shape, space.dtype
         return lambda action: action.reshape(shape).astype(dtype)
-    dtype = space.dtype
-    return lambda action: action.astype(dtype)  # a copy: an env may keep it
+    dtype, within = space.dtype, _within(space)
+    return lambda action: within(action.astype(dtype))  # a copy: an env may keep it
 
 
 def native_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -119,24 +142,33 @@ def native_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
     if isinstance(space, spaces.MultiBinary):
         shape, dtype = space.shape, space.dtype
         return lambda actions: actions.reshape(len(actions), *shape).astype(dtype)
-    dtype = space.dtype
-    return lambda actions: actions.astype(dtype)
+    dtype, within = space.dtype, _within(space)
+    return lambda actions: within(actions.astype(dtype))
+
+
+def _within(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:
+    """Keeps actions within bounds that a policy's floats of 32 bits round to numbers just beyond them."""
+    low, high = (bound.astype(np.float32).astype(space.dtype) for bound in (space.low, space.high))
+    if (low >= space.low).all() and (high <= space.high).all():
+        return lambda actions: actions
+    return lambda actions: np.clip(actions, space.low, space.high)
 
 
 def observation_parts(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
     """For each leaf of the adapted space, in its order: the way to it in an observation of theirs, and its start."""
     return [
-        (way, getattr(leaf, "start", 0) if np.any(getattr(leaf, "start", 0)) else 0) for way, leaf in _leaves(space)
+        (way, getattr(leaf, "start", 0) if np.any(getattr(leaf, "start", 0)) else 0)
+        for way, leaf in observed_leaves(space)
     ]
 
 
-def _leaves(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """The parts of a space of theirs that have none themselves, each with the way to it."""
+def observed_leaves(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
+    """The parts of a space of theirs that have none themselves and are no text, each with the way to it."""
     if isinstance(space, spaces.Dict):
-        return [((key, *way), leaf) for key, part in space.spaces.items() for way, leaf in _leaves(part)]
+        return [((key, *way), leaf) for key, part in space.spaces.items() for way, leaf in observed_leaves(part)]
     if isinstance(space, spaces.Tuple):
-        return [((i, *way), leaf) for i, part in enumerate(space.spaces) for way, leaf in _leaves(part)]
-    return [((), space)]
+        return [((i, *way), leaf) for i, part in enumerate(space.spaces) for way, leaf in observed_leaves(part)]
+    return [] if is_only_text(space) else [((), space)]
 
 
 class UnfitObservationError(ValueError):
@@ -150,7 +182,7 @@ def observation_writer(space: Any, arrays: Sequence[np.ndarray]) -> Callable[[An
     """
     parts = [
         (way, start, tuple(leaf.shape), array)
-        for (way, start), (_, leaf), array in zip(observation_parts(space), _leaves(space), arrays, strict=True)
+        for (way, start), (_, leaf), array in zip(observation_parts(space), observed_leaves(space), arrays, strict=True)
     ]
     if len(parts) == 1 and parts[0][:2] == ((), 0):
         _, _, shape, only = parts[0]

@@ -56,6 +56,11 @@ SET_BY_US = {
 }
 """What each library is given by us: no parameters of a world."""
 
+REGISTERED_BY = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+"""How ids of Gymnasium envs begin, and the module of one of our extras that registers them when it is imported."""
+_EXTRAS = {"ale_py": "atari"}
+"""Of which extra a module is, where that has another name."""
+
 OnError = Literal["fail", "restart"]
 DEFAULT_TIMEOUT = 60.0
 MOST_ENVS = 1 << 16
@@ -217,7 +222,7 @@ class ForeignWorld:
             build: Callable[..., Any] = factory_of(self.name)
         else:
             check_gymnasium_id(self.name, self.id)
-            build = partial(_vector_by_gymnasium, self.id)
+            build = partial(_vector_by_gymnasium, _with_module(self.id))
         return lambda num_envs: _made(self.name, partial(build, num_envs=num_envs), self.parameters)
 
     def env_factory(self) -> Callable[[], gymnasium.Env]:
@@ -229,7 +234,7 @@ class ForeignWorld:
         check_gymnasium_id(self.name, self.id)
         if self.library == "mujoco":
             _require("mujoco", "mujoco")
-        return partial(_made, self.name, partial(_by_gymnasium, self.id), self.parameters)
+        return partial(_made, self.name, partial(_by_gymnasium, _with_module(self.id)), self.parameters)
 
     def fingerprint(self, rules: str | None = None) -> str:
         """A hash of what is known of its rules: `rules` or else its name, parameters and the library's version."""
@@ -359,8 +364,10 @@ def check_gymnasium_id(name: str, env_id: str) -> None:
     """Refuse an id that Gymnasium does not know, with the nearest one it does."""
     import gymnasium
 
-    module, colon, plain = env_id.rpartition(":")
-    if colon:
+    module, _, plain = _with_module(env_id).rpartition(":")
+    if module in REGISTERED_BY.values():
+        _require(module, _EXTRAS.get(module, module))
+    elif module:
         try:
             importlib.import_module(module)
         except (ImportError, TypeError, ValueError) as error:  # the latter two of names such as '' and '.x'
@@ -373,6 +380,12 @@ def check_gymnasium_id(name: str, env_id: str) -> None:
         f"Gymnasium knows no '{plain}'.{nearest} An env that a package registers is named with the module: "
         f"gym:my_package:{plain}"
     )
+
+
+def _with_module(env_id: str) -> str:
+    """An id with the module that registers it before a colon, as Gymnasium takes it, where it is one of our extras'."""
+    module = next((module for prefix, module in REGISTERED_BY.items() if env_id.startswith(prefix)), None)
+    return env_id if module is None else f"{module}:{env_id}"
 
 
 def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any]) -> Any:

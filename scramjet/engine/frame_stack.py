@@ -27,6 +27,19 @@ def stacked_space(space: Any, num_frames: int) -> Any:
     return Box(np.tile(space.low, repeats), np.tile(space.high, repeats), dtype=space.dtype.type)
 
 
+def unstacked_space(space: Any, num_frames: int) -> Any:
+    """The space of one of the `num_frames` observations that `stacked_space` joined; a ValueError where there are none
+    such."""
+    if isinstance(space, Dict):
+        return Dict([(name, unstacked_space(part, num_frames)) for name, part in space.spaces.items()])
+    if not isinstance(space, Box):
+        return space
+    if not space.shape or space.shape[0] % num_frames:
+        raise ValueError(f"{space} does not hold {num_frames} frames")
+    size = space.shape[0] // num_frames
+    return Box(space.low[:size], space.high[:size], dtype=space.dtype.type)
+
+
 def check_stackable(name: str, space: Any, num_frames: int) -> None:
     """Refuse what cannot be stacked, naming the way out."""
     if num_frames < 1:
@@ -115,7 +128,7 @@ class FrameStackPool(Pool):
         if ended.any():
             rows = np.flatnonzero(ended)
             for stacks, frames, last, final in self._parts(out.final_obs, new.final_obs):
-                final[rows] = _pushed(frames[rows], last[rows]) if stacks else last[rows]
+                final[rows] = pushed(frames[rows], last[rows]) if stacks else last[rows]
             for stacks, frames, _, _ in self._parts(out.obs, new.obs):
                 if stacks:
                     frames[is_over] = 0
@@ -139,7 +152,7 @@ class FrameStackPool(Pool):
         """Push what the envs wrote onto the frames, and show them."""
         for stacks, frames, newest, shown in self._parts(out.obs, self._new.obs):
             if stacks:
-                frames[:] = _pushed(frames, newest)
+                frames[:] = pushed(frames, newest)
                 shown[:] = frames
             else:
                 shown[:] = newest
@@ -214,6 +227,6 @@ class FrameStackPool(Pool):
         return self.pool.as_record(state)
 
 
-def _pushed(frames: np.ndarray, newest: np.ndarray) -> np.ndarray:
+def pushed(frames: np.ndarray, newest: np.ndarray) -> np.ndarray:
     """Frames [R, K * n, ...] with the oldest out and `newest` [R, n, ...] in."""
     return np.concatenate([frames[:, newest.shape[1] :], newest], axis=1)

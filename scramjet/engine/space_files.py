@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from scramjet.engine.foreign_spaces import is_only_text
+
 MAX_NUMBERS = 1 << 20
 """In an observation, all its parts together."""
 MAX_LISTED = 1 << 16
@@ -43,18 +45,27 @@ def space_from_data(data: Any) -> Any:
 def _to_data(space: Any) -> dict[str, Any]:
     if isinstance(space, spaces.Dict):
         return {"kind": "dict", "parts": [[name, _to_data(part)] for name, part in space.spaces.items()]}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "tuple", "parts": [_to_data(part) for part in space.spaces]}
     if isinstance(space, spaces.Discrete):
-        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+        return {"kind": "discrete", "n": int(space.n), "start": int(space.start), **_choice_dtype(space)}
     if isinstance(space, spaces.MultiDiscrete):
         shape = list(space.nvec.shape)
         sizes, starts = space.nvec.ravel().tolist(), np.asarray(space.start).ravel().tolist()
-        return {"kind": "multi_discrete", "shape": shape, "sizes": sizes, "starts": starts}
+        return {"kind": "multi_discrete", "shape": shape, "sizes": sizes, "starts": starts, **_choice_dtype(space)}
     if isinstance(space, spaces.MultiBinary):
         return {"kind": "multi_binary", "shape": list(space.shape)}
     if isinstance(space, spaces.Box):
         bounds = {"low": _bounds_to_data(space.low), "high": _bounds_to_data(space.high)}
         return {"kind": "box", "dtype": str(space.dtype), "shape": list(space.shape), **bounds}
+    if is_only_text(space):
+        return {"kind": "text"}
     raise ValueError(f"there is no form for {space}")
+
+
+def _choice_dtype(space: Any) -> dict[str, str]:
+    """The number type of choices, where it is not the usual one."""
+    return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
 
 
 def _bounds_to_data(bounds: np.ndarray) -> Any:
@@ -82,16 +93,28 @@ class _Reader:
         kind = data.get("kind") if isinstance(data, dict) else None
         if kind == "dict":
             return self._dict(_fields(data, "parts")[0], depth)
+        if kind == "tuple":
+            return self._tuple(_fields(data, "parts")[0], depth)
+        if kind == "text":
+            _fields(data)
+            return spaces.Text(1)  # which text it may be is nobody's concern
         if kind == "discrete":
-            size, start = _fields(data, "n", "start")
-            return spaces.Discrete(self._size(size), start=_whole(start, -(2**62), 2**62))
+            rest, dtype = _without_dtype(data)
+            size, start = _fields(rest, "n", "start")
+            size, first = self._size(size), _whole(start, -(2**62), 2**62)
+            if not np.iinfo(dtype).min <= first <= np.iinfo(dtype).max - size + 1:
+                raise ValueError(f"choices of discrete are beyond {dtype}")
+            made = spaces.Discrete(size, start=first)
+            made.dtype = dtype  # older versions of Gymnasium cannot be told
+            return made
         if kind == "multi_discrete":
-            return self._multi_discrete(*_fields(data, "shape", "sizes", "starts"))
+            rest, dtype = _without_dtype(data)
+            return self._multi_discrete(*_fields(rest, "shape", "sizes", "starts"), dtype)
         if kind == "multi_binary":
             return spaces.MultiBinary(self._shape(_fields(data, "shape")[0], least_axes=1))
         if kind == "box":
             return self._box(*_fields(data, "dtype", "shape", "low", "high"))
-        raise ValueError("a space is a dict, discrete, multi_discrete, multi_binary or box")
+        raise ValueError("a space is a dict, tuple, discrete, multi_discrete, multi_binary, box or text")
 
     def _dict(self, parts: Any, depth: int) -> spaces.Dict:
         if not isinstance(parts, list) or not 0 < len(parts) <= MAX_PARTS:
@@ -104,7 +127,12 @@ class _Reader:
             found[name] = self.read(part[1], depth + 1)
         return spaces.Dict([*found.items()])  # a list keeps its order
 
-    def _multi_discrete(self, shape: Any, sizes: Any, starts: Any) -> spaces.MultiDiscrete:
+    def _tuple(self, parts: Any, depth: int) -> spaces.Tuple:
+        if not isinstance(parts, list) or not 0 < len(parts) <= MAX_PARTS:
+            raise ValueError("the parts of a tuple are a list of spaces")
+        return spaces.Tuple([self.read(part, depth + 1) for part in parts])
+
+    def _multi_discrete(self, shape: Any, sizes: Any, starts: Any, dtype: np.dtype[Any]) -> spaces.MultiDiscrete:
         whole_shape = self._shape(shape, least_axes=1)
         count = math.prod(whole_shape)
         if count > MAX_LISTED:
@@ -113,7 +141,9 @@ class _Reader:
             raise ValueError(f"multi_discrete of shape {list(whole_shape)} has {count} sizes and starts")
         made = np.array([self._size(size) for size in sizes], np.int64).reshape(whole_shape)
         begins = np.array([_whole(start, -(2**62), 2**62) for start in starts], np.int64).reshape(whole_shape)
-        return spaces.MultiDiscrete(made, start=begins)
+        if (begins < np.iinfo(dtype).min).any() or (begins + made - 1 > np.iinfo(dtype).max).any():
+            raise ValueError(f"choices of multi_discrete are beyond {dtype}")
+        return spaces.MultiDiscrete(made, dtype=dtype.type, start=begins)
 
     def _box(self, dtype: Any, shape: Any, low: Any, high: Any) -> spaces.Box:
         if not isinstance(dtype, str) or dtype not in _DTYPES:
@@ -140,6 +170,14 @@ class _Reader:
         if self._choices > MAX_CHOICES:
             raise ValueError(f"there are at most {MAX_CHOICES} choices")
         return int(size)
+
+
+def _without_dtype(data: dict[str, Any]) -> tuple[dict[str, Any], np.dtype[Any]]:
+    """The fields of choices but for their number type, and that type."""
+    name = data.get("dtype", "int64")
+    if not isinstance(name, str) or name not in _DTYPES or np.dtype(name).kind not in "iu":
+        raise ValueError("choices have the dtype of a whole number")
+    return {key: value for key, value in data.items() if key != "dtype"}, np.dtype(name)
 
 
 def _fields(data: dict[str, Any], *names: str) -> list[Any]:

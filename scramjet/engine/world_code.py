@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scramjet.engine.foreign_worlds import is_foreign
+from scramjet.engine.foreign_worlds import REGISTERED_BY, is_foreign
 from scramjet.envs.registry import is_registered
 
-LISTED_MODULES = ("ale_py",)
+LISTED_MODULES = tuple(dict.fromkeys(REGISTERED_BY.values()))
 """Modules of our extras that register envs with Gymnasium. Files may have them imported: `gym:ale_py:ALE/Pong-v5`."""
 
 KNOWN_WORDS = {

@@ -47,8 +47,8 @@ class PolicyConfig:
     """Continuous actions: the network gives the deviation too, instead of one learned for all states."""
     log_std_init: float = 0.0
     """Continuous actions: logarithm of the first standard deviation."""
-    bounded_actions: Literal["clip", "tanh"] = "clip"
-    """Continuous actions: how they are kept within the action space."""
+    bounded_actions: Literal["scale", "clip", "tanh"] = "scale"
+    """Continuous actions: how they come to lie within their bounds: -1 to 1 stretched to them, clipped, or tanh."""
     impala_width: int = 1
     """impala_cnn: multiplies its 16, 32, 32 channels."""
     grid_channels: tuple[int, ...] = (32, 32)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from scramjet.errors import ConfigError
 from scramjet.policies import categorical
+from scramjet.policies.action_bounds import unit_scale
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
 from scramjet.policies.layers import keep_within
 from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
@@ -160,15 +161,16 @@ _QUADRATURE_POINTS = 32
 class DiagonalGaussian(Distribution):
     """Independent normal numbers (`Box`); logits are all means, then all logarithms of deviations, [B, 2 D].
 
-    Stored actions are the normal numbers themselves, [B, D]. With bounded="clip" the env receives them clipped to the
-    space. With bounded="tanh" it receives tanh of them, scaled to the space, and the log-probability and entropy are
+    Stored actions are the normal numbers themselves, [B, D]. With bounded="scale" the env receives them with [-1, 1]
+    stretched to the bounds of the space (see `unit_scale`), and clipped there. With bounded="clip" it receives them
+    clipped. With bounded="tanh" it receives tanh of them, scaled to the space, and the log-probability and entropy are
     those of what the env receives (Haarnoja et al. 2018, appendix C).
     """
 
     action_dtype = torch.float32
     mask_size = 0
 
-    def __init__(self, space: Box, bounded: str = "clip") -> None:
+    def __init__(self, space: Box, bounded: str) -> None:
         self.size = math.prod(space.shape)
         self.num_inputs = 2 * self.size
         self.action_shape = (self.size,)
@@ -178,10 +180,13 @@ class DiagonalGaussian(Distribution):
         if self.squashes and not (is_finite and (space.low < space.high).all()):
             raise ConfigError(
                 f"policy.bounded_actions='tanh' needs finite bounds, low below high, to squash actions into, and the "
-                f"action space is {space}; use --policy.bounded-actions clip"
+                f"action space is {space}; use --policy.bounded-actions scale"
             )
         self.low = torch.from_numpy(np.asarray(space.low, np.float64).ravel().astype(np.float32))
         self.high = torch.from_numpy(np.asarray(space.high, np.float64).ravel().astype(np.float32))
+        self.centre, self.half_width = map(torch.from_numpy, unit_scale(space))
+        # Of bounds from -1 to 1 nothing changes: not even the sign of a zero.
+        self.scales = bounded == "scale" and not bool(((self.centre == 0) & (self.half_width == 1)).all())
         self.env_dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
         # log of how much the scaling from (-1, 1) to the space stretches all components together
         self.log_stretch = float((0.5 * (self.high - self.low)).double().log().sum()) if self.squashes else 0.0
@@ -220,6 +225,8 @@ class DiagonalGaussian(Distribution):
         low, high = self.low, self.high
         if self.squashes:
             action = 0.5 * (low + high) + 0.5 * (high - low) * action.tanh()
+        elif self.scales:
+            action = self.centre + self.half_width * action
         bounded = torch.minimum(torch.maximum(action, low), high)
         return bounded.reshape(-1, *self.space_shape).to(self.env_dtype)
 

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.engine.env_spaces import EnvSpaces
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution, make_distribution
+from scramjet.policies.env_terms import PolicyState, predict
 from scramjet.policies.networks import PolicyOutput, check_network, splits
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.observations import Observations, floats_as_float32
@@ -46,6 +48,8 @@ class Policy(nn.Module):
         self.distribution = make_distribution(action_space, config)
         check_network(network, observation_space, action_space, config)
         self.network = network
+        self.env_spaces = EnvSpaces(observation_space, action_space, observation_space, action_space)
+        """The terms of `predict`: here those of the policy itself; who knows its env sets that env's."""
         self.normalizer = make_normalizer(observation_space) if normalize_observations else None
         self.splits = splits(network)
         self.state_size: int = getattr(network, "state_size", 0)
@@ -120,6 +124,24 @@ class Policy(nn.Module):
         if generator is None:
             return self.distribution.env_action(self.distribution.mode(output.logits, mask))
         return self.distribution.env_action(self._drawn(output.logits, mask, generator))
+
+    def predict(
+        self,
+        obs: Any,
+        state: PolicyState | None = None,
+        mask: Any = None,
+        deterministic: bool = True,
+        episode_start: Any = None,
+    ) -> tuple[Any, PolicyState | None]:
+        """The action for one observation, or for a batch of them, and the state to give with the next.
+
+        Observations are what the env gives, actions what it takes, of one env or of a vector env. `state` is None where
+        episodes begin, then what the last call returned; it is None throughout without memory and stacked frames, and
+        what is given is never changed. `episode_start`, a truth value for each observation, says whose episodes begin
+        anew. `mask` has the legal choices. The most likely action is taken, or one that is drawn with torch's random
+        numbers where not `deterministic`. A PredictError says what does not fit.
+        """
+        return predict(self, self.env_spaces, obs, state, mask, deterministic, episode_start)
 
     def _drawn(self, logits: Tensor, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         """An action for each row of logits, [B, *action_shape]."""

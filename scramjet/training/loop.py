@@ -32,6 +32,7 @@ from scramjet.training.result import TrainResult, result_of
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Best, Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
+from scramjet.training.world_notes import world_note
 from scramjet.training.world_places import shown_name
 
 
@@ -256,8 +257,8 @@ def _deadline(started: float, config: RunConfig) -> float:
 
 def _run_info(session: Session) -> RunInfo:
     config = session.config
-    losses = own_losses.note(session.policy.network)
-    notes = _mode_note(config), session.pool.processes, losses, session.note, session.run.lock_note
+    about_world, losses = world_note(session.pool, config.policy), own_losses.note(session.policy.network)
+    notes = _mode_note(config), session.pool.processes, about_world, losses, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,

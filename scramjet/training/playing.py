@@ -39,7 +39,7 @@ from scramjet.training.recorded import (
 )
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
-from scramjet.training.state import check_weights, load_weights, policy_spaces
+from scramjet.training.state import check_weights, env_terms, load_weights, policy_spaces
 from scramjet.training.world_places import note_on_world
 
 
@@ -66,6 +66,7 @@ def load_policy(
     if network is None:
         _check_default_network(checkpoint, spaces, settings)
     policy = policy_for(*spaces, settings, network)
+    policy.env_spaces = env_terms(checkpoint, spaces, settings.frame_stack)
     load_weights(policy, checkpoint)
     return policy.eval()
 

@@ -17,6 +17,7 @@ from torch import nn
 from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool
+from scramjet.engine.env_spaces import env_spaces
 from scramjet.engine.foreign import ForeignPool
 from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign
 from scramjet.engine.frame_stack import FrameStackPool, check_stackable, stacked_space
@@ -270,6 +271,7 @@ def build_session(
         pool = _training_pool(config)
         unless_built.callback(pool.close)
         policy = policy_for(pool.observation_space, pool.action_space, config, network, learns=True).to(config.device)
+        policy.env_spaces = env_spaces(pool)
         policy.uses_bfloat16 = config.precision == "bfloat16"
         pool.prepare()
         rollout, learner = _learning(config, pool, policy, seed)

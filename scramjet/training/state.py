@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.engine.env_spaces import EnvSpaces, their_spaces
+from scramjet.engine.foreign_spaces import adapted_action_space, adapted_observation_space
+from scramjet.engine.frame_stack import unstacked_space
 from scramjet.engine.space_files import space_from_data, space_to_data
-from scramjet.errors import CheckpointError, ScramjetError, shortened
+from scramjet.errors import CheckpointError, ScramjetError, WorldError, shortened
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training import config_files
@@ -68,6 +71,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
     env = session.pool.env
     network = session.policy.network
     spaces = [space_to_data(space) for space in (session.pool.observation_space, session.pool.action_space)]
+    of_env = [space_to_data(space) for space in their_spaces(session.pool)]
     return {
         "update": update,
         "elapsed_seconds": elapsed_seconds,
@@ -80,6 +84,7 @@ def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
         "policy_spaces": None if None in spaces else spaces,
+        "env_spaces": None if None in of_env else of_env,
         "config": config_files.to_dict(session.config, session.run.path),
     }
 
@@ -209,7 +214,28 @@ def check_weights(own: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
 
 def policy_spaces(checkpoint: Checkpoint) -> tuple[Any, Any] | None:
     """The spaces a checkpoint's policy observes and acts in; None in older checkpoints, which do not say."""
-    saved = checkpoint.metadata.get("policy_spaces")
+    return _spaces_in(checkpoint, "policy_spaces")
+
+
+def env_terms(checkpoint: Checkpoint, policy: tuple[Any, Any], num_frames: int) -> EnvSpaces:
+    """The terms of `predict`: the spaces of the env that a checkpoint's policy was trained on, beside the policy's.
+
+    An older checkpoint, which does not say what they were, has the policy's own, of one frame.
+    """
+    try:
+        seen = unstacked_space(policy[0], num_frames) if num_frames > 1 else policy[0]
+        theirs = _spaces_in(checkpoint, "env_spaces") or (seen, policy[1])
+        adapted = (adapted_observation_space("env", theirs[0]), adapted_action_space("env", theirs[1]))
+    except (ValueError, WorldError) as error:
+        raise CheckpointError(f"'{checkpoint.path}' does not say what its env observes: {error}") from error
+    for own, converted, expected in zip(theirs, adapted, (seen, policy[1]), strict=True):
+        if expected not in (own, converted):
+            raise CheckpointError(f"'{checkpoint.path}' is of an env with {own}, and its policy is for {expected}")
+    return EnvSpaces(*theirs, seen, policy[1], num_frames)
+
+
+def _spaces_in(checkpoint: Checkpoint, entry: str) -> tuple[Any, Any] | None:
+    saved = checkpoint.metadata.get(entry)
     if saved is None:
         return None
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Text, Tuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +30,11 @@ def is_same(space: Any, other: Any) -> bool:
         return same and (space.shape, space.dtype) == (other.shape, other.dtype)
     if isinstance(space, MultiBinary):
         return space.shape == other.shape
-    return bool(space == other)
+    if isinstance(space, Tuple):
+        return len(space) == len(other) and all(map(is_same, space.spaces, other.spaces))
+    if isinstance(space, Text):
+        return isinstance(other, Text)  # which text it may be is not kept
+    return bool(space == other) and space.dtype == other.dtype
 
 
 def through_a_file(space: Any) -> Any:
@@ -50,6 +54,8 @@ SPACES = [
     Discrete(3, start=-2),
     MultiDiscrete([[2, 3], [4, 5]]),
     MultiDiscrete([2, 3], start=[1, -1]),
+    MultiDiscrete([2, 3], dtype=np.int32),
+    Tuple([Discrete(2, start=5), Text(5), Tuple([Box(0, 1, (2,), np.float64)])]),
     MultiBinary(5),
     MultiBinary([2, 3]),
     Dict([("z", Discrete(2)), ("a", Dict({"inner": Box(0, 1, (2,))}))]),
@@ -73,19 +79,19 @@ def test_the_spaces_of_every_world_are_read_back_as_they_were(name: str) -> None
 def test_the_spaces_of_gymnasiums_envs_are_read_back_as_they_were(name: str) -> None:
     env = gymnasium.make(name)
     observation_space = adapted_observation_space(name, env.observation_space)
-    for space in (observation_space, adapted_action_space(name, env.action_space)):
+    adapted = (observation_space, adapted_action_space(name, env.action_space))
+    for space in (*adapted, env.observation_space, env.action_space):
         assert is_same(through_a_file(space), space)
 
 
 @pytest.mark.parametrize(
     "space",
     [
-        Text(5),
-        Tuple([Discrete(2)]),
+        Graph(Discrete(2), None),
         Box(0, 1, (MAX_NUMBERS + 1,), np.uint8),
         Box(np.zeros(70_000, np.float32), np.arange(1, 70_001, dtype=np.float32)),
     ],
-    ids=["text", "tuple", "too large", "too many bounds"],
+    ids=["graph", "too large", "too many bounds"],
 )
 def test_a_space_that_could_not_be_read_back_is_not_written(space: Any) -> None:
     assert space_to_data(space) is None
@@ -107,7 +113,19 @@ WRONG: dict[str, Any] = {
     "text": "Box(0, 1, (2,), float32)",
     "a list": [box()],
     "no kind": {},
-    "another kind": {"kind": "text"},
+    "another kind": {"kind": "graph"},
+    "a text with a charset": {"kind": "text", "charset": "ab"},
+    "an empty tuple": {"kind": "tuple", "parts": []},
+    "a tuple of names": {"kind": "tuple", "parts": [["a", box()]]},
+    "choices of floats": {"kind": "discrete", "n": 2, "start": 0, "dtype": "float32"},
+    "choices beyond their type": {
+        "kind": "multi_discrete",
+        "shape": [1],
+        "sizes": [300],
+        "starts": [0],
+        "dtype": "int8",
+    },
+    "a start beyond its type": {"kind": "discrete", "n": 2, "start": 127, "dtype": "int8"},
     "a kind that is a list": {"kind": ["box"]},
     "a field more": box(more=1),
     "a field less": {"kind": "box", "shape": [2]},

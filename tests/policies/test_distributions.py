@@ -19,6 +19,7 @@ from scramjet.policies import (
     categorical,
     make_distribution,
 )
+from scramjet.policies.action_bounds import bounds_note
 
 SIZES = (3, 2, 4)
 MULTI = MultiCategorical(MultiDiscrete(SIZES))
@@ -261,11 +262,49 @@ def test_received_actions_take_the_shape_and_number_type_of_the_space():
         assert received.dtype == torch.float64
         assert received.shape == (2, 2, 3)
         assert received[1, 1, 2] > received[1, 1, 1] > received[0, 0, 0]
-    assert DiagonalGaussian(Box(-1.0, 1.0, ())).env_action(torch.zeros(4, 1)).shape == (4,)
+    assert DiagonalGaussian(Box(-1.0, 1.0, ()), "scale").env_action(torch.zeros(4, 1)).shape == (4,)
+
+
+def test_the_range_from_minus_1_to_1_is_stretched_to_bounds_and_clipped_there():
+    low, high = np.array([0.0, -4.0, 100.0], np.float32), np.array([10.0, -2.0, 5000.0], np.float32)
+    scaled = DiagonalGaussian(Box(low, high), "scale")
+    action = torch.tensor([[-1.0, -1.0, -1.0], [0.0, 0.5, -0.5], [1.0, 1.0, 1.0], [-9.0, 9.0, 2.0]])
+    assert scaled.env_action(action).tolist() == [[0, -4, 100], [5, -2.5, 1325], [10, -2, 5000], [0, -2, 5000]]
+    assert all(Box(low, high).contains(row) for row in scaled.env_action(torch.randn(500, 3)).numpy())
+    same, _ = scaled.log_prob_and_entropy(torch.zeros(4, 6), action, None)
+    plain, _ = DiagonalGaussian(Box(low, high), "clip").log_prob_and_entropy(torch.zeros(4, 6), action, None)
+    assert torch.equal(same, plain)  # of the stored action, whatever the env makes of it
+
+
+def test_scaling_leaves_unit_bounds_and_numbers_without_bounds_bit_for_bit_as_they_are():
+    most = np.finfo(np.float32).max
+    for low, high in ((-1.0, 1.0), (-np.inf, np.inf), (-most, most), (-np.inf, 3.0)):
+        space = Box(np.full(2, low, np.float32), np.full(2, high, np.float32))
+        action = torch.cat([torch.randn(50, 2) * 5, torch.tensor([[-0.0, 0.0]])])
+        ours, clipped = (DiagonalGaussian(space, kind).env_action(action) for kind in ("scale", "clip"))
+        assert ours.numpy().tobytes() == clipped.numpy().tobytes()
+    mixed = DiagonalGaussian(Box(np.array([0.0, -np.inf], np.float32), np.array([4.0, np.inf], np.float32)), "scale")
+    assert mixed.env_action(torch.tensor([[0.5, 0.5]])).tolist() == [[3.0, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "bounded", "words"),
+    [
+        (0.0, np.inf, "scale", "action 0 has bounds of 0 to inf: with a bound on one side only it is not scaled"),
+        (0.0, 5000.0, "clip", "0 to 5000 and is clipped, and a new policy begins at about -1 to 1; --policy.bounded"),
+        (5.0, 9.0, "clip", "5 to 9 and is clipped"),
+        (0.0, 5000.0, "scale", None),
+        (-2.0, 2.0, "clip", None),
+        (-np.inf, np.inf, "scale", None),
+    ],
+)
+def test_bounds_that_a_policy_hardly_reaches_are_told(low, high, bounded, words):
+    note = bounds_note(Box(low, high, (2,)), PolicyConfig(bounded_actions=bounded))
+    assert words in note if words else note == ""
 
 
 def test_a_half_bounded_space_is_clipped_on_the_side_it_has():
-    half = DiagonalGaussian(Box(np.array([0.0], np.float32), np.array([np.inf], np.float32)))
+    half = DiagonalGaussian(Box(np.array([0.0], np.float32), np.array([np.inf], np.float32)), "scale")
     assert half.env_action(torch.tensor([[-3.0], [1e6]])).tolist() == [[0.0], [1e6]]
 
 
@@ -301,9 +340,11 @@ def test_the_config_says_how_actions_are_bounded():
     tanh = make_distribution(Box(-1, 1, (2,)), PolicyConfig(bounded_actions="tanh"))
     half = torch.full((1, 2), 0.5)
     torch.testing.assert_close(tanh.env_action(half), torch.tanh(half))
-    clip = make_distribution(Box(-1, 1, (2,)), PolicyConfig())
+    clip = make_distribution(Box(-1, 1, (2,)), PolicyConfig(bounded_actions="clip"))
     assert torch.equal(clip.env_action(half), half)
     assert torch.equal(clip.env_action(action), tanh.env_action(action))
+    scaled = make_distribution(Box(0, 10, (2,)), PolicyConfig())
+    assert scaled.env_action(half).tolist() == [[7.5, 7.5]]
 
 
 @pytest.mark.parametrize(
@@ -321,10 +362,10 @@ def test_an_action_space_without_a_distribution_is_refused_by_name(space, messag
 
 @pytest.mark.parametrize("space", [Box(-np.inf, np.inf, (2,)), Box(0.0, np.inf, (1,)), Box(1.0, 1.0, (1,))], ids=str)
 def test_squashing_into_a_space_without_room_is_refused_with_the_fix(space):
-    with pytest.raises(ConfigError, match=re.escape("use --policy.bounded-actions clip")) as caught:
+    with pytest.raises(ConfigError, match=re.escape("use --policy.bounded-actions scale")) as caught:
         make_distribution(space, PolicyConfig(bounded_actions="tanh"))
     assert "Box(" in str(caught.value)
-    make_distribution(space, PolicyConfig(bounded_actions="clip"))
+    make_distribution(space, PolicyConfig(bounded_actions="scale"))
 
 
 def test_a_categorical_is_the_functions_of_its_module():
