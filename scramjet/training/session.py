@@ -34,6 +34,7 @@ from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded,
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.training.actors import Actors, ActorThreads
+from scramjet.training.best import Best
 from scramjet.training.central_actors import CentralActors
 from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
 from scramjet.training.config import RunConfig
@@ -46,14 +47,6 @@ from scramjet.training.rollout import BYTES_PER_WEIGHT, Rollout, allocate_rollou
 from scramjet.training.seeds import seed_of_fork, training_episodes
 
 SCHEDULE = "schedule.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The evaluation that chose the best checkpoint."""
-
-    mean_return: float
-    lower_bound: float  # what the next one must exceed
 
 
 @dataclass
