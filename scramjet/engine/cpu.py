@@ -52,12 +52,12 @@ def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(**options)(named(function))
-        dispatcher._cache = KernelCache(fingerprint, function.__name__)
+        dispatcher._cache = KernelCache(fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher
 
     def threaded_entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(parallel=True, **options)(named(function))
-        dispatcher._cache = KernelCache(fingerprint, function.__name__)
+        dispatcher._cache = KernelCache(fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher
 
     return kernels.build(rules_compiler.rules(), Compilers(inner, view, entry, threaded_entry))
