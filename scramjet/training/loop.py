@@ -27,6 +27,8 @@ from scramjet.training import start
 from scramjet.training.best import Best, is_new_best
 from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
+from scramjet.training.display.compilation import compilation_shown
+from scramjet.training.display.statistics import statistics_of
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.progress import PhaseClock
 from scramjet.training.seeds import evaluation_episodes
@@ -76,7 +78,7 @@ def train(
     """
     stop_if_being_read()
     display = coerce("display", display, Mode)
-    with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
+    with contextlib.closing(make_display(display)) as screen, compilation_shown(screen), memory_errors_explained():
         session = start.begin(
             config,
             env=env,
@@ -255,6 +257,7 @@ def _run_info(session: Session) -> RunInfo:
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,
         num_parameters=count_parameters(session.policy),
         note="; ".join(part for part in notes if part),
+        device=str(config.device),
     )
 
 
@@ -290,4 +293,5 @@ def _summary(
         is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
         is_replay=session.config.replay_schedule is not None,
         num_restarts=session.pool.restarts,
+        statistics=evaluation.stats if evaluation else statistics_of(record),
     )

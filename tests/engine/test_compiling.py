@@ -53,8 +53,8 @@ class Broken(Env):
 
 
 def test_rules_that_cannot_be_compiled_are_not_told_for_ever(heard):
+    pool = NativePool(Broken(), num_envs=1)
     with pytest.raises(WorldError):
-        pool = NativePool(Broken(), num_envs=1)
         pool.prepare()
     assert heard[0] == "Broken's rules"
     assert heard[-1] is None
