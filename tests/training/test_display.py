@@ -385,7 +385,7 @@ def test_the_curve_of_returns_takes_the_height_that_is_left(width, height):
     top = next(i for i, line in enumerate(lines) if line.startswith("return"))
     bottom = next(i for i, line in enumerate(lines) if line.strip().startswith("step └"))
     assert bottom - top > height / 3
-    assert ("explained var 0.8100" in "\n".join(lines)) is (width == 200)  # a small chart of its own
+    assert ("entropy 0.6100" in "\n".join(lines)) is (width == 200)  # a small chart of its own
     assert re.search(r"solved 1.00|solved 0.99", "\n".join(lines))
 
 

@@ -12,6 +12,8 @@ from scramjet.training.display.view import Scene
 MAX_HEIGHT = 60
 MIN_CHART = 4
 """Lines of the smallest chart, its axis included."""
+SMALL = 16
+"""Below this height there are no diagnostics, and one line of notes."""
 TALL = 34
 """From this height on there are small charts below the large one, and blank lines between the parts."""
 
@@ -30,7 +32,7 @@ def compose(scene: Scene) -> list[Text]:
     """The lines of a frame, at most as many as the terminal has, none of them wrapped."""
     height = min(scene.height, MAX_HEIGHT)
     is_tall = height >= TALL
-    notes = view.notes(scene, 5 if is_tall else 3 if height >= 16 else 1)
+    notes = view.notes(scene, 5 if is_tall else 3 if height >= SMALL else 1)
     above = [Part(view.title(scene), 8), Part(view.size(scene), 1), Part(view.progress(scene), 10)]
     above.append(Part(view.headline(scene), 11, gap_before=True))
     below = [Part(view.evaluation(scene), 7)]
@@ -39,7 +41,8 @@ def compose(scene: Scene) -> list[Text]:
     else:
         below.append(Part(view.statistics(scene), 5))
     below += [Part(view.load(scene), 3, gap_before=True), Part(view.phases(scene), 2)]
-    below += [Part([line], 6, gap_before=i == 0) for i, line in enumerate(view.diagnostics(scene))]
+    if height >= SMALL:
+        below += [Part([line], 6, gap_before=i == 0) for i, line in enumerate(view.diagnostics(scene))]
     below.append(Part(notes, 9, gap_before=True))
     kept = _kept([*above, *below], height - MIN_CHART)
     gaps = is_tall

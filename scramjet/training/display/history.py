@@ -10,7 +10,7 @@ from scramjet.training.display.statistics import MAX_SHOWN, statistics_of
 from scramjet.training.display.text import PHASES
 from scramjet.training.metrics import Record
 
-DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "explained var": "explained_variance"}
+DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "approx kl": "approx_kl"}
 """Curves of every run beside the return's, by label."""
 
 

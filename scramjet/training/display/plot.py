@@ -82,8 +82,8 @@ def plot(
     for row, curve in zip(reversed(range(height)), rows, strict=True):
         places = sorted({window.column(x, columns) for x, y in marks if _row(window, y, height, glyphs) == row})
         edge = glyphs.tick if row in labels else glyphs.side
-        label = Text(f"{labels.get(row, '')[:LABEL_WIDTH]:>{LABEL_WIDTH}} {edge}", "dim")
-        lines.append(label.append_text(_marked(curve, places, glyphs, style)))
+        label = f"{labels.get(row, '')[:LABEL_WIDTH]:>{LABEL_WIDTH}} {edge}"
+        lines.append(Text.assemble((label, "dim"), _marked(curve, places, glyphs, style)))
     return lines
 
 

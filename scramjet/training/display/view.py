@@ -83,10 +83,10 @@ def size(scene: Scene) -> list[Text]:
 def progress(scene: Scene) -> list[Text]:
     """How far the run is, how fast, and how long it will take."""
     history, glyphs = scene.history, scene.glyphs
-    cells = max(4, min(24, scene.width // 8))
+    cells = min(24, scene.width // 8) if scene.width >= 48 else 0
     done = int(history.fraction * cells)
     text = Text.assemble((glyphs.done * done, "green"), (glyphs.todo * (cells - done), "dim"))
-    text.append(f" {history.percent:>3}%", "bold")
+    text.append(f"{' ' * bool(cells)}{history.percent:>3}%", "bold")
     pace = history.steps_per_second
     parts = [
         ("step", f"{human_count(history.step):>5} of {human_count(history.info.total_steps)}"),
@@ -197,7 +197,7 @@ def load(scene: Scene) -> list[Text]:
     if now.gpu_memory_used is not None and now.gpu_memory_total:
         busy = "" if now.gpu is None else f"{now.gpu:>4.0%}, "
         parts.insert(1, ("gpu", f"{busy}{human_bytes(now.gpu_memory_used)} of {human_bytes(now.gpu_memory_total)}"))
-    return [Text("load  ", "bold dim").append_text(pairs(parts, scene.width - 6))] if parts else []
+    return [Text.assemble(("load  ", "bold dim"), pairs(parts, scene.width - 6))] if parts else []
 
 
 def phases(scene: Scene) -> list[Text]:
