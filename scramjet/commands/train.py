@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,9 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from scramjet.commands.env_parameters import parameter_help, split_env_parameters, typed_parameters
-from scramjet.engine.cpu import is_compiled
-from scramjet.engine.foreign_worlds import ForeignWorld
-from scramjet.errors import ConfigError, printable
+from scramjet.errors import ConfigError
 from scramjet.settings import NONE_WORDS
 from scramjet.training import config_files
 from scramjet.training.config import RunConfig, reopened
@@ -97,9 +94,6 @@ def train_command(words: list[str]) -> int:
         raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
     config = replace(config, ppo=reopened(base.ppo, config.ppo, given))
     config = replace(config, env_parameters={**base.env_parameters, **typed_parameters(env, env_values)})
-    world = config.make_env()
-    if place.display != "quiet" and not isinstance(world, ForeignWorld) and not is_compiled(world):
-        print(f"compiling {printable(env)} for this machine: a few seconds, once", file=sys.stderr, flush=True)
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
 

@@ -26,7 +26,7 @@ from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.runtime import rtsys
 from numba.core.typed_passes import _reload_parfors
 
-from scramjet.engine import kernel_file
+from scramjet.engine import compiling, kernel_file
 from scramjet.engine.cache_folder import entry_directory, kernel_path, read_kernel, remove_entry, write_kernel
 from scramjet.engine.linked import calls_by_address
 from scramjet.engine.private_folder import NotPrivateError
@@ -59,10 +59,13 @@ class _NotKeptError(Exception):
 class _FileCache(_Cache):
     """What Numba asks before it compiles one kernel, and tells after."""
 
-    def __init__(self, fingerprint: str | Callable[[], str], kernel: str) -> None:
-        """A function is asked for the fingerprint when it is first needed."""
+    def __init__(
+        self, fingerprint: str | Callable[[], str], kernel: str, what: str = "functions for acting and learning"
+    ) -> None:
+        """A function is asked for the fingerprint when it is first needed; `what` is told while it is compiled."""
         self._fingerprint = fingerprint
         self.kernel = kernel
+        self.what = what
         self._enabled = True
 
     @cached_property
@@ -76,9 +79,13 @@ class _FileCache(_Cache):
         return str(self.directory)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled kernel for these argument types, or None."""
-        if not self._enabled:
-            return None
+        """The compiled kernel for these argument types; None where there is none, and Numba compiles it next."""
+        loaded = self._load(signature, target_context) if self._enabled else None
+        if loaded is None:
+            compiling.begun(self.what)  # until `save_overload`
+        return loaded
+
+    def _load(self, signature: Any, target_context: Any) -> Any:
         try:
             header, parts = kernel_file.unpack(read_kernel(self._path(signature, target_context.codegen())))
             self._make_ready(target_context)
@@ -88,6 +95,7 @@ class _FileCache(_Cache):
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""
+        compiling.ended()
         if not self._enabled:
             return
         try:
@@ -232,8 +240,8 @@ _CODE = ("codegen", "ptx_cache", "cubin_cache", "linkerinfo_cache")
 class CudaKernelCache(_FileCache):
     """Keeps kernels of the GPU."""
 
-    def __init__(self, fingerprint: str | Callable[[], str], kernel: str) -> None:
-        super().__init__(fingerprint, f"{kernel}-cuda-{version('numba-cuda')}")
+    def __init__(self, fingerprint: str | Callable[[], str], kernel: str, what: str = "functions for the GPU") -> None:
+        super().__init__(fingerprint, f"{kernel}-cuda-{version('numba-cuda')}", what)
 
     def _codegen(self, result: Any) -> Any:
         return result._codelibrary.codegen

@@ -58,15 +58,6 @@ def check_entry(entry: Path) -> None:
         check_folder(folder, is_ours=folder in (entry, entry.parent))
 
 
-def has_entry(entry: Path) -> bool:
-    """Whether the entry is there and safe to read."""
-    try:
-        check_entry(entry)
-    except OSError:
-        return False
-    return True
-
-
 def make_entry(entry: Path) -> None:
     """Make an entry where there is none, for this user alone; OSError where that is not safe or not possible."""
     is_new = False

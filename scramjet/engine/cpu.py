@@ -10,7 +10,6 @@ from numba import get_num_threads, njit
 
 from scramjet.engine import kernels
 from scramjet.engine.cache import KernelCache
-from scramjet.engine.cache_folder import has_entry
 from scramjet.engine.compiler import RulesCompiler
 from scramjet.engine.jit import NOT_FROM_C, ONLY_FROM_COMPILED
 from scramjet.engine.transitions import Compilers
@@ -52,21 +51,15 @@ def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels
 
     def entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(**options)(named(function))
-        dispatcher._cache = KernelCache(fingerprint, function.__name__)
+        dispatcher._cache = KernelCache(fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher
 
     def threaded_entry(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(parallel=True, **options)(named(function))
-        dispatcher._cache = KernelCache(fingerprint, function.__name__)
+        dispatcher._cache = KernelCache(fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher
 
     return kernels.build(rules_compiler.rules(), Compilers(inner, view, entry, threaded_entry))
-
-
-def is_compiled(env: Env) -> bool:
-    """Whether the cache holds this world's kernels, so that it starts at once."""
-    fingerprint = RulesCompiler(env, njit(**_OPTIONS), njit(**_OPTIONS)).fingerprint
-    return has_entry(KernelCache(fingerprint, "step").directory)
 
 
 def available_threads() -> int:

@@ -93,7 +93,9 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
 
     def kernel(plain: Callable[..., Any]) -> Any:
         dispatcher = cuda.jit(plain)
-        dispatcher._cache = CudaKernelCache(rules_compiler.fingerprint, plain.__name__)
+        dispatcher._cache = CudaKernelCache(
+            rules_compiler.fingerprint, plain.__name__, f"{type(env).__name__}'s rules for the GPU"
+        )
         return dispatcher
 
     @kernel

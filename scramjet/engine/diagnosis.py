@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from types import FunctionType
 
-from scramjet.engine import transitions
+from scramjet.engine import compiling, transitions
 from scramjet.engine.compiler import RULE_NAMES
 from scramjet.engine.layout import writes_rewards
 from scramjet.envs.api import Env
@@ -21,6 +21,7 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
     The compiler speaks of types and passes. Where the same mistake shows interpreted, that message is the better
     one: `try_interpreted` plays the world so, and whatever it raises takes precedence.
     """
+    compiling.given_up()
     if isinstance(error, ScramjetError):
         return error
     if try_interpreted is not None:

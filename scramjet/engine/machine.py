@@ -23,6 +23,7 @@ from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
+from scramjet.engine import compiling
 from scramjet.engine.cache import KernelCache
 from scramjet.engine.cache_folder import held
 from scramjet.engine.jit import (
@@ -46,7 +47,7 @@ class NativeFunction:
         signature = sigutils.normalize_signature(types.void(*[types.int64] * self._function.__code__.co_argcount))
         made: Any = CFunc(self._function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
         made._cache = KernelCache(fingerprint, self._function.__name__)
-        with held(made._cache.directory):
+        with compiling.during(made._cache.what), held(made._cache.directory):  # another process may compile it
             made.compile()
         return made
 

@@ -109,7 +109,8 @@ class _Reader:
             return made
         if kind == "multi_discrete":
             rest, dtype = _without_dtype(data)
-            return self._multi_discrete(*_fields(rest, "shape", "sizes", "starts"), dtype)
+            shape, sizes, starts = _fields(rest, "shape", "sizes", "starts")
+            return self._multi_discrete(shape, sizes, starts, dtype)
         if kind == "multi_binary":
             return spaces.MultiBinary(self._shape(_fields(data, "shape")[0], least_axes=1))
         if kind == "box":

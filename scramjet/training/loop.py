@@ -22,15 +22,18 @@ from scramjet.runtime.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
 from scramjet.settings import coerce
 from scramjet.training import own_losses, start
+from scramjet.training.best import Best, is_new_best
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
+from scramjet.training.display.compilation import compilation_shown
+from scramjet.training.display.statistics import statistics_of
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.evaluation_limits import SHORT_EVALUATION, GraceTime, ProgressLine, cuts_text
 from scramjet.training.progress import PhaseClock
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.seeds import evaluation_episodes
-from scramjet.training.session import Best, Session, make_evaluator
+from scramjet.training.session import Session, make_evaluator
 from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
 from scramjet.training.world_notes import world_note
 from scramjet.training.world_places import shown_name
@@ -64,7 +67,7 @@ def train(
     """
     stop_if_being_read()
     display, called = coerce("display", display, Mode), Callbacks(callbacks)
-    with contextlib.closing(make_display(display)) as screen, memory_errors_explained():
+    with contextlib.closing(make_display(display)) as screen, compilation_shown(screen), memory_errors_explained():
         session = start.begin(
             config,
             env=env,
@@ -209,11 +212,12 @@ def _save_if_due(
     is_due = is_last or (settings.every > 0 and update % settings.every == 0)
     judged_by_episodes = session.config.eval.every == 0 and is_due and progress.is_settled
     judged = evaluation or (progress if judged_by_episodes else None)
-    is_best = judged is not None and (session.best is None or judged.lower_bound > session.best.lower_bound)
+    candidate = None if judged is None else Best(judged.mean_return, judged.lower_bound)
+    is_best = candidate is not None and is_new_best(candidate, session.best)
     best_before = session.best
-    if judged is not None and is_best:
-        session.best = Best(judged.mean_return, judged.lower_bound)
-        display.event(f"new best: mean return {judged.mean_return:.2f} at step {step:,}")
+    if candidate is not None and is_best:
+        session.best = candidate
+        display.event(f"new best: mean return {candidate.mean_text} at step {step:,}")
     news = saves.finished()
     if is_due or is_best:
         save = checkpoint_of(session, update=update, step=step, elapsed_seconds=clock.elapsed, is_best=is_best)
@@ -270,6 +274,7 @@ def _run_info(session: Session) -> RunInfo:
         total_steps=session.first_step + start.num_updates(session) * config.batch_size,
         num_parameters=count_parameters(session.policy),
         note="; ".join(part for part in notes if part),
+        device=str(config.device),
     )
 
 
@@ -306,4 +311,5 @@ def _summary(
         is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
         is_replay=session.config.replay_schedule is not None,
         num_restarts=session.pool.restarts,
+        statistics=evaluation.stats if evaluation else statistics_of(record),
     )

@@ -35,6 +35,7 @@ from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.actors import Actors, ActorThreads
+from scramjet.training.best import Best
 from scramjet.training.central_actors import CentralActors
 from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
 from scramjet.training.config import RunConfig
@@ -54,14 +55,6 @@ DRAWN_EVERY_STEP = (
     "warning: {env} has render_mode='human' and draws every step in a window, which allows some 150 steps a second; "
     "train without it, and watch with scramjet eval RUN --render"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The evaluation that chose the best checkpoint."""
-
-    mean_return: float
-    lower_bound: float  # what the next one must exceed
 
 
 @dataclass

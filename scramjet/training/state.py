@@ -18,8 +18,9 @@ from scramjet.errors import CheckpointError, ScramjetError, WorldError, shortene
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training import config_files
+from scramjet.training.best import Best
 from scramjet.training.learner import Learner
-from scramjet.training.session import Best, Session
+from scramjet.training.session import Session
 
 DEFAULT_NETWORK = "default"
 """What a checkpoint calls a network that scramjet can build by itself."""

@@ -13,17 +13,20 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from scramjet.training.display import LiveDisplay, PlainDisplay, QuietDisplay, RunInfo, Summary, make_display
-from scramjet.training.display.history import Curve
+from scramjet.training.display.chart import Window, line_chart, sparkline
+from scramjet.training.display.history import Curve, History
+from scramjet.training.display.plot import plot, round_ticks, step_axis, step_window, tick_label
+from scramjet.training.display.statistics import statistics_of, those_that_fit
 from scramjet.training.display.text import (
     ASCII,
-    chart,
+    UNICODE,
+    human_bytes,
     human_count,
     human_duration,
     human_number,
     next_commands,
     shell_lines,
     short_path,
-    sparkline,
     summary_rows,
 )
 
@@ -53,6 +56,7 @@ SUMMARY = Summary(
     stopped_by=None,
     env="cartpole",
 )
+ERASED = re.compile(r"\r\x1b\[2K(?:\x1b\[1A\x1b\[2K)*")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -97,7 +101,7 @@ class FakeClock:
 class Screen:
     """A live display on a terminal of a given size that writes to memory."""
 
-    def __init__(self, width: int = 80, height: int = 24, encoding: str = "utf-8", info: RunInfo = INFO) -> None:
+    def __init__(self, width: int = 80, height: int = 24, encoding: str = "utf-8", info: RunInfo | None = INFO) -> None:
         self.bytes = io.BytesIO()
         self.file = io.TextIOWrapper(self.bytes, encoding=encoding, write_through=True)
         self.console = Console(
@@ -109,7 +113,8 @@ class Screen:
         )
         self.clock = FakeClock()
         self.display = LiveDisplay(self.console, clock=self.clock)
-        self.display.start(info)
+        if info is not None:
+            self.display.start(info)
 
     def play(self, *records: dict) -> None:
         for record in records:
@@ -122,8 +127,8 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """The frame that stands on the screen now: all after the last time the cursor went up."""
-        return ESCAPE.sub("", self.output.rpartition("\x1b[1A\x1b[2K")[2]).splitlines()
+        """The frame that stands on the screen now: all after the last time the one before it was erased."""
+        return ESCAPE.sub("", ERASED.split(self.output)[-1]).split("\n")
 
 
 # --- words and pictures
@@ -167,48 +172,116 @@ def test_measured_values_keep_about_four_digits(value, text):
     assert len(text) <= 8
 
 
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0K"), (640 << 10, "640K"), (512 << 20, "512M"), (3 << 29, "1.5G"), (139 << 30, "139G")]
+)
+def test_sizes_of_memory_are_short(count, text):
+    assert human_bytes(count) == text
+
+
 def test_a_sparkline_runs_from_the_lowest_bar_to_the_highest():
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    assert sparkline([7, 0, 7], 10) == "█▁█"
+    levels = UNICODE.levels
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8, levels) == "▁▂▃▄▅▆▇█"
+    assert sparkline([7, 0, 7], 10, levels) == "█▁█"
     assert sparkline([0, 7], 2, ASCII.levels) == "_#"
 
 
 def test_a_sparkline_averages_down_to_the_width():
-    assert sparkline([0, 0, 6, 8, 14, 14], 3) == "▁▅█"
-    assert len(sparkline(range(1000), 37)) == 37
+    assert sparkline([0, 0, 6, 8, 14, 14], 3, UNICODE.levels) == "▁▅█"
+    assert len(sparkline(range(1000), 37, UNICODE.levels)) == 37
 
 
 def test_a_sparkline_of_nothing_flat_or_broken_values_is_still_a_line():
-    assert sparkline([], 10) == ""
-    assert sparkline([3.0, 3.0], 10) == "▄▄"
-    assert sparkline([0.0, math.nan, 1.0], 10) == "▁ █"
-    assert sparkline([math.nan], 10) == " "
+    assert sparkline([], 10, UNICODE.levels) == ""
+    assert sparkline([3.0, 3.0], 10, UNICODE.levels) == "▄▄"
+    assert sparkline([0.0, math.nan, 1.0], 10, UNICODE.levels) == "▁ █"
+    assert sparkline([math.nan], 10, UNICODE.levels) == " "
 
 
-def test_a_chart_spends_its_rows_on_finer_steps():
-    assert chart([0, 1], 2, 2) == [" █", "▁█"]
-    assert chart([1, 8, 9, 16], 4, 2) == ["  ▁█", "▁███"]
+SQUARE = Window(left=0, right=3, bottom=0, top=3)
+
+
+def test_a_line_joins_its_points():
+    assert line_chart([(0, 0), (3, 3)], SQUARE, 4, 4, is_ascii=True) == ["   *", "  * ", " *  ", "*   "]
+    assert line_chart([(0, 0), (1, 3), (3, 3)], SQUARE, 4, 4, is_ascii=True) == [" ***", " *  ", " *  ", "*   "]
+    assert line_chart([], SQUARE, 2, 1, is_ascii=True) == ["  "]
+
+
+def test_a_line_of_braille_has_eight_dots_to_a_character():
+    wide = Window(left=0, right=1, bottom=0, top=3)
+    assert line_chart([(0, 0), (1, 0)], wide, 1, 1) == ["⣀"]
+    assert line_chart([(0, 3), (1, 3)], wide, 1, 1) == ["⠉"]
+    assert line_chart([(0, 0), (1, 3)], wide, 1, 1) == ["⡸"]
+    assert line_chart([(0, 0)], Window(0, 1, 0, 7), 1, 2) == [" ", "⡀"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "labels"),
+    [
+        (0, 500, 4, ["0", "250", "500"]),
+        (3, 497, 6, ["0", "100", "200", "300", "400", "500"]),
+        (-1600, -143, 4, ["-2000", "-1000", "0"]),
+        (0.971, 0.979, 3, ["0.970", "0.975", "0.980"]),
+        (-1.0, 1.0, 2, ["-1", "0", "1"]),
+        (5.0, 5.0, 3, ["2.5", "5.0", "7.5"]),
+        (0.0, 0.0, 3, ["-1", "0", "1"]),
+        (0, 2.4e6, 4, ["0", "1.0M", "2.0M", "3.0M"]),
+    ],
+)
+def test_axes_are_labelled_with_round_numbers_around_the_values(low, high, most, labels):
+    ticks = round_ticks(low, high, most)
+    assert [tick_label(tick, ticks[1] - ticks[0]) for tick in ticks] == labels
+
+
+def test_a_plot_has_its_labels_and_marks_where_the_values_are():
+    lines = plot([(0, 0.0), (100, 10.0)], [(50, 10.0)], (0.0, 100.0), 19, 4, ASCII)
+    assert [line.plain for line in lines] == [
+        "      10 +    o  **",
+        "         |    ***  ",
+        "         |  **     ",
+        "       0 +**       ",
+    ]
+    assert step_axis((0.0, 100.0), 50, ASCII).plain == "    step + 0 --------------- 50 ------------- 100 "
+
+
+def test_a_curve_fills_at_least_half_of_its_width():
+    assert step_window(0, 1000, 600) == (0.0, 1000.0)
+    assert step_window(0, 1000, 500) == (0.0, 500.0)
+    assert step_window(0, 1000, 0) == (0.0, pytest.approx(1.95, abs=0.05))
+    assert step_window(2000, 3000, 2200) == (2000.0, 2250.0)
+    assert step_window(2000, 2000, 2000) == (2000.0, 2001.0)
 
 
 def test_a_curve_is_bounded_and_keeps_its_shape():
     curve = Curve(capacity=64)
     for i in range(10_000):
-        curve.add(float(i))
+        curve.add(10 * i, float(i))
     assert len(curve.values) <= 64
     assert curve.values == sorted(curve.values)
     assert curve.values[0] < 300
     assert curve.values[-1] > 9_700
+    assert all(step == pytest.approx(10 * value) for step, value in curve.points)
 
 
 def test_a_short_curve_is_exact():
     curve = Curve(capacity=4)
-    for value in (1.0, math.nan, 2.0, 3.0):
-        curve.add(value)
-    assert curve.values == [1.0, 2.0, 3.0]
-    curve.add(5.0)
-    assert (curve.values, curve.stride) == ([1.5, 4.0], 2)
-    curve.add(6.0)
+    for i, value in enumerate((1.0, math.nan, 2.0, 3.0)):
+        curve.add(i, value)
+    assert curve.points == [(0, 1.0), (2, 2.0), (3, 3.0)]
+    curve.add(4, 5.0)
+    assert (curve.points, curve.stride) == ([(1.0, 1.5), (3.5, 4.0)], 2)
+    curve.add(5, 6.0)
     assert curve.values == [1.5, 4.0, 6.0]
+
+
+def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
+    record = a_record(1, **EVALUATION, mine=3, note="text", **{"stat/b": 2.0, "stat/none": None, "eval/stat/win": 1.0})
+    assert statistics_of(record) == {"win": 0.25, "b": 2.0, "mine": 3.0}
+
+
+def test_a_statistic_whose_name_is_too_long_makes_room_for_the_next():
+    names = {"much_too_long_a_name": 1.0, "win": 1.0, "draw": 1.0, "loss": 1.0}
+    assert those_that_fit(names, 28, value_width=6) == ["win", "draw"]
 
 
 def test_paths_are_shown_as_one_would_type_them(tmp_path, monkeypatch):
@@ -289,10 +362,10 @@ def test_a_frame_shows_what_a_person_looks_for(width):
     for wanted in (
         "cartpole-20260712-101500", "resumed at step 1,024", "1,024 envs × 128 steps", "9.2K parameters",
         "49%",
-        "999K of 2.0M", "left 10:", "steps/s 142K", "return", "max 305.0", "min 5.00", "305.0", "length",
-        "episodes 2.4K",
+        "999K of 2.0M", "left 10:", "steps/s 142K", "return 305.0", "500 ┤", "0 ┤", "└ 0 ─", " 1.0M ", "●",
+        "length 305.0", "episodes 2.4K",
         "win 0.25", "evaluation 475.5 ± 9.50 over 100 episodes", "rollout 30%", "prepare 10%",
-        "learn 50%", "eval",
+        "learn 50%", "eval", "cpu", "memory",
         "policy loss", "-0.0123", "value loss", "31.50", "entropy", "0.6100", "approx kl", "0.0101",
         "clip fraction",
         "0.1100", "explained var", "0.8100", "grad norm", "0.6500", "learning rate", "2.5e-4",
@@ -302,7 +375,67 @@ def test_a_frame_shows_what_a_person_looks_for(width):
     assert "▲" not in text
 
 
-@pytest.mark.parametrize("width", [40, 60, 120])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 50)])
+def test_the_curve_of_returns_takes_the_height_that_is_left(width, height):
+    screen = Screen(width=width, height=height)
+    screen.play(*(a_record(update, **{"stat/solved": update / 100}) for update in range(1, 100)))
+    screen.play(a_record(100, **EVALUATION))
+    lines = screen.lines
+    assert len(lines) == height
+    top = next(i for i, line in enumerate(lines) if line.startswith("return"))
+    bottom = next(i for i, line in enumerate(lines) if line.strip().startswith("step └"))
+    assert bottom - top > height / 3
+    assert ("entropy 0.6100" in "\n".join(lines)) is (width == 200)  # a small chart of its own
+    assert re.search(r"solved 1.00|solved 0.99", "\n".join(lines))
+
+
+def test_nothing_moves_when_a_warning_or_an_event_comes_and_goes():
+    screen = Screen()
+    screen.play(a_record(20))
+    before = [line[:9] for line in screen.lines[:-3]]
+    screen.display.event("an event")
+    screen.play(a_record(20, approx_kl=0.2, clip_fraction=0.9))
+    assert [line[:9] for line in screen.lines[:-3]] == before
+    assert "updates are large" in screen.lines[-3]
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 10), (30, 6), (20, 5), (7, 3), (2, 1), (80, 8), (10, 60)])
+def test_a_small_terminal_gets_the_return_and_the_progress_and_nothing_wraps(width, height):
+    screen = Screen(width=width, height=height)
+    screen.play(*(a_record(update, **EVALUATION) for update in range(1, 60)))
+    screen.display.event("an event")
+    screen.play(a_record(60, approx_kl=0.2))
+    assert len(screen.lines) <= height
+    assert max(map(cell_len, screen.lines)) <= width
+    if width >= 20 and height >= 3:
+        assert any(line.startswith("return 300.0") for line in screen.lines)
+        assert any("49%" in line for line in screen.lines)
+    if height >= 8:
+        assert any("┤" in line for line in screen.lines) == (width >= 10)
+
+
+def test_what_goes_on_beside_updates_is_shown_until_the_next_word_of_it():
+    screen = Screen()
+    screen.play(a_record(1))
+    screen.clock.now += 1
+    screen.display.progress("evaluating: 3 of 100 episodes")
+    assert "evaluating: 3 of 100 episodes" in "\n".join(screen.lines)
+    screen.display.progress("")
+    screen.play(a_record(2))
+    assert "evaluating" not in "\n".join(screen.lines)
+
+
+def test_compilation_before_the_start_is_one_line_that_goes_where_the_run_does_not_begin():
+    screen = Screen(info=None)
+    screen.display.progress("compiling CartPole's rules: 3 s")
+    assert screen.lines == ["compiling CartPole's rules: 3 s"]
+    screen.display.close()
+    assert not "".join(screen.lines).strip()
+    screen.display.progress("late")
+    assert "late" not in screen.output
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_frame_of_asynchronous_training_shows_the_lag_and_who_waits(width):
     waits = {"async/policy_lag_mean": 1.25, "async/learner_idle": 0.125, "async/actors_idle": 0.0625}
     screen = Screen(width=width)
@@ -312,7 +445,7 @@ def test_a_frame_of_asynchronous_training_shows_the_lag_and_who_waits(width):
     screen.play(a_record(60, approx_kl=0.2, clip_fraction=0.9, **waits))
     text = "\n".join(screen.lines)
     assert all(wanted in text for wanted in ("policy lag", "1.25", "learner idle", "0.1250", "actors idle", "0.0625"))
-    assert len(screen.lines) <= 26
+    assert len(screen.lines) <= 24
     assert max(map(cell_len, screen.lines)) <= width
 
 
@@ -409,7 +542,9 @@ def test_a_terminal_without_unicode_gets_plain_characters(encoding):
     text = "\n".join(screen.lines)
     assert "475.5 +- 9.50" in text
     assert "1,024 envs x 128 steps" in text
-    assert "#####" in text
+    assert "##----" in text
+    assert "****" in text
+    assert re.search(r"\d \+.*o", text)  # an evaluation on the curve
     screen.display.finish(replace(SUMMARY, run_name="快"))
     assert "scramjet eval runs/cartpole-7 --render" in screen.output
 
@@ -436,7 +571,7 @@ def test_an_error_while_drawing_still_gives_the_terminal_back(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(screen.display, "_return_lines", interrupted)
+        patch.setattr("scramjet.training.display.live.compose", interrupted)
         with pytest.raises(KeyboardInterrupt):
             screen.play(a_record(1))
     screen.display.close()
@@ -474,6 +609,14 @@ def test_a_summary_without_a_mean_return_says_why(recent, told):
     assert rows["return"] == told
 
 
+def test_a_summary_has_the_statistics_that_fit_a_line():
+    statistics = {"solved": 0.96875, "excess": 1.5} | {f"statistic_{i}": 1.0 for i in range(9)}
+    rows = dict(summary_rows(replace(SUMMARY, statistics=statistics), ASCII))
+    assert rows["statistics"].startswith("solved 0.9688, excess 1.50, statistic_0 1.00")
+    assert len(rows["statistics"]) <= 60
+    assert "statistics" not in dict(summary_rows(SUMMARY, ASCII))
+
+
 # --- the plain lines
 
 
@@ -501,9 +644,9 @@ def test_plain_lines_are_aligned_and_have_no_control_codes():
     lines = text.splitlines()
     assert "cartpole-20260712-101500: cartpole, 1,024 envs × 128 steps, 9.2K parameters, 2 threads" in lines[0]
     assert lines[1:4] == [
-        "step     16,384/2,000,000    0%  return     5.00  length    5.00   142K steps/s  left 4:02",
-        "step    983,040/2,000,000   49%  return    300.0  length   300.0   142K steps/s  left 0:02",
-        "step    999,424/2,000,000   49%  return    305.0  length   305.0   142K steps/s  left 0:04",
+        "step    16,384   0%  return    5.00   142K steps/s  left  -:--  win 0.2500",
+        "step   983,040  49%  return   300.0   142K steps/s  left  0:02  win 0.2500",
+        "step   999,424  49%  return   305.0   142K steps/s  left  0:04  win 0.2500",
     ]
     assert "checkpoint saved" in lines
     assert all(f"  {command}" in lines for command in commands(SUMMARY))
@@ -517,13 +660,51 @@ def test_plain_lines_come_at_first_then_ever_more_slowly():
     for update in range(1, 3001):
         clock.now = update * 0.1
         display.record(a_record(update))
-    steps = re.findall(r"^step +([\d,]+)/", written(file), re.MULTILINE)
+    steps = re.findall(r"^step +([\d,]+) ", written(file), re.MULTILINE)
     times = [int(step.replace(",", "")) / 163_840 for step in steps]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert times[0] == pytest.approx(0.1)
     assert gaps[0] == pytest.approx(2.0, abs=0.11)
     assert gaps[-1] == pytest.approx(10.0, abs=0.11)
     assert all(earlier <= later + 0.21 for earlier, later in pairwise(gaps))
+
+
+def test_a_plain_line_has_the_statistics_that_fit_eighty_columns_and_then_the_length():
+    clock = FakeClock()
+    display, file = plain(clock)
+    display.start(replace(INFO, total_steps=200_000))
+    record = {key: value for key, value in a_record(1).items() if key != "stat/win"}
+    display.record(record)
+    clock.now += 2
+    display.record(record | {"stat/volume_used": 0.8125, "stat/items_placed": 12.5, "mine": 1.0})
+    lines = written(file).splitlines()
+    assert lines[1].endswith("left  -:--  length   5.00")
+    assert lines[2].endswith("volume_used 0.8125")
+    assert max(map(len, lines[1:])) <= 80
+
+
+def test_plain_progress_is_told_after_two_seconds_and_then_every_ten():
+    clock = FakeClock()
+    display, file = plain(clock)
+    for second in range(25):
+        clock.now = float(second)
+        display.progress(f"compiling CartPole's rules: {second} s")
+        display.progress("")
+    assert re.findall(r"(\d+) s", written(file)) == ["2", "12", "22"]
+    display.start(INFO)
+    display.progress("evaluating")
+    assert "evaluating" not in written(file)
+
+
+def test_the_first_update_and_compilation_have_no_part_in_the_time_left(monkeypatch):
+    compiled = [5.0]
+    monkeypatch.setattr("scramjet.engine.compiling.seconds", lambda: compiled[0])
+    history = History(replace(INFO, total_steps=10 * 16_384), now=0.0)
+    history.add(a_record(1), now=60.0)
+    assert history.seconds_left(60.0) is None
+    compiled[0] += 30.0  # for the first evaluation
+    history.add(a_record(2), now=60.0 + 30.0 + 1.0)
+    assert history.seconds_left(91.0) == pytest.approx(8.0)
 
 
 def test_a_plain_warning_is_printed_once():

@@ -1,55 +1,75 @@
-"""What a display keeps of a run: a curve of bounded size, and where the run stands."""
+"""What a display keeps of a run: curves of bounded size, and where the run stands."""
 
 from __future__ import annotations
 
 import math
 
+from scramjet.engine import compiling
 from scramjet.training.display.interface import RunInfo
+from scramjet.training.display.statistics import MAX_SHOWN, statistics_of
 from scramjet.training.display.text import PHASES
-from scramjet.training.metrics import Record, statistic_name
+from scramjet.training.metrics import Record
+
+DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "approx kl": "approx_kl"}
+"""Curves of every run beside the return's, by label."""
 
 
 class Curve:
-    """A series in bounded memory: when full, neighbours are averaged, so each point stands for two."""
+    """A series over steps in bounded memory: when full, neighbours are averaged, so each point stands for two."""
 
     def __init__(self, capacity: int = 512) -> None:
         self.capacity = capacity
         self.stride = 1
-        self._points: list[float] = []
-        self._sum = 0.0
+        self._points: list[tuple[float, float]] = []
+        self._sum_of_steps = self._sum = 0.0
         self._count = 0
 
-    def add(self, value: float) -> None:
+    def add(self, step: float, value: float) -> None:
         """Append a value; anything but a finite number is passed over."""
         if not math.isfinite(value):
             return
+        self._sum_of_steps += step
         self._sum += value
         self._count += 1
         if self._count < self.stride:
             return
-        self._points.append(self._sum / self._count)
-        self._sum, self._count = 0.0, 0
+        self._points.append(self._mean)
+        self._sum_of_steps = self._sum = 0.0
+        self._count = 0
         if len(self._points) >= self.capacity:
             pairs = zip(self._points[::2], self._points[1::2], strict=True)
-            self._points = [(first + second) / 2 for first, second in pairs]
+            self._points = [((a + b) / 2, (y + z) / 2) for (a, y), (b, z) in pairs]
             self.stride *= 2
 
     @property
+    def _mean(self) -> tuple[float, float]:
+        """Of what has come since the last point."""
+        return self._sum_of_steps / self._count, self._sum / self._count
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """(step, value) so far, oldest first, at most `capacity` of them."""
+        return [*self._points, self._mean] if self._count else list(self._points)
+
+    @property
     def values(self) -> list[float]:
-        """The points so far, oldest first, at most `capacity` of them."""
-        return [*self._points, self._sum / self._count] if self._count else list(self._points)
+        """The values of `points`."""
+        return [value for _, value in self.points]
 
 
 class History:
-    """The latest record, and sums over all of them."""
+    """The latest record, and curves and sums over all of them."""
 
     def __init__(self, info: RunInfo, now: float) -> None:
         self.info = info
         self.started_at = now
         self.latest: Record = {}
         self.curve = Curve()
+        self.evaluations = Curve()
         self.episodes = 0
         self.stats: dict[str, float] = {}
+        self.stat_curves: dict[str, Curve] = {}
+        self.diagnostic_curves = {label: Curve() for label in DIAGNOSTIC_CURVES}
         self.evaluation: Record | None = None
         self.phase_seconds = [0.0] * len(PHASES)
         self._first: tuple[int, float] | None = None
@@ -57,19 +77,21 @@ class History:
     def add(self, record: Record, now: float) -> None:
         """Take in an update's record; the hot path."""
         self.latest = record
+        step = record["step"]
         if self._first is None:
-            self._first = (record["step"], now)
-        value = record.get("return_100")
-        if value is not None:
-            self.curve.add(value)
+            self._first = (step, now - compiling.seconds())
+        _add(self.curve, step, record.get("return_100"))
+        _add(self.evaluations, step, record.get("eval/mean_return"))
+        for label, curve in self.diagnostic_curves.items():
+            _add(curve, step, record.get(DIAGNOSTIC_CURVES[label]))
         self.episodes += record.get("episodes") or 0
         seconds = record.get("time") or {}
         for i, (_, key, _) in enumerate(PHASES):
             self.phase_seconds[i] += seconds.get(key) or 0.0
-        for key, value in record.items():
-            name = statistic_name(key)
-            if value is not None and name is not None:
+        for name, value in statistics_of(record).items():
+            if name in self.stats or len(self.stats) < MAX_SHOWN:
                 self.stats[name] = value
+                self.stat_curves.setdefault(name, Curve()).add(step, value)
         if record.get("eval/mean_return") is not None:
             self.evaluation = record
 
@@ -91,13 +113,19 @@ class History:
         return (self.latest.get("time") or {}).get("steps_per_second")
 
     def seconds_left(self, now: float) -> float | None:
-        """Time left at the mean pace so far, without the first update: it holds the compilation."""
+        """Time left at the mean pace since the first update, compilation aside; None before the second update.
+
+        The first update is not counted: it compiles, starts threads and touches its memory for the first time.
+        """
         remaining = self.info.total_steps - self.step
         if remaining <= 0:
             return 0.0
         if self._first is None:
             return None
-        steps, seconds = self.step - self._first[0], now - self._first[1]
-        if steps <= 0 or seconds <= 0:
-            steps, seconds = self.step - self.info.first_step, now - self.started_at
-        return remaining * seconds / steps if steps > 0 else None
+        steps, seconds = self.step - self._first[0], now - compiling.seconds() - self._first[1]
+        return remaining * seconds / steps if steps > 0 and seconds > 0 else None
+
+
+def _add(curve: Curve, step: int, value: float | None) -> None:
+    if value is not None:
+        curve.add(step, value)

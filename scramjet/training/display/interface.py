@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -30,6 +30,8 @@ class RunInfo:
     num_parameters: int
     note: str = ""
     """Anything worth a remark, such as "resumed at step 1,024"."""
+    device: str = "cpu"
+    """What the network runs on: with "cuda" the load of the GPU is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Summary:
     """Of a schedule: there is nothing to go on with."""
     num_restarts: int = 0
     """Of envs that failed."""
+    statistics: Mapping[str, float] = field(default_factory=dict)
+    """The world's by name, over the last evaluation's episodes, or over the last update's where there was none."""
 
 
 class Display(Protocol):
@@ -72,7 +76,7 @@ class Display(Protocol):
         """Something worth a line happened: a checkpoint, a new best, an evaluation, a stop."""
 
     def progress(self, text: str) -> None:
-        """Something else than updates takes long and has come so far; "" when it is over."""
+        """Something other than updates takes long and has come so far; "" when it is over. Any thread may call it."""
 
     def finish(self, summary: Summary) -> None:
         """Training ended as it should: show the result and what to type next."""

@@ -11,6 +11,7 @@ from typing import IO
 from scramjet.errors import LAYOUT, printable
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
+from scramjet.training.display.statistics import those_that_fit
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
@@ -40,11 +41,17 @@ class QuietDisplay:
 class PlainDisplay:
     """Aligned lines without control codes, for logs and pipes: often at first, every ten seconds later."""
 
+    WIDTH = 80
+    """Columns of a line of numbers: statistics that do not fit are left out."""
+    PATIENCE_SECONDS = 2.0
+    """How long something other than updates may take before a line tells of it."""
+
     def __init__(self, file: IO[str] | None = None, clock: Clock = time.monotonic) -> None:
         self._file = file or sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - stdout may be closed
         self._clock = clock
         self._progress: History | None = None
-        self._next_line_at = self._next_progress_at = 0.0
+        self._next_line_at = 0.0
+        self._next_progress_at: float | None = None  # None while nothing is waited for
         self._warned: set[str] = set()
         encoding = getattr(self._file, "encoding", None) or "utf-8"
         self._encoding = encoding
@@ -54,6 +61,7 @@ class PlainDisplay:
         now = self._clock()
         self._progress = History(info, now)
         self._next_line_at = now
+        self._next_progress_at = None
         parts = [
             f"{info.run_name}: {info.env}",
             *size_of(info, self._glyphs),
@@ -67,6 +75,7 @@ class PlainDisplay:
             return
         now = self._clock()
         self._progress.add(record, now)
+        self._next_progress_at = None
         if now < self._next_line_at:
             return
         self._next_line_at = now + min(10.0, max(2.0, (now - self._progress.started_at) / 10))
@@ -81,7 +90,9 @@ class PlainDisplay:
 
     def progress(self, text: str) -> None:
         now = self._clock()
-        if text and now >= self._next_progress_at:
+        if self._next_progress_at is None:
+            self._next_progress_at = now + self.PATIENCE_SECONDS
+        elif text and now >= self._next_progress_at:
             self._next_progress_at = now + 10.0
             self._write(text)
 
@@ -97,15 +108,17 @@ class PlainDisplay:
     def close(self) -> None: ...
 
     def _line(self, progress: History, now: float) -> str:
-        total = f"{progress.info.total_steps:,}"
+        """Where the run stands, then as many statistics as fit, and the length of episodes if that fits too."""
         pace = progress.steps_per_second
-        return (
-            f"step  {progress.step:>{len(total)},}/{total}  {progress.percent:>3}%"
-            f"  return {human_number(progress.latest.get('return_100')):>8}"
-            f"  length {human_number(progress.latest.get('length_100')):>7}"
+        line = (
+            f"step {progress.step:>{len(f'{progress.info.total_steps:,}')},} {progress.percent:>3}%"
+            f"  return {human_number(progress.latest.get('return_100')):>7}"
             f"  {human_count(pace) if pace is not None else '-':>5} steps/s"
-            f"  left {human_duration(progress.seconds_left(now))}"
+            f"  left {human_duration(progress.seconds_left(now)):>5}"
         )
+        shown = {**progress.stats, "length": progress.latest.get("length_100")}
+        names = those_that_fit(shown, self.WIDTH - len(line), value_width=6)
+        return line + "".join(f"  {name} {human_number(shown[name]):>6}" for name in names)
 
     def _write(self, line: str) -> None:
         # Training goes on when the reader of a pipe has left.

@@ -1,10 +1,10 @@
-"""Words and pictures: numbers as people read them, curves of block characters, commands to copy."""
+"""Words: numbers as people read them, the characters of the view, commands to copy."""
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from scramjet.training.metrics import Record
 class Glyphs:
     """The characters of the view, in a richer and a plainer set."""
 
-    levels: str  # a bar's height within a cell, lowest first; the last fills the cell
+    levels: str  # heights of a bar, lowest first
     done: str
     todo: str
     phases: str  # one fill for each phase of PHASES
@@ -26,10 +26,14 @@ class Glyphs:
     times: str
     plus_minus: str
     warning: str
+    mark: str  # an evaluation on the curve of returns
+    tick: str  # the side of a chart where a label stands
+    side: str
+    corner: str
 
 
-UNICODE = Glyphs("▁▂▃▄▅▆▇█", "━", "─", "█▓▒░·", "·", "×", "±", "▲")
-ASCII = Glyphs("_.-:=+*#", "#", "-", "#=+-.", "|", "x", "+-", "!")
+UNICODE = Glyphs("▁▂▃▄▅▆▇█", "━", "─", "█▓▒░·", "·", "×", "±", "▲", "●", "┤", "│", "└")
+ASCII = Glyphs("_.-:=+*#", "#", "-", "#=+-.", "|", "x", "+-", "!", "o", "+", "|", "+")
 
 PHASES = (
     ("rollout", "rollout_seconds", "cyan"),
@@ -72,6 +76,15 @@ def human_count(count: float) -> str:
     return f"{count:,.0f}T"
 
 
+def human_bytes(count: float) -> str:
+    """A size of memory in at most six characters: 512M, 1.2G, 139G."""
+    for unit in "KMG":
+        count /= 1024
+        if count < 1000 and unit != "G":
+            return f"{count:.0f}{unit}"
+    return f"{count:.1f}G" if count < 99.95 else f"{count:.0f}G"
+
+
 def human_duration(seconds: float | None) -> str:
     """Whole seconds as 1:15, 1:01:15 or 2d 1:01:15; -:-- when unknown."""
     if seconds is None or not math.isfinite(seconds):
@@ -97,45 +110,6 @@ def human_number(value: float | None) -> str:
         return f"{value:.1e}".replace("e-0", "e-")
     decimals = 1 if size >= 100 or size == 0 else 2 if size >= 1 else 4
     return f"{value:.{decimals}f}"
-
-
-def sparkline(values: Sequence[float], width: int, levels: str = UNICODE.levels) -> str:
-    """Values as one row of bars, lowest to highest, averaged down to at most `width` characters."""
-    return chart(values, width, 1, levels)[0]
-
-
-def chart(values: Sequence[float], width: int, height: int, levels: str = UNICODE.levels) -> list[str]:
-    """Values as bars over `height` rows, top row first; a column without a finite value is blank."""
-    columns = downsample(values, width)
-    finite = [value for value in columns if value is not None]
-    lowest, highest = (min(finite), max(finite)) if finite else (0.0, 0.0)
-    full = len(levels)
-    top = full * height
-    heights = []
-    for value in columns:
-        if value is None:
-            heights.append(0)
-        elif highest > lowest:
-            heights.append(1 + round((value - lowest) / (highest - lowest) * (top - 1)))
-        else:
-            heights.append((top + 1) // 2)
-    blank_or_level = " " + levels
-    return [
-        "".join(blank_or_level[min(full, max(0, bar - row * full))] for bar in heights)
-        for row in reversed(range(height))
-    ]
-
-
-def downsample(values: Sequence[float], width: int) -> list[float | None]:
-    """Means of at most `width` even slices; None for a slice without a finite value."""
-    if len(values) <= width:
-        return [value if math.isfinite(value) else None for value in values]
-    slices = (values[i * len(values) // width : (i + 1) * len(values) // width] for i in range(width))
-    return [_mean([value for value in part if math.isfinite(value)]) for part in slices]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def short_path(path: str | Path) -> str:
@@ -203,6 +177,8 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
         rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))
     if summary.evaluation:
         rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
+    if summary.statistics:
+        rows.append(("statistics", ", ".join(_first_that_fit(summary.statistics))))
     pace = f"{human_count(summary.steps_per_second)} steps/s{' between evaluations' * bool(summary.evaluation)}"
     took = f"in {human_duration(summary.seconds)}"
     now = "" if summary.trained == summary.step else f"; {summary.trained:,} now,"
@@ -211,6 +187,17 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
         rows.append(("restarts", f"{summary.num_restarts:,} of envs that failed"))
     rows.append(("run", short_path(summary.run_path)))
     return rows
+
+
+def _first_that_fit(statistics: Mapping[str, float], width: int = 60) -> list[str]:
+    """Statistics as "solved 0.97", as many from the first on as one line takes."""
+    texts: list[str] = []
+    for name, value in statistics.items():
+        text = f"{name} {human_number(value)}"
+        if len(", ".join([*texts, text])) > width:
+            break
+        texts.append(text)
+    return texts
 
 
 def summary_title(summary: Summary) -> str:

@@ -1,0 +1,30 @@
+"""Which evaluation counts as the best of a run so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The mean return and its lower confidence bound, as an evaluation or the last hundred episodes gave them."""
+
+    mean_return: float
+    lower_bound: float
+    """What the true mean exceeds with 95 % confidence; a new best must exceed it."""
+
+    @property
+    def mean_text(self) -> str:
+        """The mean return with about five digits, as it is told: 500.00, 12.345, 0.9876."""
+        size = abs(self.mean_return)
+        return f"{self.mean_return:.{2 if size >= 100 else 3 if size >= 10 else 4}f}"
+
+
+def is_new_best(candidate: Best, best: Best | None) -> bool:
+    """Whether `candidate` takes the place of `best`: by a higher lower bound, and with another mean return.
+
+    A mean that reads the same is a tie, also with less spread or over more episodes: the first to reach it stays.
+    """
+    if best is None:
+        return True
+    return candidate.lower_bound > best.lower_bound and candidate.mean_text != best.mean_text

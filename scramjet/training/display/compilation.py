@@ -1,0 +1,44 @@
+"""Compilation on the screen: what is compiled and for how long, told while it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from scramjet.engine import compiling
+from scramjet.training.display.interface import Display
+from scramjet.training.display.waiting import Ticker
+
+
+@contextlib.contextmanager
+def compilation_shown(display: Display) -> Iterator[None]:
+    """Show what is compiled while the body runs as progress of `display`. A thread runs only while something is."""
+    shown = _Compilation(display)
+    try:
+        with compiling.heard_by(shown):
+            yield
+    finally:
+        shown(None)
+
+
+class _Compilation:
+    """Hears what is compiled; a ticker tells the display the seconds that all pieces of one thing took together."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._ticker: Ticker | None = None
+        self._what: str | None = None
+        self._seconds_before = 0.0
+
+    def __call__(self, what: str | None) -> None:
+        """`what` is compiled from now on; None: nothing any more."""
+        ticker, self._ticker = self._ticker, None
+        if ticker is not None:
+            self._seconds_before += ticker.seconds
+            ticker.stop()
+            self._display.progress("")
+        if what is not None:
+            if what != self._what:
+                self._what, self._seconds_before = what, 0.0
+            before = self._seconds_before
+            self._ticker = Ticker(lambda seconds: self._display.progress(f"compiling {what}: {before + seconds:.0f} s"))
