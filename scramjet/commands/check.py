@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.commands.command_line import parse
 from scramjet.engine.check import check_world
 from scramjet.engine.foreign_worlds import require_native
 from scramjet.engine.hanging import CallWatch
@@ -41,7 +42,7 @@ class Arguments:
 
 def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
-    arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
+    arguments = parse(Arguments, words, prog="scramjet check", description=DESCRIPTION)
     require_native(arguments.world, "scramjet check")
     remember(arguments.world, is_named=True)
     any_wrong = False

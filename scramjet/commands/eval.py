@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, printable
 from scramjet.training.playing import checked_episodes, load_trained, play
 from scramjet.training.seeds import unseen_episodes
@@ -51,13 +52,7 @@ class Arguments:
 
 def eval_command(words: list[str]) -> int:
     """Run `scramjet eval ...`; returns the exit code."""
-    arguments = tyro.cli(
-        Arguments,
-        prog="scramjet eval",
-        description=DESCRIPTION,
-        args=words,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    arguments = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     usual = 1 if arguments.render else 100
