@@ -36,7 +36,7 @@ def show_help(cls: type, prog: str, description: str, default: Any = None) -> No
 class _LikeStdout(io.StringIO):
     """Keeps what is printed; tyro draws for it as it would for the real output."""
 
-    encoding = property(lambda self: sys.__stdout__.encoding if sys.__stdout__ else "ascii")  # type: ignore[assignment]
+    encoding = property(lambda self: sys.__stdout__.encoding if sys.__stdout__ else "ascii")
 
     def isatty(self) -> bool:
         return sys.__stdout__ is not None and sys.__stdout__.isatty()
