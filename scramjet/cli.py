@@ -20,17 +20,18 @@ usage: scramjet COMMAND [...]
 Reinforcement learning at the speed of the hardware, from plain Python.
 
 commands:
-  train   train an agent            scramjet train cartpole
-  eval    play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
-  list    the worlds there are      scramjet list
-  check   find mistakes in a world  scramjet check my_world.py
-  bench   measure speed             scramjet bench cartpole
+  train    train an agent            scramjet train cartpole
+  eval     play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
+  list     the worlds there are      scramjet list
+  example  a world to begin from     scramjet example corridor
+  check    find mistakes in a world  scramjet check my_world.py
+  bench    measure speed             scramjet bench cartpole
 
 `scramjet COMMAND --help` tells all about a command; `scramjet --version` the version.
 """
 
 
-_COMMANDS = ("train", "eval", "list", "check", "bench")
+_COMMANDS = ("train", "eval", "list", "example", "check", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

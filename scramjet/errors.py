@@ -68,8 +68,14 @@ class CallbackError(ScramjetError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the nearest known name, or an empty string."""
+    close = nearest(name, known)
+    return f" Did you mean '{close}'?" if close else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like `name`, or None where none is."""
     close = difflib.get_close_matches(str(name)[:100], list(known), n=1, cutoff=0.5)  # a file's keys may be endless
-    return f" Did you mean '{close[0]}'?" if close else ""
+    return close[0] if close else None
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -112,7 +112,7 @@ def test_list_shows_names_as_they_are_and_without_control_characters(
     monkeypatch.setattr("scramjet.commands.list.describe", lambda entry: world)
     assert call("list") == 0
     output = capsys.readouterr().out
-    assert r"[red]x\x1b[2J  [bold]  1  \x1b]0;pwned\x07" in re.sub("  +", "  ", output)
+    assert r"[red]x\x1b[2J  \x1b]0;pwned\x07" in re.sub("  +", "  ", output)
     assert "\x1b" not in output
 
 
@@ -349,7 +349,7 @@ def test_a_time_limit_stops_the_run_and_leaves_it_to_be_resumed(tmp_path: Path) 
         (["train", "--learning-rate", "fast"], ["learning_rate='fast'", "0.001@0,0@end"]),
         (["train", "--num-envs", "0"], ["num_envs=0", "at least 1"]),
         (["train", "--num-envs", "many"], ["num-envs"]),
-        (["train", "--total-timesteps", "soon"], ["soon", "40M"]),
+        (["train", "--total-timesteps", "soon"], ["--total-timesteps soon", "500K"]),
         (["train", "--time-limit", "5 parsecs"], ["5 parsecs", "30s"]),
         (
             ["train", "--minibatch-size", "1000000"],

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tyro
 
 from scramjet import cli, errors
-from scramjet.commands import bench, check, eval, list, train
+from scramjet.commands import bench, check, command_line, eval, example, list, train
+from scramjet.commands.command_line import read_words
 from scramjet.engine.check import check_world
 from scramjet.training.config import RunConfig
 from scramjet.training.config_files import field_docs
@@ -23,6 +23,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ARGUMENTS = {
+    "eval": eval.Arguments,
+    "list": list.Arguments,
+    "example": example.Arguments,
+    "check": check.Arguments,
+    "bench": bench.Arguments,
+}
 ABSOLUTE_PATH = re.compile(r"(?<![\w.~/:])/(work|home|root|tmp|usr|Users|opt|mnt)\b")
 
 
@@ -70,14 +77,14 @@ def parse(words: Any) -> None:
     assert command in cli._COMMANDS, f"no command {command}"
     if command == "train":
         flags, parameters = train.split_env_parameters(rest)
-        settings = train._parse(flags, RunConfig()).settings
+        given = read_words(train.Arguments, flags, prog="scramjet train")
+        settings = given.laid_over(RunConfig(), ("settings",))
         if not settings.env.endswith(".py"):
             train.typed_parameters(settings.env, parameters)
         return
-    arguments = {"eval": eval.Arguments, "list": list.Arguments, "check": check.Arguments, "bench": bench.Arguments}
     if command in ("eval", "check"):
         rest, _ = train.split_env_parameters(rest)
-    tyro.cli(arguments[command], args=rest, config=(tyro.conf.FlagCreatePairsOff,))
+    command_line.parse(ARGUMENTS[command], rest, prog=f"scramjet {command}", description="")
 
 
 def table_defaults(page: Path) -> dict[str, str]:
@@ -155,17 +162,11 @@ def test_the_configuration_page_lists_every_field_with_its_default() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "heading"),
-    [
-        (train.Place, "scramjet train"),
-        (eval.Arguments, "scramjet eval"),
-        (list.Arguments, "scramjet list"),
-        (check.Arguments, "scramjet check"),
-        (bench.Arguments, "scramjet bench"),
-    ],
+    [(train.Place, "scramjet train"), *((cls, f"scramjet {name}") for name, cls in ARGUMENTS.items())],
 )
 def test_the_configuration_page_lists_every_flag_of_every_command(arguments: type, heading: str) -> None:
     page = (ROOT / "docs/configuration.md").read_text()
-    table = re.search(rf"^\| `{heading}[^`]*` \| \|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    table = re.search(rf"^\| `{heading}[^`]*` \|.*\|\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert table is not None
     listed = set(re.findall(r"--([a-z-]+)", "".join(re.findall(r"^\| (.+?) \|", table[1], re.MULTILINE))))
     flags = [name for name, kind in arguments.__annotations__.items() if "Positional" not in kind]
@@ -207,5 +208,5 @@ def test_messages_quoted_on_the_troubleshooting_page_are_in_the_code() -> None:
     assert [message for message, parts in fixed_parts.items() if not all(part in source for part in parts)] == []
 
 
-MADE_ELSEWHERE = {"Unrecognized options", "my_world.py line 12: NameError: ..."}
-"""Messages of tyro, and of Python itself."""
+MADE_ELSEWHERE = {"my_world.py line 12: NameError: ..."}
+"""Messages of Python itself."""

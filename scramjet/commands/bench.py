@@ -14,6 +14,7 @@ import torch
 import tyro
 
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.commands.command_line import parse
 from scramjet.engine.cores import available_cores
 from scramjet.engine.cuda import require_cuda
 from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
@@ -29,7 +30,7 @@ from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
-from scramjet.settings import MAX_COUNT, NONE_WORDS, require, require_counts, settle
+from scramjet.settings import MAX_COUNT, require, require_counts, settle
 from scramjet.training.config import MAX_THREADS
 from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
@@ -40,8 +41,7 @@ from scramjet.training.rollout import BYTES_PER_WEIGHT, allocate_rollout, collec
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 
 Training is separate 64x64 tanh networks, 128-step rollouts, 4 epochs, 4 minibatches, unless told otherwise.
-Each figure is the median of repeats after a warm-up, in env steps per second; beside that of the env steps
-stands the best, which other work on the machine disturbs least.
+Each figure is the median of repeats after a warm-up, in env steps per second; beside that of env steps is the best.
 
   scramjet bench
   scramjet bench cartpole --num-envs 1024 --num-threads 1 2
@@ -61,7 +61,7 @@ REPEATS = 5
 class Arguments:
     """What to measure."""
 
-    env: Annotated[str, tyro.conf.Positional] = "cartpole"
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
     """A world's name or file; all: the env steps of every world at 1024 envs; of another library, such as gym:ID: env
     steps by each pool that can step it."""
     num_envs: tuple[int, ...] = ()
@@ -137,12 +137,7 @@ class Row:
 
 def bench_command(words: list[str]) -> int:
     """Run `scramjet bench ...`; returns the exit code."""
-    arguments = tyro.cli(
-        Arguments,
-        prog="scramjet bench",
-        description=DESCRIPTION,
-        args=["None" if word in NONE_WORDS else word for word in words],
-    )
+    arguments = parse(Arguments, words, prog="scramjet bench", description=DESCRIPTION)
     arguments = replace(arguments, env=name_of(arguments.env))
     keep_freed_memory()
     if is_foreign(arguments.env):

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.engine.check import Finding, check_world
 from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, load_world
@@ -52,7 +53,7 @@ class Arguments:
 def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
     words, env_values = split_env_parameters(words)
-    arguments = tyro.cli(Arguments, prog="scramjet check", description=DESCRIPTION, args=words)
+    arguments = parse(Arguments, words, prog="scramjet check", description=DESCRIPTION)
     with contextlib.suppress(WorldError):  # one that cannot be read is told below
         arguments = replace(arguments, world=name_of(arguments.world))
     findings: list[Finding] = []

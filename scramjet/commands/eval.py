@@ -12,6 +12,7 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
 from scramjet.training.evaluation_limits import ProgressLine, cuts_text
@@ -62,13 +63,7 @@ class Arguments:
 def eval_command(words: list[str]) -> int:
     """Run `scramjet eval ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
-    arguments = tyro.cli(
-        Arguments,
-        prog="scramjet eval",
-        description=DESCRIPTION,
-        args=words,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    arguments = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     usual = 1 if arguments.render else 100

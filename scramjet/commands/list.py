@@ -1,98 +1,83 @@
-"""`scramjet list`: the worlds there are."""
+"""`scramjet list`: the worlds there are, and all about one of them."""
 
 from __future__ import annotations
 
-import inspect
 import json
-import math
+import shutil
+import textwrap
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
-from scramjet.engine.layout import num_players, played_by
-from scramjet.envs.api import Dict, Discrete, Env, MultiDiscrete
-from scramjet.envs.registry import Registration, registrations
-from scramjet.errors import printable
-from scramjet.training.config_files import preset_path
+from scramjet.commands.command_line import parse
+from scramjet.commands.world_facts import describe, facts
+from scramjet.envs.registry import canonical_name, is_registered, registrations
+from scramjet.errors import WorldError, did_you_mean, printable, shortened
+from scramjet.runtime.shipped import shipped_file, shown_path
+
+DESCRIPTION = """The worlds scramjet knows by name, or all about one of them.
+
+  scramjet list
+  scramjet list maze
+"""
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """How to list."""
+    """What to list, and how."""
 
+    world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")] = None
+    """Tell about this world: its spaces, parameters, preset and page of the docs."""
     json: bool = False
-    """Print one JSON object instead of a table."""
+    """Print one JSON object instead of text."""
 
 
 def list_command(words: list[str]) -> int:
     """Run `scramjet list ...`; returns the exit code."""
-    arguments = tyro.cli(
-        Arguments,
-        prog="scramjet list",
-        description="The worlds scramjet knows by name, with their spaces.",
-        args=words,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    arguments = parse(Arguments, words, prog="scramjet list", description=DESCRIPTION)
     # Probes test learners; people look for games: they come last.
     entries = sorted(registrations(), key=lambda entry: (entry.name.startswith("probe_"), entry.name))
+    if arguments.world is not None:
+        name = _registered(arguments.world)
+        entries = [entry for entry in entries if entry.name == name]
     worlds = [describe(entry) for entry in entries]
     if arguments.json:
-        print(json.dumps({"worlds": worlds}))
+        print(json.dumps(worlds[0] if arguments.world else {"worlds": worlds}))
         return 0
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("world", "observes", "acts", ""):
-        table.add_column(heading, no_wrap=heading == "world")
-    for world in worlds:
-        cells = (world[key] for key in ("name", "observes", "acts", "description"))
-        table.add_row(*(Text(printable(text)) for text in cells))  # as text: brackets are no markup of ours
-    Console().print(table)
-    print("\nTrain one with `scramjet train NAME`; write your own: see docs/writing-environments.md.")
+    width = min(100, max(60, shutil.get_terminal_size().columns))
+    lines = facts(worlds[0], width) if arguments.world else [*_table(worlds, width), "", *_next_steps()]
+    print("\n".join(printable(line) for line in lines))
     return 0
 
 
-def _space_in_words(space: Any) -> str:
-    if isinstance(space, Dict):
-        return ", ".join(space.spaces)
-    if isinstance(space, Discrete):
-        return f"one of {space.n}"
-    return f"{space.dtype} {list(space.shape)}"
+def _registered(name: str) -> str:
+    """The name under which a world is registered; raises a WorldError for any other."""
+    if is_registered(name):
+        return canonical_name(name)
+    known = [entry.name for entry in registrations()]
+    raise WorldError(
+        f"no world of this name: {shortened(name)}.{did_you_mean(name, known)} `scramjet list` has the names; "
+        f"`scramjet train WORLD --help` tells the parameters of any other world"
+    )
 
 
-def _actions_in_words(space: Any) -> str:
-    if isinstance(space, Discrete):
-        return f"{space.n} actions"
-    if isinstance(space, MultiDiscrete):
-        return f"{len(space.nvec)} choices"
-    return f"{math.prod(space.shape)} numbers" if math.prod(space.shape) > 1 else "1 number"
+def _table(worlds: list[dict[str, Any]], width: int) -> list[str]:
+    """A line for each world, its name and what it is about; longer descriptions go on below."""
+    name_width = max(len(world["name"]) for world in worlds) + 2
+    lines: list[str] = []
+    for world in worlds:
+        parts = textwrap.wrap(world["description"], width - name_width) or [""]
+        lines.append(f"{world['name']:<{name_width}}{parts[0]}".rstrip())
+        lines += [" " * name_width + part for part in parts[1:]]
+    return lines
 
 
-def _players_in_words(env: Env) -> str:
-    count = num_players(env)
-    return "1" if count == 1 else f"{count} {played_by(env).value}"
-
-
-def describe(entry: Registration) -> dict[str, Any]:
-    """A world's name, spaces, parameters and first line of description."""
-    cls = entry.env_class()
-    env = cls()
-    obs, action = env.observation_space, env.action_space
-    return {
-        "name": entry.name,
-        "aliases": list(entry.aliases),
-        "observes": _space_in_words(obs),
-        "acts": _actions_in_words(action),
-        "players": _players_in_words(env),
-        "observation_space": repr(obs),
-        "action_space": repr(action),
-        "has_mask": hasattr(env, "mask"),
-        "max_episode_steps": env.max_episode_steps,
-        "parameters": cls.parameter_defaults(),
-        "stats": list(env.stat_names),
-        "preset": preset_path(entry.name) is not None,
-        "description": (inspect.getdoc(cls) or "").split("\n")[0],
-    }
+def _next_steps() -> list[str]:
+    page = shipped_file("docs/writing-environments.md")
+    own = f"; how: {shown_path(page)}" if page else ""
+    return [
+        "all about one       scramjet list NAME",
+        "train one           scramjet train NAME",
+        f"write one           scramjet example corridor{own}",
+    ]

@@ -122,7 +122,7 @@ class CheckpointConfig:
 class RunConfig:
     """Everything that decides a run."""
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "cartpole"
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
     """The world: a name from `scramjet list`, a file such as my_world.py or my_world.py:MyWorld, or another library's:
     gym:ID, vec:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
     env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)

@@ -6,9 +6,7 @@ A file is flat where the command line is flat: PPO's fields stand at the top (or
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -16,13 +14,16 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.foreign_worlds import canonical_name, is_foreign, parameter_defaults
+from scramjet.engine.foreign_worlds import parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, plain_parameters
 from scramjet.training.config import RunConfig, reopened
+from scramjet.training.foreign_names import brought_name
+from scramjet.training.presets import named_preset, preset_path
 from scramjet.training.setting_tables import flattened_ppo
+from scramjet.training.toml_text import read_toml
 from scramjet.training.trust import check_name
 from scramjet.training.world_places import WorldPlace, find_world, is_same_world, name_in, open_world, recorded_name
 
@@ -31,7 +32,6 @@ CONFIG_VERSION = 1
 _MAX_TOML_BYTES = 1 << 20
 _MAX_YAML_BYTES = 1 << 16
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
-_MAX_DOTS = 20  # in a key
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("policy", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
@@ -52,7 +52,7 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
         if path.suffix in (".yaml", ".yml"):
             data = _read_yaml(text)
         elif path.suffix == ".toml":
-            data = _read_toml(text)
+            data = read_toml(text)
         else:
             raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
     except ValueError as error:
@@ -62,50 +62,10 @@ def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
     return data
 
 
-_TOML_QUOTED = re.compile(
-    r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*''', re.DOTALL
-)
-"""Strings and comments of a TOML file, those without an end too."""
-
-
-def _read_toml(text: str) -> Any:
-    """TOML, without keys of thousands of parts (`a.a.a...`): reading one takes memory by the square of its length."""
-    bare = re.split(r"[,=\n\[\]{}]", _TOML_QUOTED.sub("quoted", text))
-    if max(piece.count(".") for piece in bare) > _MAX_DOTS:
-        raise ValueError(f"a key in it has more than {_MAX_DOTS} dots")
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deep; a config has tables of values") from None
-    except tomllib.TOMLDecodeError:
-        raise
-    except ValueError:  # Python's limit on the digits of a number, of which it does not say where
-        raise ValueError("a whole number in it has thousands of digits") from None
-
-
 def _read_yaml(text: str) -> Any:
     from scramjet.training.yaml_text import read_yaml  # most files are TOML
 
     return read_yaml(text)
-
-
-def preset_path(env: str) -> Path | None:
-    """The tuned preset of a world, if there is one."""
-    name = _preset_name(env) if is_foreign(env) else canonical_name(env)
-    if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
-        return None
-    here = Path(__file__).resolve()
-    for folder in (here.parents[1] / "configs", here.parents[2] / "configs"):
-        path = folder / f"{name}.toml"
-        if path.is_file():
-            return path
-    return None
-
-
-def _preset_name(env: str) -> str:
-    """Of other libraries: `mujoco:HalfCheetah-v5` has mujoco_halfcheetah.toml; all games of Atari share one."""
-    library, _, rest = env.partition(":")
-    return "atari" if library == "ale" else f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -146,7 +106,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
     for key in data:
         if key not in known:
-            raise ConfigError(f"{source}: unknown key {shortened(key)}.{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: unknown key {shortened(key)}.{_suggestion(key, known)}")
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     try:
         if "env" in data or caller.env is not None:
@@ -184,8 +144,20 @@ def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
     known = [field.name for field in fields(current)]
     for key in values:
         if key not in known:
-            raise ConfigError(f"{source}: unknown key {shortened(key)} in [{table}].{did_you_mean(key, known)}")
+            raise ConfigError(f"{source}: unknown key {shortened(key)} in [{table}].{_suggestion(key, known)}")
     return replace(current, **values)
+
+
+def _suggestion(key: Any, known: Iterable[str]) -> str:
+    """What an unknown key may mean: a setting that others call so, wherever ours stands, or a key beside it."""
+    settings = [name for name, _, _ in field_docs()]
+    return brought_name(str(key)[:100], settings, _place_in_file) or did_you_mean(key, known)
+
+
+def _place_in_file(name: str) -> str:
+    """A setting as a file has it: `policy.hidden` is 'hidden' in [policy]."""
+    table, _, key = name.rpartition(".")
+    return f"'{key}' in [{table}]" if table else f"'{key}'"
 
 
 def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> dict[str, Any]:
@@ -221,25 +193,53 @@ def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != "env"}
 
 
-def starting_config(env: str) -> RunConfig:
-    """The code's defaults with the world's preset laid over them."""
-    config = RunConfig(env=env)
-    preset = preset_path(config.env)
-    return config if preset is None else apply(config, read_file(preset), f"preset {preset.name}", OURS)
+def starting_config(env: str | None, preset: str | None = None) -> RunConfig:
+    """The code's defaults with the world's preset laid over them, or the one called `preset`.
+
+    Where no world is given, it is the preset's.
+    """
+    path = None if preset is None else named_preset(preset)
+    if env is None and path is not None:
+        env = _world_in(read_file(path))
+    if env is None and path is not None:
+        raise ConfigError(
+            f"preset {path.stem} is for several worlds; name one: scramjet train WORLD --preset {path.stem}"
+        )
+    config = RunConfig() if env is None else RunConfig(env=env)
+    path = path or preset_path(config.env)
+    if path is None:
+        return config
+    return with_preset(config, path)
 
 
-def load_config(path: Path | str, *, trust: bool = False) -> RunConfig:
-    """Defaults, the preset of the world that the file names, and the file, in this order.
+def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:
+    """`config` with a preset, given by name or file, laid over it; the world of a preset for another is left out."""
+    path = named_preset(preset) if isinstance(preset, str) else preset
+    data = read_file(path)
+    own_world = _world_in(data)
+    if own_world is not None and not is_same_world(own_world, config.env):  # its parameters are for another one
+        data = without_world(data)
+    return apply(config, data, f"preset {path.name}", OURS)
+
+
+def _world_in(data: Mapping[str, Any]) -> str | None:
+    """The world that a file names, if it names one."""
+    env = data.get("env")
+    name = env.get("name") if isinstance(env, Mapping) else env
+    return name if isinstance(name, str) else None
+
+
+def load_config(path: Path | str, *, trust: bool = False, preset: str | None = None) -> RunConfig:
+    """Defaults, a preset (that of the world which the file names, or the one called `preset`), and the file, in order.
 
     A world of somebody's own code is refused unless you have named it yourself before, or give `trust`.
     """
     path = Path(coerce("path", path, Path))
     data = read_file(path)
-    env = data.get("env", RunConfig.env)
-    name = env.get("name", RunConfig.env) if isinstance(env, Mapping) else env
-    if isinstance(name, str):
+    name = _world_in(data)
+    if name is not None:
         check_name(name, str(path))
-    base = starting_config(name) if isinstance(name, str) else RunConfig()  # only reads a preset of that name
+    base = starting_config(name, preset)  # of the file's world, only its name is looked at
     return apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
 
 

@@ -1,0 +1,79 @@
+"""`scramjet example`: programs to begin from, written into the current folder."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from scramjet.commands.command_line import parse
+from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
+
+DESCRIPTION = """Write an example into the current folder, to begin from; without a name, list them.
+
+  scramjet example corridor
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which example."""
+
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
+    """A name from the list."""
+
+
+def example_command(words: list[str]) -> int:
+    """Run `scramjet example ...`; returns the exit code."""
+    arguments = parse(Arguments, words, prog="scramjet example", description=DESCRIPTION)
+    names = shipped_names("examples", ".py")
+    if arguments.name is None:
+        for name in names:
+            print(f"{name:<16}{_about(name)}")
+        print("\nwrite one into this folder with `scramjet example NAME`")
+        return 0
+    if arguments.name.removesuffix(".py") not in names:
+        raise ConfigError(
+            f"no example {shortened(arguments.name)}.{did_you_mean(arguments.name, names)} Examples: {', '.join(names)}"
+        )
+    path = _write(arguments.name.removesuffix(".py"))
+    print(f"wrote {path}")
+    for step in _next_steps(path):
+        print(f"  {step}")
+    return 0
+
+
+def _source(name: str) -> str:
+    path = shipped_file(f"examples/{name}.py")
+    assert path is not None
+    return path.read_text()
+
+
+def _about(name: str) -> str:
+    """The first sentence of an example's docstring."""
+    return (ast.get_docstring(ast.parse(_source(name))) or "").split("\n")[0].partition(". ")[0].rstrip(".")
+
+
+def _write(name: str) -> Path:
+    """Write an example as NAME.py into the current folder; raises a ConfigError where there is such a file."""
+    path = Path(f"{name}.py")
+    try:
+        with open(path, "x") as file:
+            file.write(_source(name).replace(f"examples/{name}.py", f"{name}.py"))
+    except FileExistsError:
+        raise ConfigError(f"{path} is here already and stays as it is; rename it, or go to another folder") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {path} into this folder: {error.strerror}; go to another folder") from error
+    return path
+
+
+def _next_steps(path: Path) -> list[str]:
+    if "(Env)" not in path.read_text():  # a program, not a world
+        return [f"python {path}"]
+    page = shipped_file("docs/writing-environments.md")
+    steps = [f"scramjet check {path}", f"scramjet train {path} --total-timesteps 100K"]
+    return [*steps, f"read {shown_path(page)}"] if page else steps
