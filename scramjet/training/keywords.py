@@ -15,6 +15,7 @@ from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
 from scramjet.training import config_files
 from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.foreign_names import suggestion
 from scramjet.training.setting_tables import nested
 
 SOURCE = "scramjet.train"
@@ -53,11 +54,11 @@ def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
 
 def check_names(settings: Mapping[str, Any]) -> None:
     """Refuse a keyword that is no setting, with the nearest one that is, and an object that is no table of it."""
-    known = [*_FLAT, *ARGUMENTS]
+    known = [*(name for name, _, _ in config_files.field_docs()), *_FLAT, *ARGUMENTS]
     for key, value in settings.items():
         table = key.partition(".")[0]
         if key not in _FLAT and not (table != key and table in (*_TABLES, "env")):
-            raise ConfigError(f"{SOURCE} has no setting {shortened(key)}.{did_you_mean(key, known)}")
+            raise ConfigError(f"{SOURCE} has no setting {shortened(key)}.{suggestion(key, known)}")
         if is_dataclass(value) and not (key in _TABLES and isinstance(value, _TABLES[key])):
             wanted = f"a dict or a {_TABLES[key].__name__}" if key in _TABLES else "a plain value"
             raise ConfigError(f"{SOURCE}: {key} must be {wanted}, not a {type(value).__name__}")
