@@ -188,7 +188,7 @@ def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustErr
     return TrustError(
         f"{what}{f' ({shown})' if shown else ''}{problem}. A file runs nothing unless you say so: if you know where it "
         f"comes from, add --trust (in Python trust=True), or name the world yourself (scramjet train WORLD ..., "
-        f"scramjet eval RUN --env WORLD, env=... in Python)"
+        f"--env WORLD for a run, env=... in Python)"
     )
 
 

@@ -175,7 +175,10 @@ def test_the_copy_of_somebody_else_runs_only_with_trust_and_is_then_the_file_tha
     WAYS[way](there, ["--trust"])
     ran = set(canary.read_text().split())
     assert len(ran) == 1
-    assert Path(ran.pop()).read_bytes() == (there / "world" / "walk.py").read_bytes()
+    file = Path(ran.pop())
+    assert file.read_bytes() == (there / "world" / "walk.py").read_bytes()
+    assert not file.is_relative_to(there)  # where it could change after it was looked at
+    assert file.parents[1].stat().st_mode & 0o077 == 0
     WAYS["eval"](there, [])  # let through once, and the same since
     (there / "world" / "moved_helper.py").write_text("LENGTH = 7\n")
     with pytest.raises(TrustError):
