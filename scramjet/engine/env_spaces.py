@@ -48,8 +48,10 @@ class EnvSpaces:
     def rows_of(self, obs: Any) -> tuple[Any, int, bool]:
         """One observation, or a batch of them, as the policy's arrays [rows, ...]; the number of rows; and whether it
         was a batch. Raises a PredictError where it is neither."""
-        obs = _joined_dicts(self.observation_space, obs)
-        given = [(leaf, _array(_part(obs, leaf.way), leaf)) for leaf in self._leaves]
+        if _is_list_of_dicts(obs):
+            given = [(leaf, _array([_part(each, leaf.way) for each in obs], leaf)) for leaf in self._leaves]
+        else:
+            given = [(leaf, _array(_part(obs, leaf.way), leaf)) for leaf in self._leaves]
         if all(leaf.is_one(array) for leaf, array in given):
             rows, is_batch = 1, False
         elif all(leaf.is_batch(array) for leaf, array in given):
@@ -181,14 +183,10 @@ class _Leaf:
         return converted.reshape(rows, *self.row_shape)
 
 
-def _joined_dicts(space: Any, obs: Any) -> Any:
-    """A sequence of Dict observations as one dict of sequences; anything else as it is."""
+def _is_list_of_dicts(obs: Any) -> bool:
+    """Whether these are Dict observations one by one, and not a dict of their entries."""
     is_sequence = isinstance(obs, list | tuple | deque) or (isinstance(obs, np.ndarray) and obs.dtype == object)
-    if not isinstance(space, spaces.Dict) or not is_sequence or not len(obs):
-        return obs
-    if not all(isinstance(each, Mapping) for each in obs):
-        return obs
-    return {key: [each[key] for each in obs] for key in space.spaces if all(key in each for each in obs)}
+    return is_sequence and len(obs) > 0 and all(isinstance(each, Mapping) for each in obs)
 
 
 def _part(obs: Any, way: tuple[Any, ...]) -> Any:

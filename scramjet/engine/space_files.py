@@ -110,7 +110,7 @@ class _Reader:
         if kind == "multi_discrete":
             rest, dtype = _without_dtype(data)
             shape, sizes, starts = _fields(rest, "shape", "sizes", "starts")
-            return self._multi_discrete(shape, sizes, starts, dtype)
+            return self._multi_discrete(shape, sizes, starts, dtype=dtype)
         if kind == "multi_binary":
             return spaces.MultiBinary(self._shape(_fields(data, "shape")[0], least_axes=1))
         if kind == "box":
@@ -133,7 +133,7 @@ class _Reader:
             raise ValueError("the parts of a tuple are a list of spaces")
         return spaces.Tuple([self.read(part, depth + 1) for part in parts])
 
-    def _multi_discrete(self, shape: Any, sizes: Any, starts: Any, dtype: np.dtype[Any]) -> spaces.MultiDiscrete:
+    def _multi_discrete(self, shape: Any, sizes: Any, starts: Any, *, dtype: np.dtype[Any]) -> spaces.MultiDiscrete:
         whole_shape = self._shape(shape, least_axes=1)
         count = math.prod(whole_shape)
         if count > MAX_LISTED:

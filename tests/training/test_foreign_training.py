@@ -466,3 +466,35 @@ def test_an_env_that_draws_every_step_is_trained_with_one_warning(tmp_path, caps
     config = settings("cartpole", num_workers=0, eval=EvaluationConfig(every=1, episodes=1, final_episodes=1))
     scramjet.train(config, env=Drawn, runs_dir=tmp_path, display="plain")
     assert capsys.readouterr().out.count("has render_mode='human' and draws every step in a window") == 1
+
+
+class Told(Staircase):
+    """Says in words what to do, which no policy reads."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"view": gymnasium.spaces.Box(0, 255, (7, 7, 3), np.uint8), "mission": gymnasium.spaces.Text(40)}
+    )
+
+    def _seen(self):
+        return {"view": np.full((7, 7, 3), self.at, np.uint8), "mission": "climb"}
+
+    def reset(self, *, seed=None, options=None):
+        return self._seen(), super().reset(seed=seed)[1]
+
+    def step(self, action):
+        return self._seen(), *super().step(action)[1:]
+
+
+def test_text_in_observations_is_left_out_and_told_and_small_images_get_the_network_of_boards(tmp_path, capsys):
+    config = settings("cartpole", total_timesteps=128, num_workers=0, policy=PolicyConfig(hidden=(8,)))
+    result = scramjet.train(config, env=Told, runs_dir=tmp_path, display="plain")
+    assert "mission: text, which the policy does not see" in capsys.readouterr().out
+    assert [type(each).__name__ for each in result.policy.network.actor_encoder.entries.values()] == ["GridCNN"]
+
+
+def test_minigrid_is_imported_by_the_beginning_of_its_ids(tmp_path):
+    pytest.importorskip("minigrid")
+    result = train(settings("gym:MiniGrid-Empty-5x5-v0", total_timesteps=128, num_workers=0), tmp_path)
+    env = gymnasium.make("MiniGrid-Empty-5x5-v0")
+    action, _ = scramjet.load_policy(result.run_path).predict(env.reset(seed=1)[0])
+    assert env.action_space.contains(action)
