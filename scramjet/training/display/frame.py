@@ -18,7 +18,7 @@ TALL = 34
 """From this height on there are small charts below the large one, and blank lines between the parts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # two parts may have the same lines
 class Part:
     """Lines of the view, and how long they are kept when there is too little room: the lowest go first."""
 
