@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import tyro
@@ -28,7 +27,7 @@ DESCRIPTION = """Run a world through its back-ends and say, in its author's term
 
   scramjet check my_world.py
   scramjet check cartpole
-  scramjet check gym:my_package:MyEnv-v0       an env of Gymnasium's: its API, seeds, saving, speed
+  scramjet check gym:my_package:MyEnv-v0       API, seeds, saving, speed
   scramjet check factory:my_envs.py:make_env
 """
 
@@ -54,8 +53,6 @@ def check_command(words: list[str]) -> int:
     """Run `scramjet check ...`; returns the exit code: 2 when something is wrong."""
     words, env_values = split_env_parameters(words)
     arguments = parse(Arguments, words, prog="scramjet check", description=DESCRIPTION)
-    with contextlib.suppress(WorldError):  # one that cannot be read is told below
-        arguments = replace(arguments, world=name_of(arguments.world))
     findings: list[Finding] = []
     with CallWatch(CALL_SECONDS, _give_up):
         for finding in _findings(arguments, env_values):
@@ -71,12 +68,18 @@ def check_command(words: list[str]) -> int:
 
 def _findings(arguments: Arguments, env_values: dict[str, str]) -> Iterator[Finding]:
     """What is found out about the world, native or Gymnasium's."""
-    parameters = typed_parameters(arguments.world, env_values) if env_values else {}
-    if not is_foreign(arguments.world):
-        return check_world(arguments.world, steps=arguments.steps, parameters=parameters)
-    world = load_world(arguments.world, parameters)
+    try:
+        name = name_of(arguments.world)
+    except WorldError as error:
+        yield Finding(False, str(error))
+        return
+    parameters = typed_parameters(name, env_values) if env_values else {}
+    if not is_foreign(name):
+        yield from check_world(name, steps=arguments.steps, parameters=parameters)
+        return
+    world = load_world(name, parameters)
     assert isinstance(world, ForeignWorld)
-    return check_gym_world(world, steps=arguments.steps)
+    yield from check_gym_world(world, steps=arguments.steps)
 
 
 def _give_up(problem: str) -> None:

@@ -26,8 +26,8 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/cartpole-1 --episodes 100
   scramjet eval runs/cartpole-1/checkpoints/best --json
   scramjet eval runs/cartpole-1 --render
-  scramjet eval runs/connect_four-1 --env.random-opponent     with other parameters of its world
-  scramjet eval runs/cartpole-1 --samples                     actions drawn as in training
+  scramjet eval runs/connect_four-1 --env.random-opponent  another parameter
+  scramjet eval runs/cartpole-1 --samples        actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
 """
 
@@ -41,7 +41,7 @@ class Arguments:
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run (its newest checkpoint is played) or a checkpoint."""
     episodes: int | None = None
-    """Episodes to play; by default 100, or 1 with --render."""
+    """Episodes to play; by default 100, or 1 where they are drawn."""
     seed: int | None = None
     """Decides the episodes; by default the run's own seed."""
     samples: bool = False

@@ -364,10 +364,10 @@ def check_gymnasium_id(name: str, env_id: str) -> None:
     """Refuse an id that Gymnasium does not know, with the nearest one it does."""
     import gymnasium
 
-    module, _, plain = _with_module(env_id).rpartition(":")
+    module, colon, plain = _with_module(env_id).rpartition(":")
     if module in REGISTERED_BY.values():
         _require(module, _EXTRAS.get(module, module))
-    elif module:
+    elif colon:
         try:
             importlib.import_module(module)
         except (ImportError, TypeError, ValueError) as error:  # the latter two of names such as '' and '.x'
