@@ -61,6 +61,7 @@ class Worker:
     def __init__(self, memory: int, envs: GymRows | None = None, *, tell: Callable[[int], None] | None = None) -> None:
         """`tell` gets the number of envs that are through, while many are made or reset."""
         self._memory, self._envs, self._tell = memory, envs, tell
+        self._shared: mmap.mmap | None = None  # what `memory` is mapped to
         self.name = "" if envs is None else envs.name
 
     def do(self, kind: int, first: int, last: int, payload: bytes) -> bytes:
@@ -95,9 +96,8 @@ class Worker:
         envs = self._envs
         assert envs is not None
         if kind == protocol.BIND:
-            memory = mmap.mmap(self._memory, mapped_bytes(given))
-            _keep_from_copies(memory, self._memory)
-            arrays = mapped(memory, given)
+            self._shared = mmap.mmap(self._memory, mapped_bytes(given))
+            arrays = mapped(self._shared, given)
             return envs.bind(arrays.strided(slice(envs.rows[0], None, envs.rows.step)))
         if kind == protocol.RESET:
             return envs.reset(given)
@@ -115,6 +115,14 @@ class Worker:
         except UnsavableError as problem:
             return str(problem)
 
+    def leave_pool(self) -> None:
+        """Write nothing more into the pool's memory: for copies of the process, which envs may fork.
+
+        Such a copy goes on in the middle of a step, and would write its results over those of this process.
+        """
+        if self._shared is not None:
+            _make_private(self._shared, self._memory)
+
     def close(self) -> None:
         """Close the envs and forget them: what they do then, they do here."""
         if self._envs is not None:
@@ -123,22 +131,15 @@ class Worker:
             gc.collect()
 
 
-def _keep_from_copies(memory: mmap.mmap, descriptor: int) -> None:
-    """Give copies of this process, which an env may fork, a private view in place of the memory shared with the pool.
-
-    A copy goes on in the middle of a step, and would write its results over those of this process.
-    """
+def _make_private(memory: mmap.mmap, descriptor: int) -> None:
+    """Put a private view of the same file in the place of memory that is shared with the pool."""
     address, size = ctypes.addressof(ctypes.c_char.from_buffer(memory)), len(memory)
     library = ctypes.CDLL(None)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     flags = mmap.MAP_PRIVATE | MAP_FIXED
-
-    def detach() -> None:
-        if library.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0) != address:
-            os._exit(1)
-
-    os.register_at_fork(after_in_child=detach)
+    if library.mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0) != address:
+        os._exit(1)  # better no copy than one that writes
 
 
 def _is_left() -> bool:
@@ -157,6 +158,7 @@ def serve(commands: int, answers: int, memory: int) -> None:
         protocol.write_message(answers, kind, number, payload=payload)
 
     worker = Worker(memory, tell=lambda count: say(protocol.ALIVE, number=count))
+    os.register_at_fork(after_in_child=worker.leave_pool)
     poller = select.poll()
     poller.register(commands, select.POLLIN)
     kind = protocol.START

@@ -170,11 +170,11 @@ def test_where_workers_are_asked_for_no_env_is_made_in_this_process(world_file: 
         from pathlib import Path
         from scramjet import cli
         words = sys.argv[1:]
-        for command in (words, ["train", "--resume", "runs/Faulty-1", "--total-timesteps", "512", "--display", "quiet"],
-                        ["train", "--fork", "runs/Faulty-1", "--total-timesteps", "640", "--display", "quiet"],
-                        ["eval", "runs/Faulty-1", "--episodes", "3"]):
+        for command in (words, ["train", "--resume", "runs/faulty-1", "--total-timesteps", "512", "--display", "quiet"],
+                        ["train", "--fork", "runs/faulty-1", "--total-timesteps", "640", "--display", "quiet"],
+                        ["eval", "runs/faulty-1", "--episodes", "3"]):
             assert cli.run(command) == 0
-        assert (Path("runs") / "Faulty-2").is_dir()
+        assert (Path("runs") / "faulty-2").is_dir()
         assert list(Path().glob("made_*"))
         sys.exit(Path(f"made_{os.getpid()}").exists())
     """

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -247,7 +248,11 @@ def test_a_strangers_records_stay_so_when_the_user_saves_and_signs_them(tmp_path
 def test_signed_states_of_another_world_are_not_ones_own(tmp_path) -> None:
     result = small_run(tmp_path, "pendulum")
     checkpoint = load_checkpoint(result.run_path)
-    config = RunConfig(env="pendulum").resolved()
-    assert start._has_own_records(checkpoint, config)
-    assert not start._has_own_records(checkpoint, RunConfig(env="acrobot").resolved())
-    assert not start._has_own_records(replace(checkpoint, is_own=False), config)
+    pendulum, acrobot = (
+        SimpleNamespace(config=RunConfig(env=name).resolved(), run=SimpleNamespace(path=result.run_path))
+        for name in ("pendulum", "acrobot")
+    )
+    acrobot.pool = SimpleNamespace(env=load_env("acrobot"))
+    assert start._has_own_records(checkpoint, pendulum)
+    assert not start._has_own_records(checkpoint, acrobot)
+    assert not start._has_own_records(replace(checkpoint, is_own=False), pendulum)

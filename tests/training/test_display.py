@@ -717,15 +717,6 @@ def test_a_plain_warning_is_printed_once():
     assert written(file).count("warning: approx_kl 0.2, updates are large") == 1
 
 
-def test_plain_lines_tell_of_progress_every_ten_seconds_at_most():
-    clock = FakeClock()
-    display, file = plain(clock)
-    for clock.now in (100.0, 105.0, 110.0, 111.0):
-        display.progress(f"evaluating at {clock.now:.0f}")
-    display.progress("")
-    assert written(file).splitlines() == ["evaluating at 100", "evaluating at 110"]
-
-
 def test_plain_lines_survive_an_ascii_file_and_a_reader_that_left():
     display, file = plain(encoding="ascii")
     display.start(replace(INFO, run_name="läufe"))
