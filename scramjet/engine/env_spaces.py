@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_spaces import native_actions, observed_leaves
+from scramjet.engine.foreign_spaces import native_actions, observed_leaves, without_leading_ones
 from scramjet.engine.frame_stack import FrameStackPool, pushed
 from scramjet.engine.joined import JoinedPool
 from scramjet.engine.layout import leaf_layout
@@ -150,7 +150,7 @@ class _Leaf:
         """Whether it has the shape of a single observation; not strictly: but for leading axes of 1."""
         if strictly:
             return array.shape == self.shape
-        return _without_leading_ones(array.shape) == _without_leading_ones(self.shape)
+        return without_leading_ones(array.shape) == without_leading_ones(self.shape)
 
     def is_batch(self, array: np.ndarray) -> bool:
         """Whether it has the shape of a batch of them."""
@@ -212,12 +212,6 @@ def _array(value: Any, leaf: _Leaf) -> np.ndarray:
         expected = f"expected numbers for {leaf.dtype} {list(leaf.shape)}"
         raise PredictError(f"{leaf.where} is {_said(value)}; {expected}")
     return array
-
-
-def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
-    while shape and shape[0] == 1:
-        shape = shape[1:]
-    return shape
 
 
 def _said(value: Any) -> str:

@@ -225,7 +225,7 @@ def _write_checked(value: Any, way: tuple[Any, ...], shape: tuple[int, ...], arr
         given = np.shape(value)
     except ValueError:
         given = (-1,)  # lists of different lengths
-    if _without_leading_ones(given) != _without_leading_ones(shape):
+    if without_leading_ones(given) != without_leading_ones(shape):
         raise UnfitObservationError(
             f"observed {_said(value)}, and its observation_space{where} has the shape {list(shape)}; return such an "
             f"array"
@@ -238,7 +238,8 @@ def _write_checked(value: Any, way: tuple[Any, ...], shape: tuple[int, ...], arr
         ) from None
 
 
-def _without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+def without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without the axes of length 1 that it begins with."""
     while shape and shape[0] == 1:
         shape = shape[1:]
     return shape
