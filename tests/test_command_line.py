@@ -84,6 +84,8 @@ def test_words_become_settings(words: list[str], name: str, expected: Any) -> No
         (["--lr", "3"], "unknown flag --lr. It is called --learning-rate here."),
         (["--batch-size=64"], "It is called --minibatch-size here. It is the samples of one gradient step"),
         (["--" + "x" * 5000], "unknown flag"),
+        (["--trust=no"], "--trust=no: expected true or false; write --trust or --no-trust"),
+        (["--no-trust=x"], "--no-trust=x: it takes no value"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named_with_the_fix(words: list[str], message: str) -> None:

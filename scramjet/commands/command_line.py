@@ -97,6 +97,8 @@ class _Reader:
                 end = position
                 while not equals and end < len(words) and not words[end].startswith("--") and words[end] != "-h":
                     end += 1
+                if equals:
+                    self._refuse_unclear_switch(spelled, text)
                 path, value, used = self._value(spelled, [text] if equals else words[position:end])
                 position += 0 if equals else used
                 yield path, value
@@ -127,6 +129,14 @@ class _Reader:
         if not texts:
             raise ConfigError(f"{spelled} needs a value: {describe(found.hint)}{self._usual(found)}")
         return found.path, self._meaning(found, texts[0], found.hint), 1
+
+    def _refuse_unclear_switch(self, spelled: str, text: str) -> None:
+        """`--trust=no` must not mean `--trust`: what follows the sign is a truth value or a mistake."""
+        if spelled in self._negations:
+            raise ConfigError(f"{spelled}={_shown(text)}: it takes no value; write {spelled}")
+        found = self._flags.get(spelled)
+        if found is not None and found.is_switch and text not in (*TRUE_WORDS, *FALSE_WORDS):
+            raise ConfigError(f"{spelled}={_shown(text)}: expected true or false; write {spelled} or {found.negation}")
 
     def _meaning(self, found: Flag, text: str, hint: Any, label: str = "") -> Any:
         meaning = from_text(text, hint)

@@ -177,8 +177,9 @@ class _Leaf:
             array = array - self.shift
         with np.errstate(over="ignore", invalid="ignore"):
             converted = array.astype(self.dtype)
-        if self.dtype.kind != "f" and not (converted == array).all():
-            unfit = array[converted != array].ravel()[0]
+        is_held = np.isfinite(converted) if self.dtype.kind == "f" else converted == array
+        if not is_held.all():
+            unfit = array[~is_held].ravel()[0]
             raise PredictError(f"{self.where} holds {unfit} in {array.dtype}; expected numbers that {self.dtype} holds")
         return converted.reshape(rows, *self.row_shape)
 

@@ -191,7 +191,8 @@ def _text(text: str) -> bytes:
 
 def main(commands: int, answers: int, memory: int) -> None:
     """Serve the pool that holds the other ends of these pipes."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the pool's process, which ends its workers itself
+    # These are meant for the pool's process, which ends its workers itself.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     faulthandler.enable()
     try:

@@ -119,7 +119,7 @@ def make_folder(path: Path) -> None:
             missing[-1].mkdir(exist_ok=True)
             fsync_directory(missing.pop().parent)
         except FileNotFoundError:
-            if missing[-1].parent == missing[-1]:
+            if missing[-1].parent == missing[-1] or os.path.isdir(missing[-1].parent):  # the latter in /proc
                 raise
             missing.append(missing[-1].parent)
 

@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM ask for an orderly stop; asking twice stops at once, even where compiled code never returns."""
+"""Ctrl-C, SIGTERM and a terminal that closes ask for an orderly stop; asking twice stops at once, even where compiled
+code never returns."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from typing import Any
 STOPPING = {
     signal.SIGINT: "stopping after this update; press Ctrl-C again to leave now",
     signal.SIGTERM: "stopping after this update; send SIGTERM again to leave now",
+    signal.SIGHUP: "the terminal has closed: stopping after this update",
 }
 
 _SIGNALS = tuple(STOPPING)
@@ -55,7 +57,10 @@ class StuckWatch:
     def __enter__(self) -> StuckWatch:
         if threading.current_thread() is not threading.main_thread():
             return self
-        self._previous = {number: signal.signal(number, self._handle) for number in self._handlers}
+        # Under nohup a terminal that closes is to be ignored, and stays so.
+        ignored = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else []
+        handled = [number for number in self._handlers if number not in ignored]
+        self._previous = {number: signal.signal(number, self._handle) for number in handled}
         reading, self._pipe = os.pipe()
         os.set_blocking(self._pipe, False)
         try:
@@ -94,7 +99,8 @@ class StuckWatch:
             if self._previous_pipe >= 0 and self._previous_pipe not in self._pipes:  # another one's, such as asyncio's
                 with contextlib.suppress(OSError):
                     os.write(self._previous_pipe, came)
-            ours = [number for number in came if number in self._handlers]
+            # A terminal that closes and its shell may both say so: that is no wish to leave at once.
+            ours = [each for each in came if each in self._handlers and not (num_requests and each == signal.SIGHUP)]
             if not ours or now - last_at < _SAME_REQUEST_SECONDS:
                 continue
             num_requests, last_at = num_requests + 1, now
@@ -153,7 +159,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class StopSignal:
-    """While entered, the first SIGINT or SIGTERM only sets `requested`; the second ends the process.
+    """While entered, the first SIGINT, SIGTERM or SIGHUP only sets `requested`; the second ends the process.
 
     `notify` gets a line for the user at the first signal; `before_exit` is called before the process ends
     at the second (to give the terminal back). Both run inside a signal handler: they must not wait for a
@@ -202,7 +208,7 @@ class StopSignal:
             # The signal may have come in the middle of a print: then this line cannot be printed.
             with contextlib.suppress(Exception):
                 self._tell(number)
-        elif now - self._requested_at >= _SAME_REQUEST_SECONDS:
+        elif now - self._requested_at >= _SAME_REQUEST_SECONDS and number != signal.SIGHUP:
             self._exit_at_once(number)
 
     def _tell(self, number: int) -> None:

@@ -239,6 +239,8 @@ class RunConfig:
             if self.num_actors not in ("auto", 1):
                 raise ConfigError(f"num_actors={self.num_actors} are actors beside the learner; add --mode async")
             return
+        if self.replay_schedule == "":
+            raise ConfigError("replay_schedule is empty; give the schedule.jsonl of a recorded run, or leave it out")
         if self.record_schedule and self.replay_schedule is not None:
             raise ConfigError(
                 f"record_schedule, and replay_schedule={self.replay_schedule}: what is replayed is recorded already; "

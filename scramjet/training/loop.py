@@ -38,6 +38,12 @@ from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
 from scramjet.training.world_notes import world_note
 from scramjet.training.world_places import shown_name
 
+_STOPPED_BY: dict[signal.Signals, StoppedBy] = {
+    signal.SIGINT: "ctrl-c",
+    signal.SIGTERM: "sigterm",
+    signal.SIGHUP: "sighup",
+}
+
 
 def train(
     config: RunConfig | str | Path | None = None,
@@ -247,7 +253,7 @@ def _outcome(
 
 def _reason_to_stop(session: Session, stop: StopSignal, started: float) -> StoppedBy | None:
     if stop.requested is not None:
-        return "ctrl-c" if stop.requested == signal.SIGINT else "sigterm"
+        return _STOPPED_BY[signal.Signals(stop.requested)]
     if session.stop_reason is not None:
         return "callback"
     return "time limit" if time.perf_counter() >= _deadline(started, session.config) else None

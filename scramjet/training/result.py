@@ -26,7 +26,7 @@ class TrainResult:
     policy: Policy
     """On the CPU, wherever it was trained."""
     stopped_by: StoppedBy | None
-    """None when the run reached its end; else "ctrl-c", "sigterm", "time limit" or "callback"."""
+    """None when the run reached its end; else "ctrl-c", "sigterm", "sighup", "time limit" or "callback"."""
     exit_code: int
     stop_reason: str = ""
     """What a callback gave `session.stop` as its reason, where that ended the run."""

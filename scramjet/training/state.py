@@ -230,7 +230,7 @@ def env_terms(checkpoint: Checkpoint, policy: tuple[Any, Any], num_frames: int) 
     except (ValueError, WorldError) as error:
         raise CheckpointError(f"'{checkpoint.path}' does not say what its env observes: {error}") from error
     for own, converted, expected in zip(theirs, adapted, (seen, policy[1]), strict=True):
-        if expected not in (own, converted):
+        if repr(expected) not in (repr(own), repr(converted)) or expected not in (own, converted):
             raise CheckpointError(f"'{checkpoint.path}' is of an env with {own}, and its policy is for {expected}")
     return EnvSpaces(*theirs, seen, policy[1], num_frames)
 

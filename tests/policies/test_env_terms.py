@@ -175,6 +175,7 @@ WRONG = {
     "shape": (dict(obs=[1, 2]), "observation is int64 [2]; expected float32 [3], or [batch, 3] for a batch"),
     "no array": (dict(obs=[[1], [1, 2]]), "expected numbers for float32 [3]"),
     "text": (dict(obs="left"), "observation is 'left' (str); expected numbers"),
+    "huge": (dict(obs=[1, 1e300, 2]), "observation holds 1e+300 in float64; expected numbers that float32 holds"),
     "nan": (dict(obs=[1, np.nan, 2]), "observation holds nan; expected finite numbers"),
     "nobody": (dict(obs=np.zeros((0, 3))), "the same, at least one"),
     "mask size": (dict(mask=[1, 1]), "the mask is list of 2: [1, 1]; expected [3] of truth values"),

@@ -33,7 +33,7 @@ def start_loop(stops: bool) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_only_asks_and_the_exit_code_names_it(number: signal.Signals) -> None:
     told: list[str] = []
     with StopSignal(notify=told.append) as stop:
@@ -41,6 +41,21 @@ def test_the_first_signal_only_asks_and_the_exit_code_names_it(number: signal.Si
         os.kill(os.getpid(), number)
         assert (stop.requested, stop.exit_code) == (number, 128 + number)
     assert told == [STOPPING[number]]
+
+
+def test_a_terminal_that_closes_asks_once_however_often_it_says_so_and_not_at_all_under_nohup() -> None:
+    with StopSignal() as stop:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.15)
+        assert stop.requested == signal.SIGHUP
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignal() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.requested is None
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from scramjet.training.metrics import Record
 
 Mode = Literal["auto", "live", "plain", "quiet"]
-StoppedBy = Literal["ctrl-c", "sigterm", "time limit", "callback"]
+StoppedBy = Literal["ctrl-c", "sigterm", "sighup", "time limit", "callback"]
 Clock = Callable[[], float]
 
 

@@ -205,6 +205,7 @@ def summary_title(summary: Summary) -> str:
     reasons = {
         "ctrl-c": "stopped by Ctrl-C",
         "sigterm": "stopped by SIGTERM",
+        "sighup": "stopped when its terminal closed",
         "time limit": "time limit reached",
         "callback": f"stopped by a callback{': ' * bool(summary.stop_reason)}{summary.stop_reason}",
     }
