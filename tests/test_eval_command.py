@@ -66,3 +66,13 @@ def test_samples_draws_actions_and_max_steps_cuts_games(game: Path, capsys: pyte
     assert "8 of 8 episodes did not end within 5 steps and count with their return so far; --max-steps" in (
         capsys.readouterr().out
     )
+
+
+def test_a_game_that_is_shown_is_cut_and_drawn_as_asked(game: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for words in (["--max-steps", "5"], ["--max-steps", "5", "--samples"]):
+        with pytest.raises(SystemExit):
+            main(["eval", str(game), "--render", "--episodes", "2", *words])
+        shown.append(capsys.readouterr().out)
+    assert [text.count("step 5   return 0.00   (end)") for text in shown] == [2, 2]
+    assert shown[0] != shown[1]

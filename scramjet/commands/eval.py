@@ -75,7 +75,7 @@ def eval_command(words: list[str]) -> int:
         choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
         trust=arguments.trust,
     )
-    if note := note_on_played(config, checkpoint):
+    if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
     config = with_evaluation(config, arguments.samples or None, arguments.max_steps)
     seed = config.seed if seed is None else seed

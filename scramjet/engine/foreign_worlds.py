@@ -392,7 +392,7 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
     """An env, or one message about why there is none; without `build` by the factory that the name means."""
     build = build or factory_of(name)
     if name.startswith("factory:"):
-        _refuse_missing(name, build, parameters)
+        _check_arguments(name, build, parameters)
     try:
         return build(**parameters)
     except ScramjetError:
@@ -402,8 +402,8 @@ def _made(name: str, build: Callable[..., Any] | None, parameters: dict[str, Any
         raise WorldError(f"{name} cannot be made{given}: {type(error).__name__}: {error}") from error
 
 
-def _refuse_missing(name: str, build: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
-    """Refuse to make an env without what its class or function cannot do without."""
+def _check_arguments(name: str, build: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
+    """Refuse to make an env without what its class or function cannot do without, or with what it does not know."""
     try:
         inspect.signature(build).bind(**parameters)
         return
@@ -412,6 +412,12 @@ def _refuse_missing(name: str, build: Callable[..., Any], parameters: Mapping[st
     except TypeError:
         taken = inspect.signature(build).parameters.values()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = [each.name for each in taken if each.kind in named]
+    for each in parameters:
+        if each not in known and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken):
+            raise WorldError(
+                f"{name} has no parameter {each!r}.{did_you_mean(each, known)} Parameters: {', '.join(known) or 'none'}"
+            )
     missing = [each.name for each in taken if each.default is each.empty and each.kind in named]
     missing = [each for each in missing if each not in parameters]
     if missing:

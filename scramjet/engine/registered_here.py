@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 
 import gymnasium
 
+from scramjet.engine.foreign_worlds import REGISTERED_BY
 from scramjet.envs.registry import is_registered_here
 
 
@@ -17,7 +18,7 @@ def registration(name: str) -> str | None:
     if library not in ("gym", "mujoco", "vec") or ":" in env_id:  # a module in the name is imported by whoever reads it
         return None
     spec = gymnasium.registry.get(env_id)
-    if spec is None or _registers_itself(spec):
+    if spec is None or _registers_itself(spec) or env_id.startswith(tuple(REGISTERED_BY)):
         return None
     return f"gymnasium.register({env_id!r}, ...)"
 

@@ -76,6 +76,8 @@ def env_class(name: str) -> type[Env]:
         return _class_in_module(import_file(Path(path)), class_name, name)
     if class_name:
         return _import_class(name)
+    if name.endswith((".toml", ".yaml", ".yml")):
+        raise WorldError(f"{shortened(name)} is a config file, not a world: scramjet train --config {name}")
     raise WorldError(
         f"unknown world {shortened(name)}.{did_you_mean(name, _names())} See `scramjet list` for the names, "
         f"or give a file: my_world.py"

@@ -81,6 +81,11 @@ def never() -> bool:
     return False
 
 
+def steps_at_most(pool: Pool, asked: int | None) -> int | None:
+    """After how many steps an episode is cut: what was asked for, or a bound in a world without a time limit."""
+    return USUAL_MAX_STEPS if asked is None and not pool.has_time_limit else asked
+
+
 class Evaluator:
     """Plays a policy on a pool of its own, which is reset for every evaluation to the episodes it is given.
 
@@ -96,7 +101,7 @@ class Evaluator:
             raise ConfigError(f"episodes={episodes} must be at least 1")
         self.pool = pool
         self.samples = samples
-        self.max_steps = USUAL_MAX_STEPS if max_steps is None and not pool.has_time_limit else max_steps
+        self.max_steps = steps_at_most(pool, max_steps)
         # Each env plays its own share, so that short episodes are not over-counted.
         share, extra = divmod(episodes, pool.num_envs)
         self.quota = np.full(pool.num_envs, share) + (np.arange(pool.num_envs) < extra)  # [N] games

@@ -27,7 +27,7 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.config import MAX_SEED, RunConfig
 from scramjet.training.config_files import Caller
-from scramjet.training.evaluation import Evaluation
+from scramjet.training.evaluation import Evaluation, steps_at_most
 from scramjet.training.memories import Player
 from scramjet.training.named_worlds import name_of
 from scramjet.training.recorded import (
@@ -107,7 +107,7 @@ def evaluate(
     policy, config, checkpoint = load_trained(
         path, network, env=env, choose_parameters=None if chosen is None else lambda name: chosen, trust=trust
     )
-    if note := note_on_played(config, checkpoint):
+    if chosen is None and (note := note_on_played(config, checkpoint)):
         warnings.warn(note, stacklevel=2)
     chosen_seed = config.seed if seed is None else seed
     evaluator = make_evaluator(with_evaluation(config, samples, max_steps), episodes=episodes)
@@ -180,15 +180,20 @@ def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: C
 
 
 def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
-    """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
+    """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended.
+
+    Actions are drawn, and episodes cut, as in an evaluation with this config.
+    """
     world = config.make_env()
+    generator = torch.Generator().manual_seed(seed) if config.eval.samples else None
     if isinstance(world, ForeignWorld):
-        yield from _play_drawn(world, policy, config, seed, episodes)
+        yield from _play_drawn(world, policy, config, seed, episodes, generator)
         return
     pool = make_pool(config, num_envs=1)
     assert not isinstance(pool, ForeignPool)
-    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy)
-    for _ in range(episodes):
+    longest = steps_at_most(pool, config.eval.max_steps)
+    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy, generator)
+    for number in range(1, episodes + 1):
         total, step, ended = 0.0, 0, False
         yield pool.env.ascii(pool.record(0)), total, step, ended
         while not ended:
@@ -197,26 +202,38 @@ def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterato
             picture = pool.env.ascii(pool.as_record(after[0]))
             out = pool.step(action)
             player.see(out)
-            ended = bool(pool.states()["_steps"][0] == 0)
             total, step = total + float(np.sum(out.reward)), step + 1
+            is_over = bool(pool.states()["_steps"][0] == 0)
+            ended = is_over or step == longest
             yield picture, total, step, ended
+        if not is_over:
+            out, player = pool.reset(unseen_episodes(seed + number)), Player(pool, policy, generator)
 
 
 def _play_drawn(
-    world: ForeignWorld, policy: Policy, config: RunConfig, seed: int, episodes: int
+    world: ForeignWorld,
+    policy: Policy,
+    config: RunConfig,
+    seed: int,
+    episodes: int,
+    generator: torch.Generator | None,
 ) -> Iterator[tuple[str, float, int, bool]]:
-    """The same of another library's env, which draws itself."""
+    """Play another library's env, which draws itself; see `play`."""
     drawn = DrawnPool(world)
     pool: Pool = drawn if config.frame_stack == 1 else FrameStackPool(drawn, config.frame_stack)
-    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy)
-    for _ in range(episodes):
+    longest = steps_at_most(pool, config.eval.max_steps)
+    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy, generator)
+    for number in range(1, episodes + 1):
         total, step, ended = 0.0, 0, False
         yield drawn.pictures[-1], total, step, ended
         while not ended:
             drawn.pictures.clear()
             out = pool.step(player.act(out))
             player.see(out)
-            ended = bool(out.terminated[0] or out.truncated[0])
             total, step = total + float(out.reward[0]), step + 1
+            is_over = bool(out.terminated[0] or out.truncated[0])
+            ended = is_over or step == longest
             yield drawn.pictures[0], total, step, ended  # behind it, the first one of the next episode
+        if not is_over:
+            out, player = pool.reset(unseen_episodes(seed + number)), Player(pool, policy, generator)
     drawn.close()

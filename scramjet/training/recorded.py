@@ -70,6 +70,6 @@ def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) ->
     needed = checkpoint.metadata["network"]
     if needed != DEFAULT_NETWORK and network is None:
         raise CheckpointError(
-            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python: "
-            f"scramjet.train(..., network={needed.rpartition('.')[2]}(...))"
+            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python and give it "
+            f"again: network={needed.rpartition('.')[2]}(...)"
         )

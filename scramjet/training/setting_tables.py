@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.errors import ConfigError, shortened
+from scramjet.training.foreign_names import suggestion
 
 
 def flattened_ppo(data: Mapping[str, Any], ppo_fields: tuple[str, ...], source: str) -> dict[str, Any]:
@@ -22,7 +23,8 @@ def flattened_ppo(data: Mapping[str, Any], ppo_fields: tuple[str, ...], source: 
         raise ConfigError(f"{source}: [ppo] must be a table of values, not {shortened(table)}")
     for key, value in table.items():
         if key not in ppo_fields:
-            raise ConfigError(f"{source}: unknown key {shortened(key)} in [ppo].{did_you_mean(key, ppo_fields)}")
+            meant = suggestion(str(key)[:100], ppo_fields)
+            raise ConfigError(f"{source}: unknown key {shortened(key)} in [ppo].{meant}")
         if key in flat:
             raise ConfigError(f"{source}: {key} is given twice, at the top and in [ppo]; leave one out")
         flat[key] = value

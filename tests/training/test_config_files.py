@@ -123,6 +123,7 @@ def test_an_empty_file_is_the_preset(tmp_path):
         ("learning_rat = 0.1", "unknown key 'learning_rat'. Did you mean 'learning_rate'?"),
         ("zzz = 1", "unknown key 'zzz'."),
         ("[ppo]\ngama = 0.9", "unknown key 'gama' in [ppo]. Did you mean 'gamma'?"),
+        ("[ppo]\nlr = 0.9", "unknown key 'lr' in [ppo]. It is called 'learning_rate' here."),
         ("[policy]\nhiden = [1]", "unknown key 'hiden' in [policy]. Did you mean 'hidden'?"),
         ("[eval]\nepisode = 5", "unknown key 'episode' in [eval]. Did you mean 'episodes'?"),
         ("policy = 5", "[policy] must be a table of values, not 5"),

@@ -26,6 +26,7 @@ from scramjet.engine.foreign_worlds import (
     load_world,
     register_factory,
 )
+from scramjet.engine.registered_here import registration
 from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network
@@ -498,3 +499,4 @@ def test_minigrid_is_imported_by_the_beginning_of_its_ids(tmp_path):
     env = gymnasium.make("MiniGrid-Empty-5x5-v0")
     action, _ = scramjet.load_policy(result.run_path).predict(env.reset(seed=1)[0])
     assert env.action_space.contains(action)
+    assert registration("gym:MiniGrid-Empty-5x5-v0") is None  # a shell finds it too

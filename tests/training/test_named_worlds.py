@@ -154,6 +154,8 @@ def test_several_envs_in_a_file_and_missing_arguments_are_answered_with_what_to_
     (project / "my_env.py").write_text(text)
     with pytest.raises(WorldError, match=r"cannot be made without goal: add --env.goal \.\.\."):
         cli.run(["train", "my_env.py", *FLAGS])
+    with pytest.raises(WorldError, match=r"has no parameter 'gaol'. Did you mean 'goal'\?"):
+        cli.run(["train", "my_env.py", "--env.gaol", "2", *FLAGS])
     assert cli.run(["train", "my_env.py", "--env.goal", "2", *FLAGS]) == 0
     (project / "my_env.py").write_text(text + "\nclass Other(Count):\n    pass\n")
     with pytest.raises(WorldError, match=r"defines 2 Gymnasium envs \(Count, Other\); name one: my_env.py:Count"):
