@@ -92,7 +92,8 @@ class Evaluator:
     Where several play, agents or seats, `episodes` are games, and each player's part in a game is averaged over.
 
     An episode that has not ended after `max_steps` steps is cut: its return so far counts. Without `max_steps` that are
-    10,000 steps, or none where the world has a time limit of its own.
+    10,000 steps, or none where the world has a time limit of its own; if every env's first episode is cut so, these are
+    all that is played: more of the same circles would tell nothing.
     """
 
     def __init__(self, pool: Pool, *, episodes: int, samples: bool = False, max_steps: int | None = None) -> None:
@@ -102,6 +103,7 @@ class Evaluator:
         self.pool = pool
         self.samples = samples
         self.max_steps = steps_at_most(pool, max_steps)
+        self._plays_all = max_steps is not None
         # Each env plays its own share, so that short episodes are not over-counted.
         share, extra = divmod(episodes, pool.num_envs)
         self.quota = np.full(pool.num_envs, share) + (np.arange(pool.num_envs) < extra)  # [N] games
@@ -127,7 +129,7 @@ class Evaluator:
             begin = seeds if round_number == 0 else seeds.after("cut", round_number)
             if not self._play_round(gives_up, policy, begin, generator, tally, clock):
                 return None
-            if tally.is_complete:
+            if tally.is_complete or (tally.are_all_cut and not self._plays_all):
                 return tally.averaged()
         raise AssertionError("rounds are not counted to an end")
 
@@ -203,6 +205,11 @@ class Tally:
     def is_complete(self) -> bool:
         """Whether all games are played."""
         return bool(self._is_through.all())
+
+    @property
+    def are_all_cut(self) -> bool:
+        """Whether no episode has come to an end of its own."""
+        return self._num_cut == self.num_games
 
     @property
     def num_games(self) -> int:

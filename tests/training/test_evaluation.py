@@ -208,6 +208,14 @@ def test_episodes_longer_than_the_bound_are_cut_and_counted_as_they_stand_and_al
     assert (just_long_enough.cut_episodes, just_long_enough.mean_return) == (0, 20.0)
 
 
+def test_where_all_first_episodes_reach_the_usual_bound_no_more_are_played(monkeypatch):
+    monkeypatch.setattr(evaluation, "USUAL_MAX_STEPS", 30)
+    env = ShortOrLong(endless=True)
+    pool = NativePool(env, 4, num_threads=1, backend="interpreted")
+    assert Evaluator(pool, episodes=12)(make_policy(env), 0).episodes == 4
+    assert Evaluator(pool, episodes=12, max_steps=30)(make_policy(env), 0).episodes == 12
+
+
 def test_the_usual_bound_is_for_worlds_without_a_time_limit():
     endless, limited = ShortOrLong(endless=True), ShortOrLong(max_episode_steps=60)
     assert evaluator_of(endless, episodes=1, backend="interpreted").max_steps == evaluation.USUAL_MAX_STEPS
