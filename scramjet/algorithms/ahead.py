@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 
 from scramjet.engine.cache_folder import entry_directory, held, make_entry, versions
+from scramjet.envs.beside import path_without_worlds
 
 # Modules come from where this process has them. With -m, a folder that the user happens to be in would come first.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from scramjet.algorithms import ahead; ahead.main()"
@@ -32,7 +33,7 @@ def compile_ahead() -> None:
         make_entry(entry := _entry())
         if _mark(entry).exists():
             return
-        command = [sys.executable, "-P", "-c", _PROGRAM, *sys.path]
+        command = [sys.executable, "-P", "-c", _PROGRAM, *path_without_worlds()]
         _STARTED.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=silent, stderr=silent))
 
 

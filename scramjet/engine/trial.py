@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import sys
 from dataclasses import dataclass
 
 from scramjet.engine import worker_protocol as protocol
@@ -16,6 +15,7 @@ from scramjet.engine.gym_runner import EnvFacts, EnvFailedError, GymRows, MakeEn
 from scramjet.engine.spare_worker import take_spare
 from scramjet.engine.worker_process import UnreadableFactoryError, WorkerFailedError, WorkerProcess
 from scramjet.engine.workers import can_be_sent, pickled
+from scramjet.envs.beside import ImportPaths
 from scramjet.errors import WorldError
 
 
@@ -35,7 +35,7 @@ def try_out(name: str, make_env: MakeEnv, timeout: float) -> Trial:
         return _tried_here(name, make_env)
     worker = take_spare(name, timeout)
     try:
-        worker.ask(protocol.START, pickle.dumps((sys.path, name, pickled(name, make_env), range(1), False)))
+        worker.ask(protocol.START, pickle.dumps((ImportPaths.here(), name, pickled(name, make_env), range(1), False)))
         facts: EnvFacts = worker.answer()
         worker.ask(protocol.TRY_OUT)
         seconds, is_something_left = worker.answer()

@@ -13,7 +13,6 @@ import os
 import pickle
 import select
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from scramjet.engine.env_state import UnsavableError
 from scramjet.engine.gym_pool import row_arrays
 from scramjet.engine.gym_runner import EnvFailedError, GymRows, RowArrays
 from scramjet.engine.worker_guard import children
+from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ScramjetError
 
 ALIGNED = 64
@@ -76,8 +76,9 @@ class Worker:
         answer = self._start(*given) if kind == protocol.START else self._do_rarely(kind, given)
         return b"" if answer is None else pickle.dumps(answer)
 
-    def _start(self, path: list[str], name: str, factory: bytes, rows: range, renews: bool) -> Any:
-        sys.path[:], self.name = path, name
+    def _start(self, paths: ImportPaths, name: str, factory: bytes, rows: range, renews: bool) -> Any:
+        paths.use()
+        self.name = name
         try:
             make_env = pickle.loads(factory)
         except Exception as error:

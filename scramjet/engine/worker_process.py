@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from scramjet.engine import worker_guard
 from scramjet.engine import worker_protocol as protocol
+from scramjet.envs.beside import path_without_worlds
 from scramjet.errors import WorldError
 
 CLOSING_SECONDS = 5.0
@@ -268,5 +269,5 @@ _OUT_OF_MEMORY = " (by the system where memory is short, if by nobody else: lowe
 def _environment() -> dict[str, str]:
     """Imports as here; and one thread for each library in each worker, as there are as many workers as cores."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    path = os.pathsep.join(entry or os.getcwd() for entry in path_without_worlds())
     return {**one_thread, **os.environ, "PYTHONPATH": path}

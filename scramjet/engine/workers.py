@@ -10,7 +10,6 @@ import mmap
 import os
 import pickle
 import select
-import sys
 import tempfile
 import time
 import weakref
@@ -29,6 +28,7 @@ from scramjet.engine.pool import Batch, check_count
 from scramjet.engine.restarts import Restarts
 from scramjet.engine.worker import mapped, mapped_bytes
 from scramjet.engine.worker_process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
+from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ConfigError, WorldError
 
 OnError = Literal["fail", "restart"]
@@ -110,7 +110,7 @@ class WorkerPool(GymPool):
         worker = WorkerProcess(
             self.name, rows, self._memory, self._timeout, gives_way=self._gives_way, looks_out=self._takes_part
         )
-        start = (sys.path, self.name, self._factory, rows, self._on_error == "restart")
+        start = (ImportPaths.here(), self.name, self._factory, rows, self._on_error == "restart")
         worker.ask(protocol.START, pickle.dumps(start))
         return worker
 

@@ -193,6 +193,16 @@ def source_fingerprint(path: Path) -> str | None:
     return None if sources is None else hash_of_sources(sources)
 
 
+def covered_files(path: Path) -> frozenset[str]:
+    """Full paths of the files whose whole contents are in the fingerprint of a Python file."""
+    files = {os.path.realpath(path.parent / name): data for name, data in (sources_of(path) or {}).items()}
+    return frozenset(file for file, data in files.items() if _size(file) == len(data))
+
+
+def _size(file: str) -> int:
+    return os.path.getsize(file) if os.path.isfile(file) else -1
+
+
 def hash_of_sources(sources: Mapping[str, bytes]) -> str:
     """A hash of files by their names and contents, in their order."""
     digest = hashlib.sha256()

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from scramjet.envs.beside import SourceLoader, note_on_missing, open_folder
 from scramjet.errors import WorldError, did_you_mean, shortened
 from scramjet.plugin import register_worlds
 
@@ -138,14 +139,14 @@ def import_file(path: Path) -> ModuleType:
         )
     full_path = path.resolve()
     module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"
-    spec = importlib.util.spec_from_file_location(module_name, full_path)
+    spec = importlib.util.spec_from_file_location(
+        module_name, full_path, loader=SourceLoader(module_name, str(full_path))
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    folder = str(full_path.parent)
-    if folder not in sys.path:  # so that helpers beside the world can be imported
-        sys.path.insert(0, folder)
+    open_folder(full_path)
     _BEING_READ.append(full_path)
     try:
         spec.loader.exec_module(module)
@@ -157,7 +158,8 @@ def import_file(path: Path) -> ModuleType:
         raise
     except BaseException as error:  # whatever the file raises, it is the file that is wrong
         line = _line_in(error, full_path)
-        raise WorldError(f"{path}{line}: {type(error).__name__}: {error}") from error
+        note = note_on_missing(error, full_path)
+        raise WorldError(f"{path}{line}: {type(error).__name__}: {error}{note}") from error
     finally:
         _BEING_READ.pop()
     return module

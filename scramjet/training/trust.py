@@ -20,12 +20,14 @@ from scramjet.engine.private_folder import is_users_alone
 from scramjet.engine.world_code import (
     NamedCode,
     code_of,
+    covered_files,
     file_in,
     find_in_current_folder,
     loaded_text,
     path_in_current_folder,
     source_fingerprint,
 )
+from scramjet.envs.beside import limit_imports
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
 from scramjet.runtime.user_state import UserRecords
 
@@ -63,6 +65,7 @@ def approve(
     """
     if trust:
         remember(name, parameters, is_named=False)
+        _limit_imports(name, run)
         return
     code, texts = code_of(name), loaded_text(name, parameters)
     if is_given(name) or (named is not None and canonical_name(named) == canonical_name(name)):
@@ -81,6 +84,18 @@ def approve(
     if code is not None and problem is not None:
         raise _refusal(f"{source} names the world {written or name!r}, which would {code}", parameters, problem)
     _refuse_unknown(texts, known, name, source)
+    if code is not None:
+        _limit_imports(name, run)
+
+
+def _limit_imports(name: str, run: Path | None) -> None:
+    """Let the file of a world that is not the user's alone import what its fingerprint covers, and no more."""
+    code = code_of(name)
+    if code is None or not code.is_file:
+        return
+    path = Path(code.place)
+    is_own = _recalled(_key(name)).is_named and not _is_in(run, path) and is_users_alone(path)
+    limit_imports(code.place, None if is_own else covered_files(path))
 
 
 def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, source: str) -> None:
@@ -132,6 +147,8 @@ def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named
     if (code is None and not texts) or (code is not None and must_be_given(name)):
         return
     path = None if code is None else code.path()
+    if code is not None and code.is_file and is_named:
+        limit_imports(code.place, None)
     source = None if path is None else source_fingerprint(path)
     if code is not None and source is None:  # nowhere to be found, or built in
         return
@@ -178,9 +195,14 @@ def _problem(path: Path | None, known: _Remembered, run: Path | None) -> str | N
         return None
     if not known.is_named:
         return "; its source has changed since you let it through"
-    if run is not None and path.is_relative_to(run.resolve()):
+    if _is_in(run, path):
         return "; it lies in the run's own folder, and has changed since you named it"
     return None if is_users_alone(path) else "; it has changed since you named it, and others can write to it"
+
+
+def _is_in(run: Path | None, path: Path) -> bool:
+    """Whether a file lies in a run's own folder, and may have come with it."""
+    return run is not None and path.is_relative_to(run.resolve())
 
 
 def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustError:

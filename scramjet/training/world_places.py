@@ -118,7 +118,7 @@ def open_world(
     """
     if place.copy is None:
         approve(place.name, parameters, source, trust=trust, named=named, run=run, written=place.written)
-        return _as_factory(place.name, parameters, source, trust=trust)
+        return _as_factory(place.name, parameters, source, trust=trust, run=run)
     fingerprint = hash_of_sources(place.copy.sources)
     approve_copy(place.name, fingerprint, parameters, source, trust=trust, written=place.written)
     parts = file_in(place.name)
@@ -130,12 +130,12 @@ def open_world(
     return parts.at(private)
 
 
-def _as_factory(name: str, parameters: Mapping[str, Any], source: str, *, trust: bool) -> str:
+def _as_factory(name: str, parameters: Mapping[str, Any], source: str, *, trust: bool, run: Path | None) -> str:
     """The name of a world that may load; of a file with a Gymnasium env, its class, which takes text only if known."""
     factory = spelled(name)
     if factory != name:
         remember(factory, is_named=False)
-        approve(factory, parameters, source, trust=trust, named=None, run=None)
+        approve(factory, parameters, source, trust=trust, named=None, run=run)
     return factory
 
 

@@ -6,8 +6,10 @@ Each hostile name would leave a canary behind, a file, if anything it names were
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
+import py_compile
 import re
 import resource
 import shutil
@@ -16,6 +18,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -568,6 +571,72 @@ def test_what_was_let_through_once_is_asked_for_again_when_it_has_changed(own: P
     assert scramjet.evaluate(run, episodes=1).episodes == 1  # as it was
     world.with_name("own_helper.py").write_text("GOAL = 5\n")
     refused(run, "has changed since you let it through")
+
+
+@pytest.fixture
+def theirs(own: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stranger's folder with a world and a run of it, of which the sources were let through once."""
+    place = own.parent / "theirs"
+    shutil.copytree(own, place)
+    run = train("own_world.py")
+    shutil.copytree(run, place / "run", symlinks=True)
+    forge(place / "run", {"name": str(place / "own_world.py")})
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(own)])
+    forget_own()
+    assert scramjet.evaluate(place / "run", episodes=1, trust=True).episodes == 1
+    forget_own()
+    return place
+
+
+def forget_own() -> None:
+    """Import them again, as another process would."""
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+
+
+CANARY = "from pathlib import Path\nPath({canary!r}).touch()\n"
+
+
+@pytest.mark.parametrize("module", ["own_world", "own_helper"])
+def test_compiled_files_do_not_run_in_place_of_the_source_that_was_let_through(module: str, theirs: Path) -> None:
+    source, canary = theirs / f"{module}.py", theirs / "canary"
+    hostile = theirs / "hostile.py"
+    hostile.write_text(CANARY.format(canary=str(canary)) + source.read_text())
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(hostile), importlib.util.cache_from_source(str(source)), invalidation_mode=unchecked)
+    assert scramjet.evaluate(theirs / "run", episodes=1).episodes == 1
+    assert not canary.exists()
+
+
+def test_what_is_added_beside_a_world_that_was_let_through_is_not_imported(theirs: Path) -> None:
+    canary = theirs / "canary"
+    (theirs / "own_added.py").write_text(CANARY.format(canary=str(canary)))
+    compiled = theirs / f"own_helper{EXTENSION_SUFFIXES[0]}"
+    compiled.write_text("would be loaded before the source\n")
+    assert scramjet.evaluate(theirs / "run", episodes=1).episodes == 1
+    assert str(theirs) in sys.path
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("own_added")
+    assert not canary.exists()
+    compiled.unlink()
+    assert cli.run(["check", str(theirs / "own_world.py"), "--steps", "5"]) == 0  # which names it
+    importlib.import_module("own_added")
+    assert canary.exists()
+
+
+def test_worker_processes_import_what_this_one_would(theirs: Path) -> None:
+    canary = theirs / "canary"
+    (theirs / "own_envs.py").write_text("import own_package.inner\n" + ENVS)
+    (theirs / "own_package").mkdir()
+    (theirs / "own_package" / "inner.py").write_text("")
+    name = f"factory:{theirs / 'own_envs.py'}:make_env"
+    forge(theirs / "run", {"name": name})
+    (theirs / "sitecustomize.py").write_text(CANARY.format(canary=str(canary)))
+    (theirs / "cloudpickle.py").write_text(CANARY.format(canary=str(canary)))
+    config = theirs / "run" / "config.toml"
+    words = ["train", "--config", str(config), *FLAGS, "--total-timesteps", "32", "--num-workers", "1"]
+    assert cli.run([*words, "--run-name", "worked", "--display", "quiet", "--trust"]) == 0
+    assert not canary.exists()
 
 
 def test_a_changed_world_in_the_runs_own_folder_is_asked_for_again(own: Path) -> None:
