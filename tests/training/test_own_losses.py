@@ -246,3 +246,28 @@ def test_an_error_in_it_names_that_changing_and_divergent_losses_are_refused(tmp
         train(tmp_path, with_loss(lambda self, batch: {next(names): torch.zeros(())}))
     with pytest.raises(TrainingError, match="'a' as nan"):
         train(tmp_path, with_loss(lambda self, batch: {"a": torch.tensor(torch.nan)}))
+
+
+def spoils(batch: scramjet.LossBatch) -> None:
+    batch.obs.zero_()
+
+
+def goes_back(batch: scramjet.LossBatch) -> None:
+    batch.value.mean().backward()
+
+
+def turns_gradients_off(batch: scramjet.LossBatch) -> None:
+    torch.set_grad_enabled(False)
+
+
+@pytest.mark.parametrize("does", [spoils, goes_back, turns_gradients_off])
+def test_a_loss_that_breaks_the_gradient_is_one_message_and_gradients_stay_on(
+    tmp_path: Path, does: Callable[[scramjet.LossBatch], None]
+):
+    def loss(self: Plain, batch: scramjet.LossBatch) -> dict[str, Tensor]:
+        does(batch)
+        return {"size": torch.zeros(())}
+
+    with pytest.raises(ConfigError, match=r"the loss of the network Own .*it may not change the batch"):
+        train(tmp_path, with_loss(loss))
+    assert torch.is_grad_enabled()
