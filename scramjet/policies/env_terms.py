@@ -63,13 +63,13 @@ def predict(
         if before is not None and before.memory is not None:
             memory.copy_(before.memory)
     legal = None if mask is None else spaces.mask_rows(mask, rows, is_batch)
-    generator = None if deterministic else _torch_generator(policy.device)
+    generator = None if deterministic else torch_generator(policy.device)
     action = policy.act(seen, memory, mask=legal, generator=generator).cpu().numpy()
     after = PolicyState(memory, seen if has_frames else None) if has_frames or memory is not None else None
     return spaces.env_actions(action, is_batch), after
 
 
-def _torch_generator(device: torch.device) -> torch.Generator:
+def torch_generator(device: torch.device) -> torch.Generator:
     """Torch's own, which `torch.manual_seed` seeds."""
     if device.type == "cuda":
         return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]

@@ -70,7 +70,7 @@ class Callbacks:
     def start(self, session: Session) -> None:
         """Call `on_start`; raises what failed, for there is nothing new to save."""
         self._call("on_start", session)
-        self.raise_failure(session)
+        self._raise_failure("this was before the first update, and the run goes on", session)
 
     def update(self, record: Record, evaluation: Evaluation | None, session: Session) -> dict[str, float]:
         """Tell of new checkpoints, an evaluation and the update; returns the callbacks' own metrics.
@@ -92,18 +92,29 @@ class Callbacks:
     def end(self, result: TrainResult, session: Session) -> None:
         """Call `on_end`; raises what failed."""
         self._call("on_end", session, lambda _: result)
-        self.raise_failure(session)
+        self.raise_failure(session, is_finished=result.stopped_by is None)
 
-    def raise_failure(self, session: Session) -> None:
-        """Raise what a callback has raised: a CallbackError that names it, or the wish to leave as it is."""
+    def raise_failure(self, session: Session, *, is_finished: bool) -> None:
+        """Raise what a callback has raised, once the run is saved; `is_finished`: it has made all its updates."""
+        if is_finished:
+            state = "the run has finished and is saved, and trains further"
+            self._raise_failure(state, session, settings="total_timesteps=..., ")
+        else:
+            self._raise_failure("what was trained is saved, and goes on", session)
+
+    def _raise_failure(self, state: str, session: Session, settings: str = "") -> None:
+        """Raise a CallbackError that names the callback, or the wish to leave as it is.
+
+        `state` is what the message says of the run before how to resume it, for which `settings` are needed.
+        """
         if self._failure is None:
             return
         error = self._failure.error
         if not isinstance(error, Exception):  # SystemExit, KeyboardInterrupt
             raise error
         raise CallbackError(
-            f"{self._failure.where} raised {type(error).__name__}: {_text(error)}; what was trained is saved, and goes "
-            f"on with scramjet.train(resume={short_path(session.run.path)!r}, callbacks=...)"
+            f"{self._failure.where} raised {type(error).__name__}: {_text(error)}; {state} with "
+            f"scramjet.train(resume={short_path(session.run.path)!r}, {settings}callbacks=...)"
         ) from error
 
     def _call(
@@ -129,7 +140,7 @@ class Callbacks:
 
 def _checked(given: Any) -> list[Any]:
     """The callbacks, each of which has a method that will be called, and none that only looks like one."""
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
+    if not _is_iterable(given) or isinstance(given, str | bytes | Mapping):
         raise ConfigError(f"callbacks={shortened(given)} must be a list of callbacks: callbacks=[{_short(given)}]")
     callbacks = list(given)
     for each in callbacks:
@@ -147,6 +158,15 @@ def _checked(given: Any) -> list[Any]:
                     f"{did_you_mean(name, MOMENTS)} The methods are {', '.join(MOMENTS)}"
                 )
     return callbacks
+
+
+def _is_iterable(given: Any) -> bool:
+    """Whether it can be gone through: arrays of no dimension only look like it."""
+    try:
+        iter(given)
+    except TypeError:
+        return False
+    return True
 
 
 def _listeners(callbacks: list[Any], moment: str) -> list[tuple[str, Callable[..., Any]]]:

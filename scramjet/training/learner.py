@@ -336,7 +336,10 @@ class Learner:
     def _gradient_step(self, minibatch: Samples) -> Tensor:
         terms = self.loss(minibatch, clip=self._clip, entropy_coef=self._entropy)
         self.optimizer.zero_grad(set_to_none=True)
-        terms.total.backward()
+        if self.own_losses is None:
+            terms.total.backward()
+        else:
+            self.own_losses.backward(terms.total)
         bound = self.config.max_grad_norm
         parameters = self.policy.parameters()
         grad_norm = nn.utils.clip_grad_norm_(parameters, bound if bound is not None else torch.inf)

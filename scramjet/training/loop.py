@@ -138,7 +138,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             if stopped_by:
                 break
         callbacks.saved(session)
-        callbacks.raise_failure(session)
+        callbacks.raise_failure(session, is_finished=stopped_by is None)
         display.finish(_summary(session, record, evaluation, clock, stopped_by))
         result = result_of(session, record, evaluation, stopped_by, stop.exit_code)
         callbacks.end(result, session)

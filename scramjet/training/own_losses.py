@@ -18,6 +18,11 @@ from scramjet.policies.policy import Policy
 from scramjet.training.own_metrics import MAX_NAME_LENGTH
 from scramjet.training.samples import Samples
 
+_WHAT_IT_MAY_NOT_DO = (
+    "it may not change the batch or the weights in place, call backward() on what the batch holds, or turn gradients "
+    "off for good (use `with torch.no_grad():`)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LossBatch:
@@ -79,13 +84,26 @@ class OwnLosses:
             counts=minibatch.counts,
         )
         try:
-            losses = self._loss(batch)
+            with torch.enable_grad():  # which puts back what a loss turns off
+                losses = self._loss(batch)
+                has_gradients = torch.is_grad_enabled()
         except Exception as error:
             raise ConfigError(f"{self._where} failed: {type(error).__name__}: {error}") from error
+        if not has_gradients:
+            raise ConfigError(f"{self._where} left torch's gradients turned off; {_WHAT_IT_MAY_NOT_DO}")
         self._check(losses)
         values = [losses[name].to(output.value.device, torch.float32) for name in self.names]
         self.latest = [value.detach() for value in values]
         return torch.stack(values).sum()
+
+    def backward(self, total: Tensor) -> None:
+        """The backward pass of PPO's loss and these; one that fails is told with the network."""
+        try:
+            total.backward()
+        except Exception as error:
+            raise ConfigError(
+                f"{self._where} failed in the backward pass: {type(error).__name__}: {error}; {_WHAT_IT_MAY_NOT_DO}"
+            ) from error
 
     def summary(self, means: list[float]) -> dict[str, float]:
         """The metrics of an update from the means over its gradient steps; refuses what is not finite."""

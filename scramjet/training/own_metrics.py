@@ -7,6 +7,7 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from scramjet.errors import ConfigError, shortened
@@ -50,9 +51,18 @@ def check_name(name: Any, where: str) -> None:
 def finite(value: Any, what: str) -> float:
     """A number, or a tensor or array of one, as a float; `what` begins the message where it is none."""
     try:
-        number = float(value) if isinstance(value, numbers.Real | Tensor) or hasattr(value, "__array__") else math.nan
+        number = float(value) if _is_real(value) else math.nan
     except (TypeError, ValueError, RuntimeError, OverflowError):  # several numbers, or one too large
         number = math.nan
     if not math.isfinite(number):
         raise ConfigError(f"{what} as {shortened(value)}; it must be one finite number (leave it out if there is none)")
     return number
+
+
+def _is_real(value: Any) -> bool:
+    """Whether it is a real number, or a tensor or array of such: text and complex numbers can be cast to one, too."""
+    if isinstance(value, Tensor):
+        return not value.is_complex()
+    if isinstance(value, numbers.Real):
+        return True
+    return hasattr(value, "__array__") and np.asarray(value).dtype.kind not in "cSUOMm"

@@ -15,6 +15,7 @@ from scramjet.engine.foreign_spaces import adapted_action_space, adapted_observa
 from scramjet.engine.frame_stack import unstacked_space
 from scramjet.engine.space_files import space_from_data, space_to_data
 from scramjet.errors import CheckpointError, ScramjetError, WorldError, shortened
+from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training import config_files
@@ -103,6 +104,7 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
     tensors = {
         "rng/action": session.generator.get_state(),
         "rng/shuffle": session.learner.shuffle_generator.get_state(),
+        **{name: generator.get_state() for name, generator in _torch_generators(session.policy.device).items()},
         **optimizer_tensors(session.learner),
         **{f"pool/{name}": torch.from_numpy(array) for name, array in session.pool.snapshot().items()},
         **session.progress.tensors(),
@@ -114,6 +116,12 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
         tensors["reward_scaler/running_return"] = scaler.running_return
         tensors["reward_scaler/moments"] = scaler.moments
     return tensors
+
+
+def _torch_generators(device: torch.device) -> dict[str, torch.Generator]:
+    """Torch's own, which dropout and losses of a user's network draw from, by what a checkpoint calls their states."""
+    on_gpu = {"rng/torch_cuda": torch_generator(device)} if device.type == "cuda" else {}
+    return {"rng/torch": torch.default_generator, **on_gpu}
 
 
 _METADATA_TYPES: dict[str, Any] = {
@@ -176,6 +184,9 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
     restore_learning(session.policy, session.learner, checkpoint)
     session.generator.set_state(tensors["rng/action"])
     session.learner.shuffle_generator.set_state(tensors["rng/shuffle"])
+    for name, generator in _torch_generators(session.policy.device).items():
+        if name in tensors:  # older checkpoints lack it
+            generator.set_state(tensors[name])
     snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
     session.pool.restore(snapshot, out=session.rollout.rows[-1], is_own=is_own)
     session.progress.restore(tensors)
@@ -254,7 +265,7 @@ def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
 
 
 def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
-    """Adam's moments and step counts, by parameter name."""
+    """Adam's moments and step counts, by parameter name; a parameter that never had a gradient has none."""
     state: dict[int, dict[str, Any]] = learner.optimizer.state_dict()["state"]
     names = [name for name, _ in learner.policy.named_parameters()]
     return {f"optimizer/{names[i]}/{entry}": value for i, values in state.items() for entry, value in values.items()}
@@ -274,7 +285,8 @@ def _restore_optimizer(learner: Learner, checkpoint: Checkpoint) -> None:
         state.setdefault(numbers[name], {})[entry] = tensor.clone()
     if state and any(set(entries) != {"step", "exp_avg", "exp_avg_sq"} for entries in state.values()):
         raise CheckpointError(f"'{checkpoint.path}' holds only a part of the optimizer's state")
-    if state and len(state) != len(numbers):
+    # Weights that never had a gradient, frozen or unused, have no state yet; the compiled functions move all of them.
+    if state and learner.native is not None and len(state) != len(numbers):
         raise CheckpointError(f"'{checkpoint.path}' holds the optimizer's state of another network")
     groups = learner.optimizer.state_dict()["param_groups"]
     learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -139,10 +139,28 @@ def test_whatever_a_callback_raises_the_run_is_saved_first_and_resumes_bit_for_b
 @pytest.mark.parametrize("moment", ["on_start", "on_evaluation", "on_checkpoint", "on_end"])
 def test_a_failure_at_any_moment_names_it_and_leaves_a_run_that_goes_on(tmp_path: Path, moment: str):
     settings = {"eval": {"every": 1, "episodes": 2, "final_episodes": 0}, "checkpoint": {"every": 1}}
-    with pytest.raises(CallbackError, match=rf"Failing\.{moment} raised ValueError: here"):
+    with pytest.raises(CallbackError, match=rf"Failing\.{moment} raised ValueError: here") as raised:
         train(tmp_path, Failing(ValueError("here"), moment), run_name="failed", **settings)
+    assert ("before the first update" in str(raised.value)) == (moment == "on_start")
     length = 2 * TINY["total_timesteps"]
     assert scramjet.train(resume=tmp_path / "failed", total_timesteps=length, display="quiet").step == length
+
+
+class FailingAtTheLast:
+    """Raises when it hears of the run's last checkpoint."""
+
+    def on_checkpoint(self, path: Path, session: scramjet.Session) -> None:
+        raise ValueError("here")
+
+
+@pytest.mark.parametrize("stopper", [[], [Stopper()]], ids=["finished", "stopped"])
+@pytest.mark.parametrize("failing", [FailingAtTheLast(), Failing(ValueError("here"), "on_end")])
+def test_only_of_a_run_that_has_finished_a_failure_at_the_end_says_so(tmp_path: Path, stopper: list[Any], failing: Any):
+    with pytest.raises(CallbackError) as raised:
+        train(tmp_path, failing, *stopper, checkpoint={"every": 0})
+    for part in ("the run has finished", "total_timesteps=..., callbacks=..."):
+        assert (part in str(raised.value)) == (not stopper)
+    assert ("what was trained is saved" in str(raised.value)) == bool(stopper)
 
 
 class Returning:
@@ -160,7 +178,7 @@ def checked(*returned: Any) -> dict[str, float]:
     callbacks = Callbacks([Returning(each) for each in returned])
     session: Any = SessionInName()
     metrics = callbacks.update({"update": 1}, None, session)
-    callbacks.raise_failure(session)
+    callbacks.raise_failure(session, is_finished=False)
     return metrics
 
 
@@ -193,6 +211,9 @@ class SessionInName:
         ({"mine": None}, "'mine' as None"),
         ({"mine": torch.zeros(2)}, "one finite number"),
         ({"mine": np.zeros(2)}, "one finite number"),
+        ({"mine": np.complex64(3)}, "one finite number"),
+        ({"mine": torch.tensor(3 + 0j)}, "one finite number"),
+        ({"mine": np.array("3")}, "one finite number"),
     ],
 )
 def test_metrics_that_do_not_fit_are_told_with_the_callback(returned: Any, message: str):
@@ -226,6 +247,8 @@ class Short(scramjet.Callback):
         ([Short()], r"Short.on_update must be a method that takes \(record, session\)"),
         (None, "must be a list"),
         ("on_update", "must be a list"),
+        (np.array(0.1), r"callbacks=array\(0.1\) must be a list"),
+        (torch.tensor(0.1), "must be a list"),
     ],
 )
 def test_what_is_no_callback_is_refused_before_anything_begins(tmp_path: Path, given: Any, message: str):

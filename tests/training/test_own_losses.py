@@ -175,6 +175,51 @@ def test_what_the_batch_says_of_the_policy_now_is_the_policy_now(tmp_path: Path)
     train(tmp_path, with_loss(loss))
 
 
+class Frozen(Plain):
+    """Only its heads learn, and one of them is never asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk.requires_grad_(False)
+
+
+class Dropping(Plain):
+    """Draws from torch's own generator whenever it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Tanh())
+
+
+def noisy(self: Plain, batch: scramjet.LossBatch) -> dict[str, Tensor]:
+    return {"noise": (torch.rand_like(batch.value) * batch.value).mean()}
+
+
+class StopAfterTwo:
+    def on_update(self, record: dict[str, Any], session: scramjet.Session) -> None:
+        if record["update"] == 2:
+            session.stop("half")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Plain, Frozen, Dropping, lambda: with_loss(reconstruction, Frozen), lambda: with_loss(noisy)],
+    ids=["unused head", "frozen", "dropout", "frozen with a loss", "noise in the loss"],
+)
+def test_a_stopped_run_of_an_own_network_goes_on_bit_for_bit_and_can_be_forked(
+    tmp_path: Path, make: Callable[[], nn.Module]
+):
+    whole = train(tmp_path, make(), total_timesteps=128)
+    half = train(tmp_path, make(), total_timesteps=128, callbacks=[StopAfterTwo()])
+    torch.rand(3)  # what others draw meanwhile is nothing to the run
+    resumed = scramjet.train(resume=half.run_path, network=make(), display="quiet")
+    assert (half.step, resumed.step) == (64, 128)
+    for mine, other in zip(resumed.policy.parameters(), whole.policy.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    fork = scramjet.train(fork=half.run_path, network=make(), runs_dir=tmp_path, total_timesteps=160, display="quiet")
+    assert fork.step == 160
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
@@ -201,3 +246,28 @@ def test_an_error_in_it_names_that_changing_and_divergent_losses_are_refused(tmp
         train(tmp_path, with_loss(lambda self, batch: {next(names): torch.zeros(())}))
     with pytest.raises(TrainingError, match="'a' as nan"):
         train(tmp_path, with_loss(lambda self, batch: {"a": torch.tensor(torch.nan)}))
+
+
+def spoils(batch: scramjet.LossBatch) -> None:
+    batch.obs.zero_()
+
+
+def goes_back(batch: scramjet.LossBatch) -> None:
+    batch.value.mean().backward()
+
+
+def turns_gradients_off(batch: scramjet.LossBatch) -> None:
+    torch.set_grad_enabled(False)
+
+
+@pytest.mark.parametrize("does", [spoils, goes_back, turns_gradients_off])
+def test_a_loss_that_breaks_the_gradient_is_one_message_and_gradients_stay_on(
+    tmp_path: Path, does: Callable[[scramjet.LossBatch], None]
+):
+    def loss(self: Plain, batch: scramjet.LossBatch) -> dict[str, Tensor]:
+        does(batch)
+        return {"size": torch.zeros(())}
+
+    with pytest.raises(ConfigError, match=r"the loss of the network Own .*it may not change the batch"):
+        train(tmp_path, with_loss(loss))
+    assert torch.is_grad_enabled()
