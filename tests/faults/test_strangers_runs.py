@@ -510,6 +510,7 @@ FORGED_TENSORS = [
     ("trainer.safetensors", "reward_scaler/moments", torch.zeros(7), (resume, fork)),
     ("trainer.safetensors", "pool/tick", torch.tensor([float("inf")]), (resume,)),
     ("trainer.safetensors", "rng/shuffle", torch.full((5056,), 255, dtype=torch.uint8), (resume,)),
+    ("trainer.safetensors", "rng/torch", torch.full((16,), 255, dtype=torch.uint8), (resume,)),
 ]
 
 

@@ -15,6 +15,7 @@ from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.metrics_log import read_metrics
+from scramjet.training import state
 from scramjet.training.learner import Learner
 from scramjet.training.samples import Samples
 
@@ -218,6 +219,15 @@ def test_a_stopped_run_of_an_own_network_goes_on_bit_for_bit_and_can_be_forked(
         assert torch.equal(mine, other)
     fork = scramjet.train(fork=half.run_path, network=make(), runs_dir=tmp_path, total_timesteps=160, display="quiet")
     assert fork.step == 160
+
+
+def test_a_checkpoint_from_before_torchs_own_generator_was_saved_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as before:
+        before.setattr(state, "_torch_generators", lambda device: {})
+        old = train(tmp_path, Dropping())
+    assert scramjet.train(resume=old.run_path, network=Dropping(), total_timesteps=96, display="quiet").step == 96
 
 
 @pytest.mark.parametrize(
