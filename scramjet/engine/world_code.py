@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.engine.foreign_worlds import REGISTERED_BY, is_foreign
-from scramjet.envs.registry import is_registered
+from scramjet.envs.registry import is_registered, split_file
 
 LISTED_MODULES = tuple(dict.fromkeys(REGISTERED_BY.values()))
 """Modules of our extras that register envs with Gymnasium. Files may have them imported: `gym:ale_py:ALE/Pong-v5`."""
@@ -73,8 +73,8 @@ def file_in(name: str) -> FileName | None:
         path, colon, function = name.removeprefix("factory:").rpartition(":")
         is_file = name.startswith("factory:") and path.endswith(".py")
         return FileName("factory:", path, colon + function) if is_file else None
-    path, colon, class_name = name.partition(":")
-    return FileName("", path, colon + class_name) if path.endswith(".py") else None
+    path, colon, class_name = split_file(name)
+    return FileName("", path, colon + class_name) if path else None
 
 
 def code_of(name: str) -> NamedCode | None:
@@ -83,8 +83,8 @@ def code_of(name: str) -> NamedCode | None:
     if is_registered(name):
         return None
     if not is_foreign(name):
-        where, colon, _ = name.partition(":")
-        return _code_at(where) if colon or where.endswith(".py") else None
+        path = split_file(name)[0]
+        return _code_at(path or name.partition(":")[0]) if path or ":" in name else None
     library, _, rest = name.partition(":")
     where, _, last = rest.rpartition(":")
     if library == "factory":

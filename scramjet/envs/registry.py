@@ -72,10 +72,10 @@ def env_class(name: str) -> type[Env]:
     found = _names().get(name)
     if found is not None:
         return found.env_class()
-    path, _, class_name = name.partition(":")
-    if path.endswith(".py"):
+    path, _, class_name = split_file(name)
+    if path:
         return _class_in_module(import_file(Path(path)), class_name, name)
-    if class_name:
+    if name.partition(":")[2]:
         return _import_class(name)
     if name.endswith((".toml", ".yaml", ".yml")):
         raise WorldError(f"{shortened(name)} is a config file, not a world: scramjet train --config {name}")
@@ -99,8 +99,16 @@ def canonical_name(name: str) -> str:
     found = _names().get(name)
     if found is not None:
         return found.name
-    path, colon, class_name = name.partition(":")
-    return f"{os.path.realpath(path)}{colon}{class_name}" if path.endswith(".py") else name
+    path, colon, class_name = split_file(name)
+    return f"{os.path.realpath(path)}{colon}{class_name}" if path else name
+
+
+def split_file(name: str) -> tuple[str, str, str]:
+    """The path, colon and class of `FILE.py[:Class]`; folders may have colons too. The path of no file is empty."""
+    if name.endswith(".py"):
+        return name, "", ""
+    path, end, class_name = name.rpartition(".py:")
+    return (f"{path}.py", ":", class_name) if end else ("", "", "")
 
 
 def _names() -> dict[str, Registration]:
@@ -138,7 +146,7 @@ def import_file(path: Path) -> ModuleType:
             f"moved: put it back, or add --env FILE to eval, --resume or --fork)"
         )
     full_path = path.resolve()
-    module_name = f"{path.stem}_{hashlib.sha256(str(full_path).encode()).hexdigest()[:8]}"
+    module_name = f"{path.stem}_{hashlib.sha256(os.fsencode(full_path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(
         module_name, full_path, loader=SourceLoader(module_name, str(full_path))
     )

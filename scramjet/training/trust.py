@@ -105,37 +105,37 @@ def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, sou
 
 
 def approve_copy(
-    name: str, fingerprint: str, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str
+    name: str, main: str, fingerprint: str, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str
 ) -> None:
     """Return if a run may play a copy of a world's source that came with it; else raise a TrustError.
 
-    `name` is the world's with the path of the copy, `fingerprint` a hash of every file that is in the copy. These very
-    files must have been the user's before, wherever they are now.
+    `name` is the world's with the path of the copy, `main` the path within the copy, `fingerprint` a hash of every file
+    that is in the copy. These very files must have been the user's before, begun at this one, wherever they are now.
     """
     if trust:
-        remember_copy(name, fingerprint, parameters)
+        remember_copy(name, main, fingerprint, parameters)
         return
-    known = _recalled(_copy_key(name, fingerprint))
+    known = _recalled(_copy_key(name, main, fingerprint))
     if known.source is None:
         what = f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(name)}"
         raise _refusal(what, parameters, "")
     _refuse_unknown(loaded_text(name, parameters), known, name, source)
 
 
-def remember_copy(name: str, fingerprint: str, parameters: Mapping[str, Any]) -> None:
+def remember_copy(name: str, main: str, fingerprint: str, parameters: Mapping[str, Any]) -> None:
     """Let runs play a copy of these files from now on, wherever it is: what the user trains is his."""
-    key = _copy_key(name, fingerprint)
+    key = _copy_key(name, main, fingerprint)
     known = _recalled(key)
     now = _Remembered(fingerprint, False, _with_texts(known, loaded_text(name, parameters)))
     if now != known:
         _RECORDS.write(key, {"version": 1, **asdict(now)})
 
 
-def _copy_key(name: str, fingerprint: str) -> str:
-    """What a copy is remembered by: the file's own name, what is called in it, and the contents."""
+def _copy_key(name: str, main: str, fingerprint: str) -> str:
+    """What a copy is remembered by: the world's file within it, what is called in it, and the contents."""
     parts = file_in(name)
     assert parts is not None
-    return f"copy {parts.at(os.path.basename(parts.path))}\n{fingerprint}"
+    return f"copy {parts.at(main)}\n{fingerprint}"
 
 
 def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:

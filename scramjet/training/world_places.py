@@ -120,7 +120,7 @@ def open_world(
         approve(place.name, parameters, source, trust=trust, named=named, run=run, written=place.written)
         return _as_factory(place.name, parameters, source, trust=trust, run=run)
     fingerprint = hash_of_sources(place.copy.sources)
-    approve_copy(place.name, fingerprint, parameters, source, trust=trust, written=place.written)
+    approve_copy(place.name, place.copy.main, fingerprint, parameters, source, trust=trust, written=place.written)
     parts = file_in(place.name)
     assert parts is not None
     private = _PRIVATE.get((parts.path, fingerprint))
@@ -213,8 +213,8 @@ def remember_trained(name: str, parameters: Mapping[str, Any], sources: Sources 
     parts = file_in(name)
     if parts is None or parts.path not in _ORIGINS:  # nobody has named a private folder
         remember(name, parameters)
-    if sources is not None:
-        remember_copy(name, hash_of_sources(sources), parameters)
+    if parts is not None and sources is not None:
+        remember_copy(name, os.path.basename(parts.path), hash_of_sources(sources), parameters)
 
 
 def refresh_copy(name: str, parameters: Mapping[str, Any], run: Path) -> None:
@@ -222,7 +222,7 @@ def refresh_copy(name: str, parameters: Mapping[str, Any], run: Path) -> None:
     parts, sources = file_in(name), copied_sources(name)
     if parts is None or parts.path in _ORIGINS or sources is None:
         return
-    remember_copy(name, hash_of_sources(sources), parameters)
+    remember_copy(name, os.path.basename(parts.path), hash_of_sources(sources), parameters)
     if read_copy(run / COPY) != sources:
         replace_copy(run / COPY, sources)
 

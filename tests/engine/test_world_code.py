@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.engine.world_code import NamedCode, code_of, loaded_text, source_fingerprint
+from scramjet.engine.world_code import NamedCode, code_of, file_in, loaded_text, source_fingerprint
+from scramjet.envs.registry import canonical_name
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,13 @@ def test_the_file_that_a_name_stands_for_by_its_full_path(tmp_path: Path, monkey
     for name in ("real.py", "./real.py:World", "link.py", str(tmp_path / "real.py")):
         assert code_of(name) == NamedCode(full, is_file=True)
     assert code_of("factory:link.py:make") == NamedCode(full, is_file=True, function="make")
+    for name in ("a:b/real.py", "a:b/real.py:World", "a.py:b/real.py:World", "real.py:b:World"):
+        code, parts = code_of(name), file_in(name)
+        assert code is not None
+        assert parts is not None
+        assert code.is_file
+        assert canonical_name(name) == parts.at(code.place)
+        assert parts.at(parts.path) == name
 
 
 def test_numbers_and_known_words_are_not_text() -> None:

@@ -230,6 +230,37 @@ def test_another_function_of_the_copy_is_refused(tmp_path: Path) -> None:
         scramjet.train(resume=there, total_timesteps=96, display="quiet")
 
 
+def test_the_copy_begun_at_another_of_its_files_is_refused(tmp_path: Path) -> None:
+    Path("inner").mkdir()
+    Path("inner/walk.py").write_text(WALK.replace("1.0, s.at", "2.0, s.at"))
+    Path("walk.py").write_text("import inner.walk\n" + WALK)
+    there = moved(train(), tmp_path / "run")
+    shutil.rmtree("inner")
+    assert cli.run(["eval", str(there), "--episodes", "1"]) == 0
+    for file in (there / "config.toml", *there.glob("checkpoints/*/metadata.json")):
+        file.write_text(file.read_text().replace("../../walk.py", "world/inner/walk.py"))
+    with pytest.raises(TrustError, match=r"world/inner/walk\.py"):
+        scramjet.train(resume=there, total_timesteps=96, display="quiet")
+
+
+def test_folders_may_have_colons_in_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.rename(tmp_path / "project", tmp_path / "my:project")
+    monkeypatch.chdir(tmp_path / "my:project")
+    there = moved(train("walk.py:Walk"), tmp_path / "my:run")
+    assert cli.run(["eval", str(there), "--episodes", "1"]) == 0
+    assert f"playing the run's copy, {there}/world/walk.py" in capsys.readouterr().err
+
+
+def test_a_folder_whose_name_is_no_text_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff")
+    os.rename(tmp_path / "project", strange)
+    monkeypatch.chdir(strange)
+    with pytest.raises(ConfigError, match=r"env='.*walk\.py' must be text"):
+        cli.run(["train", "walk.py", "--display", "quiet"])
+
+
 def test_it_is_said_which_file_plays_and_whether_its_rules_are_the_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
