@@ -9,6 +9,7 @@ from typing import Any
 
 from scramjet.policies.policy import Policy
 from scramjet.training.display.interface import StoppedBy
+from scramjet.training.display.text import short_path
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.session import Session
 
@@ -33,7 +34,7 @@ class TrainResult:
 
     def __repr__(self) -> str:
         """One line: the run, its length and what it reached, without the network and the metrics."""
-        parts = [repr(str(self.run_path)), f"step={self.step:,}"]
+        parts = [repr(short_path(self.run_path)), f"step={self.step:,}"]
         mean_return = self.metrics.get("return_100")
         if mean_return is not None:
             parts.append(f"return_100={mean_return:.2f}")
