@@ -20,8 +20,8 @@ import jumanji
 import numpy as np
 from jumanji.wrappers import AutoResetWrapper
 
-from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 
 NUM_ENVS = 1024

@@ -91,8 +91,8 @@ ZOO: dict[str, dict[str, Any]] = {
 def run_ours(task: Task, seed: int, settings: dict[str, Any]) -> dict[str, float]:
     """Train without a preset; the last evaluation and the seconds it took."""
     from scramjet import train
-    from scramjet.training.config import RunConfig
-    from scramjet.training.config_files import apply
+    from scramjet.training.config.files import apply
+    from scramjet.training.config.run_config import RunConfig
 
     config = RunConfig(env=task.env, seed=seed, total_timesteps=task.steps, num_threads=1)
     config = apply(config, settings, "--set")

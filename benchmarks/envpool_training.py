@@ -29,8 +29,8 @@ def our_speed(num_envs: int, seconds: float) -> float:
 
     from scramjet.algorithms.ppo import PPOConfig
     from scramjet.training import start
-    from scramjet.training.config import EvaluationConfig, RunConfig
-    from scramjet.training.rollout import collect
+    from scramjet.training.config.run_config import EvaluationConfig, RunConfig
+    from scramjet.training.rollout.rollout import collect
 
     config = RunConfig(
         env="envpool:CartPole-v1",

@@ -25,20 +25,20 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from scramjet.accelerate.triton.executor import fused_mlp
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.bench import _gpu_env_rate
-from scramjet.engine.cuda import require_cuda
-from scramjet.engine.cuda_pool import CudaPool
-from scramjet.engine.native import NativePool
+from scramjet.compile.cuda import require_cuda
+from scramjet.engine.worlds.cuda_pool import CudaPool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
-from scramjet.runtime.devices import describe_gpu, set_precision
-from scramjet.training.config_files import starting_config
-from scramjet.training.fused import fused_mlp
+from scramjet.runtime.machine.devices import describe_gpu, set_precision
+from scramjet.training.config.files import starting_config
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 SIZES = ((1024, 128), (4096, 128), (16384, 64), (65536, 32))
 ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20), ("binpack", 1 << 18))

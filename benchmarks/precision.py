@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from scramjet import train
-from scramjet.training.config_files import starting_config
+from scramjet.training.config.files import starting_config
 
 KINDS = (("float32", False), ("float32", True), ("tf32", True), ("bfloat16", True))
 

@@ -41,15 +41,15 @@ from unittest import mock
 
 from rich.console import Console
 
-from scramjet.engine.cores import available_cores
 from scramjet.policies.config import MemoryName, PolicyConfig
+from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training import loop, start
 from scramjet.training.callbacks import Callbacks
-from scramjet.training.config import EvaluationConfig, RunConfig
-from scramjet.training.config_files import starting_config
+from scramjet.training.config.files import starting_config
+from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.display import LiveDisplay
-from scramjet.training.rollout import collect
+from scramjet.training.rollout.rollout import collect
 from scramjet.training.session import Session
 
 NO_EVALUATIONS = EvaluationConfig(every=0, final_episodes=0)

@@ -48,7 +48,7 @@ def bare_envpool(task_id: str, num_envs: int, num_threads: int, actions: np.ndar
 
 
 def pooled_envpool(task_id: str, num_envs: int, num_threads: int, actions: np.ndarray) -> Stepper:
-    from scramjet.engine.envpool_pool import EnvPoolPool
+    from scramjet.adapters.envpool import EnvPoolPool
 
     return _stepper(EnvPoolPool(task_id, num_envs, num_threads=num_threads, training=False), actions)
 
@@ -68,7 +68,7 @@ def bare_ale(game: str, num_envs: int, num_threads: int, actions: np.ndarray) ->
 
 
 def pooled_ale(game: str, num_envs: int, num_threads: int, actions: np.ndarray) -> Stepper:
-    from scramjet.engine.atari import AtariPool
+    from scramjet.adapters.atari import AtariPool
 
     return _stepper(AtariPool(game, num_envs, in_halves=False, num_threads=num_threads), actions)
 

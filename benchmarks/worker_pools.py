@@ -31,10 +31,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from scramjet.engine.cores import available_cores
-from scramjet.engine.foreign_worlds import ForeignWorld
-from scramjet.engine.serial import SerialPool
-from scramjet.engine.workers import WorkerPool
+from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.registry import ForeignWorld
+from scramjet.runtime.machine.cores import available_cores
 
 ENV = "CartPole-v1"
 PUFFERLIB = Path(__file__).parent / "peers" / "pufferlib_vectorization.py"

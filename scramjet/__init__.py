@@ -27,20 +27,20 @@ announce_worlds()
 _HOMES = {
     "Env": "scramjet.envs",
     "register": "scramjet.envs",
-    "make": "scramjet.engine",
-    "RunConfig": "scramjet.training.config",
+    "make": "scramjet.adapters.make",
+    "RunConfig": "scramjet.training.config.run_config",
     "PPOConfig": "scramjet.algorithms.ppo",
     "PolicyConfig": "scramjet.policies.config",
-    "EvaluationConfig": "scramjet.training.config",
-    "CheckpointConfig": "scramjet.training.config",
+    "EvaluationConfig": "scramjet.training.config.run_config",
+    "CheckpointConfig": "scramjet.training.config.run_config",
     "TrainResult": "scramjet.training.result",
     "Evaluation": "scramjet.training.evaluation",
     "Callback": "scramjet.training.callbacks",
     "LossBatch": "scramjet.training.own_losses",
     "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
-    "load_config": "scramjet.training.config_files",
-    "starting_config": "scramjet.training.config_files",
+    "load_config": "scramjet.training.config.files",
+    "starting_config": "scramjet.training.config.files",
     "load_policy": "scramjet.training.playing",
     "evaluate": "scramjet.training.playing",
     "ScramjetError": "scramjet.errors",
@@ -48,18 +48,18 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
+    from scramjet.adapters.make import make as make
     from scramjet.algorithms.ppo import PPOConfig as PPOConfig
-    from scramjet.engine import make as make
     from scramjet.envs import Env as Env
     from scramjet.envs import register as register
     from scramjet.errors import ScramjetError as ScramjetError
     from scramjet.policies.config import PolicyConfig as PolicyConfig
     from scramjet.training.callbacks import Callback as Callback
-    from scramjet.training.config import CheckpointConfig as CheckpointConfig
-    from scramjet.training.config import EvaluationConfig as EvaluationConfig
-    from scramjet.training.config import RunConfig as RunConfig
-    from scramjet.training.config_files import load_config as load_config
-    from scramjet.training.config_files import starting_config as starting_config
+    from scramjet.training.config.files import load_config as load_config
+    from scramjet.training.config.files import starting_config as starting_config
+    from scramjet.training.config.run_config import CheckpointConfig as CheckpointConfig
+    from scramjet.training.config.run_config import EvaluationConfig as EvaluationConfig
+    from scramjet.training.config.run_config import RunConfig as RunConfig
     from scramjet.training.evaluation import Evaluation as Evaluation
     from scramjet.training.loop import train as train
     from scramjet.training.own_losses import LossBatch as LossBatch

@@ -116,9 +116,9 @@ def _interruptible() -> StuckWatch:
 
 
 def _what_hangs() -> str:
-    if "scramjet.engine.native" not in sys.modules:
+    if "scramjet.engine.worlds.native_pool" not in sys.modules:
         return ""
-    from scramjet.engine.hanging import what_hangs
+    from scramjet.engine.worlds.hanging import what_hangs
 
     return what_hangs()
 
@@ -139,7 +139,7 @@ def run(words: list[str]) -> int:
         )
     if words[0] != "train":
         return _call(words)
-    from scramjet.engine.spare_worker import end_spare, start_ahead
+    from scramjet.adapters.gymnasium.workers.spare import end_spare, start_ahead
 
     start_ahead(words[1:])
     try:
@@ -160,7 +160,7 @@ def _load(command: str) -> Callable[[list[str]], int]:
     gc.disable()  # a million objects are made that stay: to look through them time and again is a sixth of a start
     try:
         if command == "train":
-            from scramjet.algorithms.ahead import compile_ahead
+            from scramjet.accelerate.numba.compile_ahead import compile_ahead
 
             compile_ahead()
         module = importlib.import_module(f"scramjet.commands.{command}")

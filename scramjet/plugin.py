@@ -35,8 +35,8 @@ def register_worlds() -> None:
         if gym_id(entry) not in registry:
             register(
                 gym_id(entry),
-                entry_point="scramjet.engine.gym:GymEnv",
-                vector_entry_point="scramjet.engine.gym:GymVectorEnv",
+                entry_point="scramjet.adapters.exports.gymnasium_env:GymEnv",
+                vector_entry_point="scramjet.adapters.exports.gymnasium_env:GymVectorEnv",
                 kwargs={"world": entry.name},
             )
 

@@ -20,7 +20,7 @@ from scramjet.commands.env_parameters import split_env_parameters, typed_paramet
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training.config_files import load_frozen, starting_config
+from scramjet.training.config.files import load_frozen, starting_config
 
 TINY = ["--num-envs", "8", "--num-steps", "16", "--total-timesteps", "512"]
 TINY += ["--eval.final-episodes", "2", "--eval.every", "2", "--eval.episodes", "2"]

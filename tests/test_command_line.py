@@ -17,10 +17,9 @@ from scramjet.commands.command_line import parse, read_words
 from scramjet.commands.flags import flags_of
 from scramjet.commands.train import Arguments, Place, base_config
 from scramjet.errors import ScramjetError
-from scramjet.training import foreign_names
-from scramjet.training.config import RunConfig
-from scramjet.training.config_files import apply, field_docs, starting_config
-from scramjet.training.foreign_names import suggestion
+from scramjet.training.config.files import apply, field_docs, starting_config
+from scramjet.training.config.foreign_names import suggestion
+from scramjet.training.config.run_config import RunConfig, foreign_names
 
 COMMANDS = {"train": train, "eval": eval, "list": list, "example": example, "check": check, "bench": bench}
 NAMES = [name for name, _, _ in field_docs()]
@@ -179,7 +178,7 @@ def test_a_preset_does_not_give_its_worlds_parameters_to_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "short.toml").write_text('gamma = 0.5\n[env]\nname = "cartpole"\ngravity = 3.5\n')
-    monkeypatch.setattr("scramjet.training.presets.shipped_file", lambda path: tmp_path / path.partition("/")[2])
+    monkeypatch.setattr("scramjet.training.config.presets.shipped_file", lambda path: tmp_path / path.partition("/")[2])
     assert base_config(None, Place(preset="short")).env_parameters == {"gravity": 3.5}
     other = base_config("nowhere.py", Place(preset="short"))
     assert (other.env, other.env_parameters, other.ppo.gamma) == ("nowhere.py", {}, 0.5)

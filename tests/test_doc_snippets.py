@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 from test_docs import PAGES, ROOT, blocks, command_lines
 
+from scramjet.adapters.registry import is_foreign
 from scramjet.cli import run
 from scramjet.commands import train as train_command
-from scramjet.engine.foreign_worlds import is_foreign
 from scramjet.policies.networks import default_network
 from scramjet.training import loop
-from scramjet.training.config import RunConfig
-from scramjet.training.config_files import apply, starting_config
-from scramjet.training.yaml_text import read_yaml
+from scramjet.training.config.files import apply, starting_config
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.config.yaml_text import read_yaml
 
 NOT_RUN = {
     "ale:": "Atari games take seconds to load and train; tests/engine/test_atari.py plays them",

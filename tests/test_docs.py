@@ -15,8 +15,8 @@ import pytest
 from scramjet import cli, errors
 from scramjet.commands import bench, check, command_line, eval, example, list, train
 from scramjet.commands.command_line import read_words
-from scramjet.training.config import RunConfig
-from scramjet.training.config_files import field_docs
+from scramjet.training.config.files import field_docs
+from scramjet.training.config.run_config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -12,7 +12,7 @@ import scramjet
 from scramjet.cli import main
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
-from scramjet.training.config import EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,10 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "scramjet"
 BELOW_ALL = {"errors", "settings", "plugin"}
-LAYERS = ["envs", "engine", "policies", "algorithms", "runtime", "training", "arena", "web", "commands"]
+LAYERS = [
+    "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "training", "arena",
+    "web", "commands",
+]  # fmt: skip
 TOP = {"cli", "__main__", "__init__"}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.jit import RowKernel
+from scramjet.compile.jit import RowKernel
 
 MAX_LOG_RATIO = 20.0
 """Where the logarithm of a ratio of two policies is cut: e^20 is above every sensible clip, and far from infinity."""

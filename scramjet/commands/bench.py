@@ -13,30 +13,30 @@ import numpy as np
 import torch
 import tyro
 
+from scramjet.accelerate.numba.executor import native_play
+from scramjet.accelerate.triton.executor import fused_mlp
+from scramjet.adapters.pool_choices import pool_choices
+from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.command_line import parse
-from scramjet.engine.cores import available_cores
-from scramjet.engine.cuda import require_cuda
-from scramjet.engine.cuda_pool import CudaPool, random_actions_on_gpu
-from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, load_world
-from scramjet.engine.native import ENVS_PER_THREAD, NativePool
+from scramjet.compile.cuda import require_cuda
 from scramjet.engine.pool import Pool
-from scramjet.engine.pool_choices import pool_choices
 from scramjet.engine.random_play import random_actions
+from scramjet.engine.worlds.cuda_pool import CudaPool, random_actions_on_gpu
+from scramjet.engine.worlds.native_pool import ENVS_PER_THREAD, NativePool
 from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import ConfigError
 from scramjet.policies.config import MemoryName, PolicyConfig
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
-from scramjet.runtime.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
+from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision, set_threads
 from scramjet.settings import MAX_COUNT, require, require_counts, settle
-from scramjet.training.config import MAX_THREADS
-from scramjet.training.fused import fused_mlp
+from scramjet.training.config.run_config import MAX_THREADS
 from scramjet.training.learner import Learner
-from scramjet.training.named_worlds import name_of
-from scramjet.training.native import native_play
-from scramjet.training.rollout import BYTES_PER_WEIGHT, allocate_rollout, collect
+from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT, allocate_rollout, collect
+from scramjet.training.worlds.named import name_of
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 

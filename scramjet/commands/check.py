@@ -10,15 +10,15 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.adapters.gymnasium.check import check_gym_world
+from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
-from scramjet.engine.check import Finding, check_world
-from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign, load_world
-from scramjet.engine.gym_check import check_gym_world
-from scramjet.engine.hanging import CallWatch
+from scramjet.engine.worlds.check import Finding, check_world
+from scramjet.engine.worlds.hanging import CallWatch
 from scramjet.errors import LAYOUT, WorldError, printable
 from scramjet.settings import require_counts, settle
-from scramjet.training.named_worlds import name_of
+from scramjet.training.worlds.named import name_of
 
 CALL_SECONDS = 10.0
 """A step of a few envs that takes longer is taken for an endless loop."""

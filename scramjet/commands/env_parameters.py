@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scramjet.engine.foreign_worlds import parameter_defaults
-from scramjet.engine.world_parameters import NEEDED, world_parameters
+from scramjet.adapters.registry import parameter_defaults
+from scramjet.adapters.world_parameters import NEEDED, world_parameters
 from scramjet.errors import ConfigError, did_you_mean, printable
 
 BARE = ""

@@ -12,11 +12,11 @@ from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.commands.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.commands.help_text import show_help
 from scramjet.errors import ConfigError
-from scramjet.training import config_files
-from scramjet.training.config import RunConfig, reopened
+from scramjet.training.config import files as config_files
+from scramjet.training.config.run_config import RunConfig, reopened
 from scramjet.training.loop import train
-from scramjet.training.named_worlds import name_of
-from scramjet.training.recorded import checkpoint_config, find_checkpoint
+from scramjet.training.persistence.recorded import checkpoint_config, find_checkpoint
+from scramjet.training.worlds.named import name_of
 
 DESCRIPTION = """Train an agent with PPO.
 

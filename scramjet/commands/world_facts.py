@@ -11,7 +11,7 @@ from scramjet.engine.layout import num_players, played_by
 from scramjet.envs.api import Dict, Discrete, Env, MultiDiscrete
 from scramjet.envs.registry import Registration
 from scramjet.runtime.shipped import shipped_file, shown_path
-from scramjet.training.presets import preset_path
+from scramjet.training.config.presets import preset_path
 
 
 def describe(entry: Registration) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from scramjet.engine.layout import (
     rows_per_env,
     state_dtype,
 )
-from scramjet.engine.machine_memory import require_memory
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
+from scramjet.runtime.machine.memory import require_memory
 from scramjet.settings import MAX_COUNT
 
 
@@ -265,7 +265,7 @@ class WorldPool(Pool):
 
     def as_record(self, state: np.void) -> Any:
         """One of `states()` with its fields as attributes."""
-        from scramjet.engine.interpreted import Record
+        from scramjet.engine.worlds.interpreted import Record
 
         return Record(state, self.name)
 

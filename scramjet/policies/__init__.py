@@ -47,32 +47,32 @@ _HOMES = {name: home for home, names in _NAMES_IN.items() for name in names}
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    from scramjet.policies.attention import EntitySpec as EntitySpec
-    from scramjet.policies.attention import EntityStream as EntityStream
-    from scramjet.policies.attention import make_entity_network as make_entity_network
     from scramjet.policies.config import PolicyConfig as PolicyConfig
     from scramjet.policies.distributions import Categorical as Categorical
     from scramjet.policies.distributions import DiagonalGaussian as DiagonalGaussian
     from scramjet.policies.distributions import Distribution as Distribution
     from scramjet.policies.distributions import MultiCategorical as MultiCategorical
     from scramjet.policies.distributions import make_distribution as make_distribution
-    from scramjet.policies.encoders import make_encoder as make_encoder
-    from scramjet.policies.grids import GridCNN as GridCNN
-    from scramjet.policies.images import ImpalaCNN as ImpalaCNN
-    from scramjet.policies.images import NatureCNN as NatureCNN
-    from scramjet.policies.memory import GRU as GRU
-    from scramjet.policies.memory import LSTM as LSTM
-    from scramjet.policies.memory import Core as Core
-    from scramjet.policies.memory import MinGRU as MinGRU
-    from scramjet.policies.memory import make_core as make_core
+    from scramjet.policies.encoders.attention import EntitySpec as EntitySpec
+    from scramjet.policies.encoders.attention import EntityStream as EntityStream
+    from scramjet.policies.encoders.attention import make_entity_network as make_entity_network
+    from scramjet.policies.encoders.choice import make_encoder as make_encoder
+    from scramjet.policies.encoders.grids import GridCNN as GridCNN
+    from scramjet.policies.encoders.images import ImpalaCNN as ImpalaCNN
+    from scramjet.policies.encoders.images import NatureCNN as NatureCNN
+    from scramjet.policies.encoders.value_propagation import ValuePropagation as ValuePropagation
+    from scramjet.policies.encoders.vectors import Encoder as Encoder
     from scramjet.policies.networks import PolicyOutput as PolicyOutput
     from scramjet.policies.networks import SeparateActorCritic as SeparateActorCritic
     from scramjet.policies.networks import SharedActorCritic as SharedActorCritic
     from scramjet.policies.networks import default_network as default_network
     from scramjet.policies.observations import Observations as Observations
     from scramjet.policies.policy import Policy as Policy
-    from scramjet.policies.value_propagation import ValuePropagation as ValuePropagation
-    from scramjet.policies.vectors import Encoder as Encoder
+    from scramjet.policies.recurrent.cores import GRU as GRU
+    from scramjet.policies.recurrent.cores import LSTM as LSTM
+    from scramjet.policies.recurrent.cores import Core as Core
+    from scramjet.policies.recurrent.cores import MinGRU as MinGRU
+    from scramjet.policies.recurrent.cores import make_core as make_core
 
 
 def __getattr__(name: str) -> Any:

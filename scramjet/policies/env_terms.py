@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.env_spaces import EnvSpaces
+from scramjet.adapters.env_spaces import EnvSpaces
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import PredictError
 

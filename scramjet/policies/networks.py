@@ -8,23 +8,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scramjet.engine.machine_memory import require_memory
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
-from scramjet.policies.attention import make_entity_network
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
-from scramjet.policies.encoders import make_encoder
+from scramjet.policies.encoders.attention import make_entity_network
+from scramjet.policies.encoders.choice import make_encoder
+from scramjet.policies.encoders.vectors import Encoder, FlatEncoder
 from scramjet.policies.layers import PolicyOutput, count_parameters, mlp, orthogonal
-from scramjet.policies.memory import Core, make_core
 from scramjet.policies.observations import (
     Observations,
     describe_observations,
     lowest_observations,
     without_entries,
 )
-from scramjet.policies.remembering import CoreMaker, checked, remember, state_parts, state_size
-from scramjet.policies.vectors import Encoder, FlatEncoder
+from scramjet.policies.recurrent.cores import Core, make_core
+from scramjet.policies.recurrent.layers import CoreMaker, checked, remember, state_parts, state_size
+from scramjet.runtime.machine.memory import require_memory
 
 __all__ = [
     "GaussianHead",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scramjet.engine.env_spaces import EnvSpaces
+from scramjet.adapters.env_spaces import EnvSpaces
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from scramjet.engine.jit import RowKernel
+from scramjet.compile.jit import RowKernel
 
 MASKED_LOGIT = -1e9
 """Far below any logit: probability exactly 0 in float32, yet finite, so that entropy and gradients stay so."""

@@ -14,10 +14,10 @@ from typing import Any
 from scramjet.errors import CallbackError, ConfigError, did_you_mean, shortened
 from scramjet.training.display.text import short_path
 from scramjet.training.evaluation import Evaluation
-from scramjet.training.metrics import Record
-from scramjet.training.own_metrics import OwnMetrics
 from scramjet.training.result import TrainResult
 from scramjet.training.session import Session
+from scramjet.training.telemetry.metrics import Record
+from scramjet.training.telemetry.own_metrics import OwnMetrics
 
 Metrics = Mapping[str, float] | None
 """Numbers of a callback's own by name, or nothing."""

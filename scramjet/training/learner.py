@@ -12,21 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.accelerate.cuda_graphs import Recorder
+from scramjet.accelerate.numba.network import LossSettings, NumbaNetwork
+from scramjet.accelerate.triton.mlp import FlatSamples, TritonMLP
 from scramjet.algorithms.advantages import MAX_LOG_RATIO, RewardScaler
-from scramjet.algorithms.fused_mlp import FlatSamples, FusedMLP
 from scramjet.algorithms.impala import policy_gradient
-from scramjet.algorithms.native import LossSettings, NativeNetwork
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.policy import Policy
-from scramjet.runtime.graphs import Recorder
-from scramjet.training import shuffling
+from scramjet.training.batches import shuffling
+from scramjet.training.batches.samples import Samples, every_step, lay_out
+from scramjet.training.batches.targets import Targets
 from scramjet.training.own_losses import OwnLosses
-from scramjet.training.rollout import Rollout
-from scramjet.training.samples import Samples, every_step, lay_out
-from scramjet.training.targets import Targets
+from scramjet.training.rollout.rollout import Rollout
 
 _SHUFFLE_SEED = 0xA11CE
 _DIAGNOSTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
@@ -46,8 +46,8 @@ class Learner:
         total_steps: int,
         seed: int,
         sequence_length: int = 1,
-        fused: FusedMLP | None = None,
-        native: NativeNetwork | None = None,
+        fused: TritonMLP | None = None,
+        native: NumbaNetwork | None = None,
         is_behind: bool = False,
     ) -> None:
         """`num_rewards` of one step of the pool, one for each row or seat; `batch_size` samples in a rollout, in
@@ -236,7 +236,7 @@ class Learner:
             return self._native_steps(self.native, order, num_minibatches)
         return torch.stack([self._gradient_step(batch.select(part)) for part in order.tensor_split(num_minibatches)])
 
-    def _begin_native(self, native: NativeNetwork, batch: Samples) -> None:
+    def _begin_native(self, native: NumbaNetwork, batch: Samples) -> None:
         """Look once an update where samples and the optimizer's moments are."""
         native.use_optimizer(self.optimizer)
         native.use_samples(
@@ -251,7 +251,7 @@ class Learner:
             begins=batch.begins,
         )
 
-    def _native_steps(self, native: NativeNetwork, order: Tensor, num_minibatches: int) -> Tensor:
+    def _native_steps(self, native: NumbaNetwork, order: Tensor, num_minibatches: int) -> Tensor:
         """The same by compiled functions over the network's weights."""
         config = self.config
         loss = LossSettings(
@@ -265,7 +265,7 @@ class Learner:
         return native.learn(order, num_minibatches, loss)
 
     @torch.no_grad()
-    def _fused_steps(self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
+    def _fused_steps(self, fused: TritonMLP, batch: Samples, order: Tensor, num_minibatches: int) -> Tensor:
         """The same by kernels that keep activations on the chip: they write gradients where the optimizer looks."""
         rows = []
         for diagnostics in self._fused_gradients(fused, batch, order, num_minibatches):
@@ -277,7 +277,7 @@ class Learner:
         return torch.stack(rows)
 
     def _fused_gradients(
-        self, fused: FusedMLP, batch: Samples, order: Tensor, num_minibatches: int
+        self, fused: TritonMLP, batch: Samples, order: Tensor, num_minibatches: int
     ) -> Iterator[Tensor]:
         """The gradients of one minibatch after the other; gives the diagnostics [7] of each."""
         config = self.config

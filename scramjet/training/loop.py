@@ -13,30 +13,30 @@ from typing import Any
 import gymnasium
 from torch import nn
 
-from scramjet.engine.hanging import what_hangs
+from scramjet.engine.worlds.hanging import what_hangs
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ScramjetError
 from scramjet.policies.networks import count_parameters
 from scramjet.runtime.background import Background
-from scramjet.runtime.devices import memory_errors_explained
+from scramjet.runtime.machine.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
 from scramjet.settings import coerce
 from scramjet.training import own_losses, start
 from scramjet.training.best import Best, is_new_best
 from scramjet.training.callbacks import Callbacks
-from scramjet.training.config import RunConfig
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display import Display, Mode, RunInfo, StoppedBy, Summary, make_display
 from scramjet.training.display.compilation import compilation_shown
 from scramjet.training.display.statistics import statistics_of
 from scramjet.training.evaluation import Evaluation
 from scramjet.training.evaluation_limits import SHORT_EVALUATION, GraceTime, ProgressLine, cuts_text
-from scramjet.training.progress import PhaseClock
+from scramjet.training.persistence.state import DEFAULT_NETWORK, checkpoint_of, network_name
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Session, make_evaluator
-from scramjet.training.state import DEFAULT_NETWORK, checkpoint_of, network_name
-from scramjet.training.world_notes import world_note
-from scramjet.training.world_places import shown_name
+from scramjet.training.telemetry.progress import PhaseClock
+from scramjet.training.worlds.notes import world_note
+from scramjet.training.worlds.places import shown_name
 
 _STOPPED_BY: dict[signal.Signals, StoppedBy] = {
     signal.SIGINT: "ctrl-c",

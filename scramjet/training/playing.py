@@ -13,34 +13,34 @@ import numpy as np
 import torch
 from torch import nn
 
-from scramjet.engine.drawn import DrawnPool
-from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_worlds import ForeignWorld
-from scramjet.engine.frame_stack import FrameStackPool
+from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.gymnasium.text_rendering import TextRenderedPool
+from scramjet.adapters.registry import ForeignWorld
+from scramjet.adapters.world_code import code_of
 from scramjet.engine.pool import Pool
-from scramjet.engine.world_code import code_of
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
-from scramjet.training.config import MAX_SEED, RunConfig
-from scramjet.training.config_files import Caller
+from scramjet.training.config.files import Caller
+from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation import Evaluation, steps_at_most
-from scramjet.training.memories import Player
-from scramjet.training.named_worlds import name_of
-from scramjet.training.recorded import (
+from scramjet.training.persistence.recorded import (
     check_fits,
     check_network_is_given,
     checkpoint_config,
     checkpoint_settings,
     find_checkpoint,
 )
+from scramjet.training.persistence.state import check_weights, env_terms, load_weights, policy_spaces
+from scramjet.training.rollout.recurrent_states import Player
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
-from scramjet.training.state import check_weights, env_terms, load_weights, policy_spaces
-from scramjet.training.world_places import note_on_world
+from scramjet.training.worlds.named import name_of
+from scramjet.training.worlds.places import note_on_world
 
 
 def load_policy(
@@ -219,7 +219,7 @@ def _play_drawn(
     generator: torch.Generator | None,
 ) -> Iterator[tuple[str, float, int, bool]]:
     """Play another library's env, which draws itself; see `play`."""
-    drawn = DrawnPool(world)
+    drawn = TextRenderedPool(world)
     pool: Pool = drawn if config.frame_stack == 1 else FrameStackPool(drawn, config.frame_stack)
     longest = steps_at_most(pool, config.eval.max_steps)
     out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy, generator)

@@ -14,39 +14,39 @@ from typing import Any
 import torch
 from torch import nn
 
-from scramjet.engine.cores import available_cores
-from scramjet.engine.cuda import require_cuda
-from scramjet.engine.cuda_pool import CudaPool
-from scramjet.engine.env_spaces import env_spaces
-from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.foreign_worlds import ForeignWorld, is_foreign
-from scramjet.engine.frame_stack import FrameStackPool, check_stackable, stacked_space
-from scramjet.engine.joined import JoinedPool
+from scramjet.accelerate.numba.executor import native_play
+from scramjet.accelerate.triton.executor import fused_mlp
+from scramjet.adapters.env_spaces import env_spaces
+from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.registry import ForeignWorld, is_foreign
+from scramjet.compile.cuda import require_cuda
 from scramjet.engine.layout import check_spaces
-from scramjet.engine.native import NativePool
 from scramjet.engine.pool import Pool
+from scramjet.engine.worlds.cuda_pool import CudaPool
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool, check_stackable, stacked_space
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
+from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.machine.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
-from scramjet.training.actors import Actors, ActorThreads
+from scramjet.training.asynchronous.actors import Actors, ActorThreads
+from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.best import Best
-from scramjet.training.central_actors import CentralActors
-from scramjet.training.collecting import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
-from scramjet.training.config import RunConfig
+from scramjet.training.collector import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
-from scramjet.training.fused import fused_mlp
 from scramjet.training.learner import Learner
-from scramjet.training.native import native_play
-from scramjet.training.progress import Progress
-from scramjet.training.rollout import BYTES_PER_WEIGHT, Rollout, allocate_rollout
+from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT, Rollout, allocate_rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
-from scramjet.training.world_places import placeless_name, world_fingerprint
+from scramjet.training.telemetry.progress import Progress
+from scramjet.training.worlds.places import placeless_name, world_fingerprint
 
 SCHEDULE = "schedule.jsonl"
 
@@ -174,7 +174,7 @@ def make_pool(
 def _training_pool(config: RunConfig) -> Pool:
     assert isinstance(config.num_envs, int)
     if config.mode == "async":
-        return JoinedPool(_pools_of_actors(config))
+        return ConcatenatedPool(_pools_of_actors(config))
     if config.env_device == "cuda":
         world = config.make_env()
         assert isinstance(world, Env)
@@ -212,7 +212,7 @@ def _collector(
     config: RunConfig, run: Run, pool: Pool, learner: Learner, rollout: Rollout, generator: torch.Generator, seed: int
 ) -> Collector:
     policy = learner.policy
-    if not isinstance(pool, JoinedPool):
+    if not isinstance(pool, ConcatenatedPool):
         return Synchronous(pool, policy, rollout, generator)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
@@ -297,7 +297,7 @@ def build_session(
 def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[Rollout, Learner]:
     """What a run plays into and learns with, ready to begin."""
     assert isinstance(config.num_steps, int)
-    is_async = isinstance(pool, JoinedPool)
+    is_async = isinstance(pool, ConcatenatedPool)
     rollout = allocate_rollout(
         pool, policy, config.num_steps, config.ppo.bptt_horizon, apart=False if is_async else None
     )

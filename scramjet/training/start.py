@@ -12,22 +12,23 @@ from typing import Any
 
 from torch import nn
 
-from scramjet.engine.gym_files import spelled
+from scramjet.adapters.gymnasium.files import spelled
 from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.settings import coerce
-from scramjet.training import config_files, world_places
-from scramjet.training.collecting import cut_schedule
-from scramjet.training.config import Count, RunConfig, changes
-from scramjet.training.keywords import refuse_when_resumed, with_keywords
-from scramjet.training.lineage import lineage_of
-from scramjet.training.named_worlds import name_of
-from scramjet.training.recorded import check_fits, checkpoint_config, checkpoint_settings, find_checkpoint
+from scramjet.training.collector import cut_schedule
+from scramjet.training.config import files as config_files
+from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
+from scramjet.training.config.run_config import Count, RunConfig, changes
+from scramjet.training.persistence.lineage import lineage_of
+from scramjet.training.persistence.recorded import check_fits, checkpoint_config, checkpoint_settings, find_checkpoint
+from scramjet.training.persistence.state import best_of, checkpoint_of, restore_everything, restore_learning
 from scramjet.training.session import SCHEDULE, Session, build_session
-from scramjet.training.state import best_of, checkpoint_of, restore_everything, restore_learning
 from scramjet.training.threads import with_threads_to_spare
+from scramjet.training.worlds import places as world_places
+from scramjet.training.worlds.named import name_of
 
 
 def begin(

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from torch import nn
 
-from scramjet.engine.cores import available_cores, free_cores
 from scramjet.policies.networks import count_parameters
-from scramjet.training.config import RunConfig
+from scramjet.runtime.machine.cores import available_cores, free_cores
+from scramjet.training.config.run_config import RunConfig
 
 MIN_THREADED_WEIGHTS = 4096 * 8192
 """Samples in a minibatch times weights of a user's own network below which threads cost more than they save."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.algorithms import ahead
-from scramjet.engine.cache_folder import entry_directory, held
+from scramjet.accelerate.numba import compile_ahead as ahead
+from scramjet.compile.cache_folder import entry_directory, held
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_process_fills_the_cache_and_says_so(cache):
 START = """
 import os, time
 os.cpu_count = lambda: 2
-from scramjet.algorithms import ahead
+from scramjet.accelerate.numba import compile_ahead as ahead
 ahead.compile_ahead()
 print(ahead._STARTED[0].pid, flush=True)
 time.sleep(60)
@@ -154,13 +154,13 @@ def test_where_nothing_can_be_written_each_compiles_for_itself(tmp_path, monkeyp
 
 def test_what_it_compiles_needs_no_torch():
     """It is at work while the main process still loads that."""
-    source = "import sys, scramjet.algorithms.native_kernels; print('torch' in sys.modules)"
+    source = "import sys, scramjet.accelerate.numba.kernels; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_to_look_whether_it_is_done_needs_no_compiler():
     """The process starts while the main one still loads that."""
-    source = "import sys, scramjet.algorithms.ahead; print('numba' in sys.modules)"
+    source = "import sys, scramjet.accelerate.numba.compile_ahead; print('numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -15,7 +15,7 @@ from torch import nn
 
 pytest.importorskip("triton", reason="the fused kernels are written in Triton, which is not installed here")
 
-from scramjet.algorithms.fused_mlp import DIAGNOSTICS, FlatSamples, FusedMLP, MLPWeights, why_unsupported
+from scramjet.accelerate.triton.mlp import DIAGNOSTICS, FlatSamples, MLPWeights, TritonMLP, why_unsupported
 from scramjet.algorithms.ppo import LossTerms, normalize, ppo_loss
 from scramjet.policies import categorical
 from scramjet.policies.layers import mlp
@@ -55,7 +55,7 @@ class Case:
     critic: nn.Sequential
     samples: FlatSamples
     indices: torch.Tensor
-    fused: FusedMLP
+    fused: TritonMLP
 
     @property
     def parameters(self):
@@ -100,7 +100,7 @@ def make_case(
         returns=value + noise[3],
     )
     weights = MLPWeights.of(actor), MLPWeights.of(critic)
-    fused = FusedMLP(*weights, activation=activation, precision=precision, num_programs=num_programs)
+    fused = TritonMLP(*weights, activation=activation, precision=precision, num_programs=num_programs)
     return Case(actor, critic, samples, torch.randperm(NUM_SAMPLES, device=device)[:MINIBATCH], fused)
 
 

@@ -9,14 +9,14 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import nn
 
-from scramjet.algorithms import native as native_module
-from scramjet.algorithms.native import ActStep, LossSettings
-from scramjet.algorithms.native_kernels import TERMS
+from scramjet.accelerate.numba import network as native_module
+from scramjet.accelerate.numba.executor import native_network
+from scramjet.accelerate.numba.kernels import TERMS
+from scramjet.accelerate.numba.network import ActStep, LossSettings
 from scramjet.algorithms.ppo import normalize, ppo_loss
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
-from scramjet.training.native import native_network
 
 VECTOR = Box(-1, 1, (5,), np.float32)
 ACTIONS = {

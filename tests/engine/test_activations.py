@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from scramjet.engine.activations import exp, log, sigmoid, sum_of_squares, tanh
+from scramjet.compile.vector_maths import exp, log, sigmoid, sum_of_squares, tanh
 
 ORDINARY = np.concatenate([np.linspace(-20, 20, 400_001), np.geomspace(1e-37, 1e38, 10_001)]).astype(np.float32)
 

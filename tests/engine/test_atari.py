@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scramjet.engine.atari import AtariConfig, AtariCrew, AtariPool, rom_name
+from scramjet.adapters.atari import AtariConfig, AtariCrew, AtariPool, rom_name
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cfunc, njit, types
 
-from scramjet.engine import blas
+from scramjet.compile import blas
 
 
 @njit

@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 from numba import types
 
-from scramjet.engine import cache, cache_folder, private_folder
-from scramjet.engine.cache_folder import cache_directory, entry_directory, held, make_entry, write_kernel
-from scramjet.engine.jit import compiled
+from scramjet.compile import cache, cache_folder
+from scramjet.compile.cache_folder import cache_directory, entry_directory, held, make_entry, write_kernel
+from scramjet.compile.jit import compiled
+from scramjet.runtime import private_folder
 
 SOMEBODY = 54321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -360,7 +361,7 @@ def test_a_full_disk_leaves_nothing_half_written(chosen: Path, monkeypatch: pyte
 KILLED = """
 import os, sys
 from pathlib import Path
-from scramjet.engine import cache_folder
+from scramjet.compile import cache_folder
 os.replace = lambda *_: os.kill(os.getpid(), 9)
 cache_folder.write_kernel(cache_folder.entry_directory("0" * 64) / "a-0.kernel", b"code")
 """

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool, compiler
-from scramjet.engine.cache_folder import cache_directory
-from scramjet.engine.compiler import function_fingerprint
-from scramjet.engine.cpu import compile_kernels
-from scramjet.engine.jit import compiled
-from scramjet.engine.kernel_file import pack, unpack
+from scramjet.compile.cache_folder import cache_directory
+from scramjet.compile.fingerprint import function_fingerprint
+from scramjet.compile.jit import compiled
+from scramjet.compile.kernel_file import pack, unpack
+from scramjet.engine import NativePool
+from scramjet.engine.worlds import rules as compiler
+from scramjet.engine.worlds.cpu import compile_kernels
 from scramjet.envs import load_env
 
 HERE = Path(__file__).parent
@@ -96,7 +97,7 @@ REWARD = 100 + 2.0 + 3 + 3 + 0.5 + 6 + 70.0 + 1 + 20000 + 1000
 PLAY = """
 import sys, warnings
 import numpy as np
-from scramjet.engine import make
+from scramjet.adapters.make import make
 pool = make(sys.argv[1], 2, num_threads=1)
 pool.reset(0)
 out = pool.step(np.zeros(2, np.int64))
@@ -245,7 +246,7 @@ def test_a_changed_module_that_a_helper_imports_is_compiled_anew(shared) -> None
 TWO_WORLDS = """
 import sys
 import numpy as np
-from scramjet.engine import make
+from scramjet.adapters.make import make
 for num_threads in (1, 2):
     pools = [make(sys.argv[1], 4, num_threads=num_threads, length=length) for length in (2, 3)]
     for pool in pools:
@@ -280,7 +281,7 @@ def test_two_worlds_of_one_shape_loaded_from_the_cache_do_not_mix(tmp_path: Path
 PLAY_ON_GPU = """
 import sys
 import torch
-from scramjet.engine import make
+from scramjet.adapters.make import make
 pool = make(sys.argv[1], 8, backend="cuda")
 out = pool.reset(3)
 for _ in range(5):
@@ -417,8 +418,8 @@ def test_a_world_works_where_the_cache_cannot_be_written(tmp_path: Path, monkeyp
 
 
 HELPER_BELOW = """
-from scramjet.engine.jit import callable_from_compiled, compiled
-from scramjet.engine.machine import NativeFunction, words
+from scramjet.compile.jit import callable_from_compiled, compiled
+from scramjet.compile.addresses import AddressedFunction, words
 
 
 @compiled
@@ -426,7 +427,7 @@ def twice_counted():
     return _counted() + _counted()
 
 
-@NativeFunction
+@AddressedFunction
 def count(address):
     words(address, 1)[0] = _counted()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool, compiling
-from scramjet.engine.jit import compiled
+from scramjet.compile import progress as compiling
+from scramjet.compile.jit import compiled
+from scramjet.engine import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.errors import WorldError
 

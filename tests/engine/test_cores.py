@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.engine import cores
-from scramjet.engine.cores import available_cores, free_cores
+from scramjet.runtime.machine import cores
+from scramjet.runtime.machine.cores import available_cores, free_cores
 
 
 @pytest.fixture

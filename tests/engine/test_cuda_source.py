@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import scramjet
-from scramjet.engine import cuda
-from scramjet.engine.cuda_staging import MAX_SHARED_BYTES, _digits, plan
 from scramjet.engine.layout import clear_function, leaf_layout, state_dtype
 from scramjet.engine.trees import leaves, space_tree
+from scramjet.engine.worlds import cuda
+from scramjet.engine.worlds.cuda_staging import MAX_SHARED_BYTES, _digits, plan
 from scramjet.envs import load_env, registrations, rng
 from scramjet.errors import ConfigError
 
@@ -59,7 +59,7 @@ def test_clearing_a_record_leaves_the_header_alone_and_nothing_else(name):
     record = np.zeros(1, state_dtype(env))
     record.view(np.uint8)[:] = 255
     before = record.copy()
-    from scramjet.engine.interpreted import Records
+    from scramjet.engine.worlds.interpreted import Records
 
     clear_function(env)(Records(record, name)[0])
     for field in record.dtype.names:

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from scramjet.engine.drawn import DrawnPool, in_blocks
-from scramjet.engine.foreign_worlds import ForeignWorld, register_factory
+from scramjet.adapters.gymnasium.text_rendering import TextRenderedPool, in_blocks
+from scramjet.adapters.registry import ForeignWorld, register_factory
 from scramjet.errors import ConfigError, WorldError
 
 
@@ -45,7 +45,7 @@ def make_blind_counter() -> Counter:
 
 
 def test_the_last_state_of_an_episode_is_drawn_before_the_first_of_the_next() -> None:
-    pool = DrawnPool(ForeignWorld(register_factory(make_counter)))
+    pool = TextRenderedPool(ForeignWorld(register_factory(make_counter)))
     pool.reset(0)
     assert pool.pictures[-1] == "count 0"
     drawn = []
@@ -58,14 +58,14 @@ def test_the_last_state_of_an_episode_is_drawn_before_the_first_of_the_next() ->
 
 def test_an_env_that_cannot_be_drawn_is_refused_with_what_to_do() -> None:
     with pytest.raises(WorldError, match="argument render_mode=None"):
-        DrawnPool(ForeignWorld(register_factory(make_blind_counter)))
+        TextRenderedPool(ForeignWorld(register_factory(make_blind_counter)))
     with pytest.raises(ConfigError, match=r"vec:CartPole-v1 cannot be drawn as text.*leave out --render"):
-        DrawnPool(ForeignWorld("vec:CartPole-v1"))
+        TextRenderedPool(ForeignWorld("vec:CartPole-v1"))
 
 
 def test_gymnasiums_own_envs_give_text_where_they_have_it_and_pictures_else() -> None:
     pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
-    lake, pole = DrawnPool(ForeignWorld("gym:FrozenLake-v1")), DrawnPool(ForeignWorld("gym:CartPole-v1"))
+    lake, pole = TextRenderedPool(ForeignWorld("gym:FrozenLake-v1")), TextRenderedPool(ForeignWorld("gym:CartPole-v1"))
     lake.reset(0)
     assert "FHFH" in lake.pictures[-1]
     pole.reset(0)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.native import NativePool
-from scramjet.engine.serial import SerialPool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
 from scramjet.training import seeds

@@ -16,15 +16,15 @@ import scramjet
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.frame_stack import FrameStackPool, stacked_space
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.wrappers.frame_stack import FrameStackPool, stacked_space
 from scramjet.envs import Box, Dict, Discrete, Env, MultiBinary
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
-from scramjet.policies.images import ImageLayout
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.policies.encoders.images import ImageLayout
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.session import make_evaluator, make_policy
 
 BACKENDS = ["interpreted", "cpu"]

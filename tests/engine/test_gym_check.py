@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from scramjet import cli
-from scramjet.engine import pool_choices as pool_choices_module
-from scramjet.engine.foreign_worlds import ForeignWorld, register_factory
-from scramjet.engine.gym_check import check_gym_world
-from scramjet.engine.pool_choices import pool_choices
+from scramjet.adapters import pool_choices as pool_choices_module
+from scramjet.adapters.gymnasium.check import check_gym_world
+from scramjet.adapters.pool_choices import pool_choices
+from scramjet.adapters.registry import ForeignWorld, register_factory
 from scramjet.errors import ConfigError
 
 

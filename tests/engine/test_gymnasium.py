@@ -15,8 +15,9 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import scramjet
-from scramjet.engine import NativePool, make
-from scramjet.engine.gym import GymEnv, GymVectorEnv
+from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
+from scramjet.adapters.make import make
+from scramjet.engine import NativePool
 from scramjet.envs import load_env, register, registrations, registry
 from scramjet.plugin import gym_id
 

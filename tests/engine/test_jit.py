@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from scramjet.engine.jit import ROWS_PER_BLOCK, RowKernel, ThreadsThatPay
+from scramjet.compile.jit import ROWS_PER_BLOCK, RowKernel, ThreadsThatPay
 
 
 @RowKernel
@@ -30,7 +30,7 @@ def test_threads_do_each_row_once_and_no_other(rows, start):
 
 KEEPS_ITS_NUMBER = """
 import numpy as np, torch
-from scramjet.engine.jit import ThreadsThatPay, RowKernel
+from scramjet.compile.jit import ThreadsThatPay, RowKernel
 
 torch.set_num_threads({threads})
 {use}
@@ -49,7 +49,7 @@ def double(start, stop, numbers):
         numbers[row] *= 2
 double.threaded(0, 100, np.ones(100))
 """
-SET_THREADS = "from scramjet.runtime.devices import set_threads; set_threads({threads})"
+SET_THREADS = "from scramjet.runtime.machine.devices import set_threads; set_threads({threads})"
 
 
 @pytest.mark.parametrize(

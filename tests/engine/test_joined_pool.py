@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet.engine.joined import JoinedPool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
+from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ConfigError
 
 
 def joined(name, num_pools, num_envs):
-    return JoinedPool([scramjet.make(name, num_envs, num_threads=1) for _ in range(num_pools)])
+    return ConcatenatedPool([scramjet.make(name, num_envs, num_threads=1) for _ in range(num_pools)])
 
 
 @pytest.mark.parametrize("name", ["cartpole", "maze", "snake", "connect_four"])

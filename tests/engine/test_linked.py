@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from numba import njit
 
-from scramjet.engine.jit import compiled
-from scramjet.engine.linked import LinkedCompiler
+from scramjet.compile.jit import compiled
+from scramjet.compile.numba_internals import HelperCompiler
 
 WORLD = """
 import numpy as np
@@ -76,7 +76,7 @@ class Called(Env):
 PLAY = """
 import sys
 import numpy as np
-from scramjet.engine import make
+from scramjet.adapters.make import make
 from scramjet.errors import WorldError
 for world in sys.argv[1:]:
     for backend in ("interpreted", "cpu"):
@@ -126,7 +126,7 @@ def test_helpers_do_at_each_start_what_their_source_does(tmp_path: Path) -> None
 def test_a_helper_has_no_machine_code_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path))  # not one that has it from before
 
-    @njit(pipeline_class=LinkedCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    @njit(pipeline_class=HelperCompiler, no_cpython_wrapper=True, no_cfunc_wrapper=True)
     def linked(x):
         return x + 1
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scramjet.engine.machine import NativeFunction, Task, call, doubles, flags, floats, record_at, words
+from scramjet.compile.addresses import AddressedFunction, Task, call, doubles, flags, floats, record_at, words
 
 TASK = np.dtype(
     [("numbers", np.int64), ("size", np.int64), ("function", np.int64), ("factor", np.float64), ("done", np.float64)]
@@ -10,12 +10,12 @@ TASK = np.dtype(
 _task = record_at(TASK)
 
 
-@NativeFunction
+@AddressedFunction
 def double(address, index):
     floats(address, index + 1)[index] *= 2
 
 
-@NativeFunction
+@AddressedFunction
 def work_on_part(part, num_parts, address):
     task = _task(address)
     numbers = floats(task.numbers, task.size)
@@ -26,7 +26,7 @@ def work_on_part(part, num_parts, address):
         task.done = 7.0
 
 
-@NativeFunction
+@AddressedFunction
 def kinds(address):
     words(address, 1)[0] += 1
     doubles(address + 8, 1)[0] += 0.5

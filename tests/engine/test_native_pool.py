@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from pool_worlds import Counter, Forgetful, Sometimes
 
-from scramjet.engine import NativePool, Transition, make
+from scramjet.adapters.make import make
+from scramjet.engine import NativePool, Transition
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError, WorldError

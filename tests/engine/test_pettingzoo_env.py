@@ -10,14 +10,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from scramjet.engine import make
+from scramjet.adapters.make import make
 from scramjet.errors import WorldError
 
 pytest.importorskip("pettingzoo", reason="needs PettingZoo: pip install 'scramjet[pettingzoo]'")
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
 from pettingzoo.utils import parallel_to_aec
 
-from scramjet.engine.pettingzoo_env import env, parallel_env
+from scramjet.adapters.exports.pettingzoo_env import env, parallel_env
 
 MORTALS = f"{Path(__file__).parent}/player_worlds.py:Mortals"
 TRIO = f"{Path(__file__).parent}/player_worlds.py:Trio"

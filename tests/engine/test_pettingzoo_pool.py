@@ -12,19 +12,20 @@ import pytest
 from gymnasium import spaces
 from player_worlds import Mortals
 
-from scramjet.engine import NativePool, Transition, pettingzoo_games
+from scramjet.adapters.pettingzoo import games as pettingzoo_games
+from scramjet.adapters.pettingzoo.games import make_pettingzoo_pool
+from scramjet.adapters.pettingzoo.pool import AECPool, ParallelPool
+from scramjet.engine import NativePool, Transition
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.pettingzoo_games import make_pettingzoo_pool
-from scramjet.engine.pettingzoo_pool import AECPool, ParallelPool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves
 from scramjet.envs import load_env
 from scramjet.errors import ConfigError, WorldError
 
 pettingzoo = pytest.importorskip("pettingzoo", reason="needs PettingZoo: pip install 'scramjet[pettingzoo]'")
-from scramjet.engine.pettingzoo_env import env as aec_env  # noqa: E402
-from scramjet.engine.pettingzoo_env import parallel_env  # noqa: E402
+from scramjet.adapters.exports.pettingzoo_env import env as aec_env  # noqa: E402
+from scramjet.adapters.exports.pettingzoo_env import parallel_env  # noqa: E402
 
 EYES = spaces.Box(-100, 100, (2,), np.float32)
 

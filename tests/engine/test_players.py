@@ -16,11 +16,11 @@ import pytest
 from player_worlds import Duel, Mortals, Painters, Trio
 
 from scramjet.engine import NativePool, Transition
-from scramjet.engine.check import check_world
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.worlds.check import check_world
 from scramjet.envs import Box, Dict, Discrete, Env, MultiDiscrete
 from scramjet.errors import ConfigError, WorldError
 

@@ -12,10 +12,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Te
 from gymnasium.wrappers import RecordEpisodeStatistics, TransformReward
 from worker_worlds import Countdown, Feed, Global, Nested, Rewarding, Showing
 
+from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.foreign_worlds import ForeignWorld
-from scramjet.engine.frame_stack import FrameStackPool
-from scramjet.engine.serial import SerialPool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.errors import ConfigError, WorldError
 
 

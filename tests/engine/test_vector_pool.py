@@ -14,14 +14,14 @@ from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import RecordEpisodeStatistics
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
 
+from scramjet.adapters.vector import VectorPool
 from scramjet.algorithms.advantages import gae
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.vector import VectorPool
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.rollout import allocate_rollout, collect
-from scramjet.training.samples import lay_out
+from scramjet.training.batches.samples import lay_out
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 MODES = list(AutoresetMode)
 

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from worker_worlds import Clinging, Countdown, Feed, Nested, Rewarding
 
+from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.serial import SerialPool
 from scramjet.engine.trees import leaves
-from scramjet.engine.worker_process import CLOSING_SECONDS
-from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
 
@@ -224,7 +224,7 @@ def test_a_script_needs_no_guard_around_its_main_part(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import gymnasium, numpy as np\n"
-        "from scramjet.engine.workers import WorkerPool\n"
+        "from scramjet.adapters.gymnasium.workers.pool import WorkerPool\n"
         "def make():\n    return gymnasium.make('CartPole-v1')\n"
         "pool = WorkerPool('CartPole-v1', make, 4, num_workers=2)\n"
         "pool.reset(0)\n"

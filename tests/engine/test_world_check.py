@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.engine.check import check_world
+from scramjet.engine.worlds.check import check_world
 
 ROOT = Path(__file__).parents[2]
 STEPS = 80

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.engine.world_code import NamedCode, code_of, file_in, loaded_text, source_fingerprint
+from scramjet.adapters.world_code import NamedCode, code_of, file_in, loaded_text, source_fingerprint
 from scramjet.envs.registry import canonical_name
 
 

@@ -2,9 +2,9 @@
 
 import gymnasium
 
+from scramjet.adapters.registry import register_factory
+from scramjet.adapters.world_parameters import NEEDED, WorldParameter, world_parameters
 from scramjet.commands.env_parameters import parameter_help
-from scramjet.engine.foreign_worlds import register_factory
-from scramjet.engine.world_parameters import NEEDED, WorldParameter, world_parameters
 
 
 def named(name: str) -> dict[str, WorldParameter]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scramjet.envs.snake import BODY, FOODS, HEAD, OTHERS
+from scramjet.envs.games.snake import BODY, FOODS, HEAD, OTHERS
 
 UP, RIGHT, DOWN, LEFT = range(4)
 MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}

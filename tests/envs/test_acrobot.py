@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, fields, observation, record
 
-from scramjet.envs.acrobot import MAX_VELOCITY_1, MAX_VELOCITY_2, Acrobot
+from scramjet.envs.classic_control.acrobot import MAX_VELOCITY_1, MAX_VELOCITY_2, Acrobot
 
 BACKWARDS, IDLE, FORWARDS = 0, 1, 2
 angles = st.floats(-math.pi, math.pi)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation, record
 
-from scramjet.envs.bandit import Bandit
+from scramjet.envs.probes.bandit import Bandit
 
 
 @given(st.integers(2, 20), st.data())

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scramjet.engine.interpreted import Record
 from scramjet.engine.layout import allocate_obs, state_dtype
-from scramjet.envs.binpack import BinPack, pick_item
-from scramjet.envs.binpack_drawing import back_to_front
+from scramjet.engine.worlds.interpreted import Record
+from scramjet.envs.games.binpack import BinPack, pick_item
+from scramjet.envs.games.binpack_drawing import back_to_front
 from scramjet.errors import WorldError
 
 seeds = st.integers(0, 2**40)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
 from scramjet.envs import load_env
-from scramjet.envs.connect_four import ConnectFour
+from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import WorldError
 
 SMALL_BOARDS = st.builds(
@@ -185,7 +185,7 @@ def test_a_board_in_the_mirror_is_the_same_game(env, data) -> None:
 )
 def test_boards_that_make_no_game_are_refused(parameters, message: str) -> None:
     with pytest.raises(WorldError, match=message):
-        load_env("scramjet.envs.connect_four:ConnectFour", **parameters)
+        load_env("scramjet.envs.games.connect_four:ConnectFour", **parameters)
 
 
 def test_a_line_that_fits_only_across_can_still_be_made() -> None:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, fields, observation
 
-from scramjet.envs.cartpole import CartPole
-from scramjet.envs.flickering_cartpole import FlickeringCartPole
+from scramjet.envs.classic_control.cartpole import CartPole
+from scramjet.envs.classic_control.flickering_cartpole import FlickeringCartPole
 
 probabilities = st.floats(0, 0.99)
 

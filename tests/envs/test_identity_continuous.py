@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation
 
-from scramjet.envs.identity_continuous import IdentityContinuous
+from scramjet.envs.probes.identity_continuous import IdentityContinuous
 
 answers = st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=5).map(lambda row: np.array(row, np.float32))
 

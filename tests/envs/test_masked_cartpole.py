@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import begun, observation, record
 
-from scramjet.envs.cartpole import CartPole
-from scramjet.envs.masked_cartpole import MaskedCartPole
+from scramjet.envs.classic_control.cartpole import CartPole
+from scramjet.envs.classic_control.masked_cartpole import MaskedCartPole
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 1), max_size=30))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
-from scramjet.engine.interpreted import Record
 from scramjet.engine.layout import state_dtype
-from scramjet.envs.maze import Maze
+from scramjet.engine.worlds.interpreted import Record
+from scramjet.envs.games.maze import Maze
 from scramjet.errors import WorldError
 
 UP, RIGHT, DOWN, LEFT = range(4)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
-from scramjet.envs.memory import Memory
+from scramjet.envs.probes.memory import Memory
 
 lengths, delays, seeds = st.integers(1, 6), st.integers(0, 5), st.integers(0, 2**40)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation, record
 
-from scramjet.envs.mountain_car import MAX_POSITION, MAX_SPEED, MIN_POSITION, MountainCar
+from scramjet.envs.classic_control.mountain_car import MAX_POSITION, MAX_SPEED, MIN_POSITION, MountainCar
 
 LEFT, COAST, RIGHT = 0, 1, 2
 VALLEY = -math.pi / 6  # where the slope, cos(3 x), is zero

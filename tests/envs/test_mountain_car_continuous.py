@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import begun, episode_stats, fields, record
 
-from scramjet.envs.mountain_car import MAX_POSITION, MAX_SPEED, MIN_POSITION, MountainCar
-from scramjet.envs.mountain_car_continuous import MountainCarContinuous
+from scramjet.envs.classic_control.mountain_car import MAX_POSITION, MAX_SPEED, MIN_POSITION, MountainCar
+from scramjet.envs.classic_control.mountain_car_continuous import MountainCarContinuous
 
 VALLEY = -math.pi / 6
 throttles = st.floats(-3, 3, width=32)

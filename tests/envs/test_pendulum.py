@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plain_records import assert_is_picture, begun, episode_stats, observation, record
 
-from scramjet.envs.pendulum import MAX_VELOCITY, Pendulum
+from scramjet.envs.classic_control.pendulum import MAX_VELOCITY, Pendulum
 
 angles = st.floats(-math.pi, math.pi)
 velocities = st.floats(-MAX_VELOCITY, MAX_VELOCITY)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scramjet.envs import Env, env_class, load_env, register, registrations, registry
-from scramjet.envs.cartpole import CartPole
+from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.registry import canonical_name
 from scramjet.errors import ScramjetError, WorldError
 
@@ -109,7 +109,7 @@ def test_a_misspelled_class_in_a_file_is_answered_with_those_there(world_file) -
 
 
 def test_a_world_that_a_file_only_imports_does_not_count_as_its_own(world_file) -> None:
-    path = world_file("from scramjet.envs.cartpole import CartPole\n" + WORLD.format(name="Alpha"))
+    path = world_file("from scramjet.envs.classic_control.cartpole import CartPole\n" + WORLD.format(name="Alpha"))
     assert type(load_env(path)).__name__ == "Alpha"
 
 

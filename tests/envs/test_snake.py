@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
 from scramjet.envs import load_env
-from scramjet.envs.snake import BODY, BORDER, FOOD, FOODS, FREE, HEAD, NOWHERE, OTHERS, Snake
+from scramjet.envs.games.snake import BODY, BORDER, FOOD, FOODS, FREE, HEAD, NOWHERE, OTHERS, Snake
 from scramjet.errors import WorldError
 
 MOVES = {UP: (-1, 0), RIGHT: (0, 1), DOWN: (1, 0), LEFT: (0, -1)}
@@ -401,7 +401,7 @@ def test_stats_count_food_length_and_steps_of_each_snake() -> None:
 )
 def test_boards_that_make_no_game_are_refused(parameters, message: str) -> None:
     with pytest.raises(WorldError, match=message):
-        load_env("scramjet.envs.snake:Snake", **parameters)
+        load_env("scramjet.envs.games.snake:Snake", **parameters)
 
 
 @pytest.mark.parametrize("parameters", [{"size": 5, "snakes": 3, "start_length": 2}, {"size": 32, "start_length": 31}])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
-from scramjet.envs.squared import COL_STEP, ROW_STEP, Squared
+from scramjet.envs.probes.squared import COL_STEP, ROW_STEP, Squared
 
 MOVES = list(zip(ROW_STEP, COL_STEP, strict=True))
 UP, UP_RIGHT, RIGHT, DOWN_RIGHT, DOWN, DOWN_LEFT, LEFT, UP_LEFT = range(8)

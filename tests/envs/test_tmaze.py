@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
 from scramjet.engine.layout import state_dtype
-from scramjet.envs.tmaze import EAST, NORTH, SOUTH, WEST, TMaze
+from scramjet.envs.probes.tmaze import EAST, NORTH, SOUTH, WEST, TMaze
 
 SIGNS = {NORTH: [0, 1, 1], SOUTH: [1, 1, 0]}
 CORRIDOR, JUNCTION = [1, 0, 1], [0, 1, 0]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from scramjet.engine.compiler import RulesCompiler
+from scramjet.engine.worlds.rules import RulesCompiler
 from scramjet.envs import load_env
-from scramjet.envs.trigonometry import LARGEST_ANGLE, cos, sin, sin_cos
+from scramjet.envs.classic_control.trigonometry import LARGEST_ANGLE, cos, sin, sin_cos
 
 compiled_sin_cos = RulesCompiler(load_env("cartpole"), njit, njit).compile(sin_cos)
 UNIT = 2**-53

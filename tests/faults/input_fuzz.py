@@ -35,12 +35,12 @@ from odd_inputs import (
 
 import scramjet
 from scramjet import cli
+from scramjet.adapters.registry import is_foreign, parameter_defaults
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands import train as train_module
-from scramjet.engine.foreign_worlds import is_foreign, parameter_defaults
 from scramjet.errors import LAYOUT, RunError, ScramjetError, printable
-from scramjet.training import config_files
-from scramjet.training.config import RunConfig
+from scramjet.training.config import files as config_files
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.session import check_network_memory, policy_for
 
 MAX_SECONDS = 1.0

@@ -19,12 +19,12 @@ import tomli_w
 import yaml
 from hypothesis import strategies as st
 
+from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.train import Place
-from scramjet.engine.foreign_worlds import parameter_defaults
 from scramjet.envs.registry import registrations
 from scramjet.policies.config import PolicyConfig
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 
 # --- values ------------------------------------------------------------------------------------------------
 

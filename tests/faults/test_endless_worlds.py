@@ -99,7 +99,7 @@ IMPATIENT = """
 import os, signal, sys, threading, time
 from scramjet import cli
 from scramjet.commands import check
-from scramjet.engine.hanging import what_hangs
+from scramjet.engine.worlds.hanging import what_hangs
 
 def press_twice():
     while "does not come to an end" not in what_hangs():
@@ -142,8 +142,8 @@ def test_check_finds_an_endless_loop(where: int, snail: Path) -> None:
 FINDING = """
 import os, sys, threading, time
 import numpy as np
-from scramjet.engine import hanging
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds import hanging
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 
 for where in (1, 2, 3):

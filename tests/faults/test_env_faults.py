@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from scramjet.engine import worker_process
-from scramjet.engine.foreign_worlds import ForeignWorld, WorkerSettings
-from scramjet.engine.serial import SerialPool
-from scramjet.engine.trial import try_out
-from scramjet.engine.workers import WorkerPool
+from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.trial import try_out
+from scramjet.adapters.gymnasium.workers import process as worker_process
+from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.registry import ForeignWorld, WorkerSettings
 from scramjet.errors import WorldError
-from scramjet.training.config import RunConfig
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.session import _training_pool, make_evaluator
 
 pytestmark = pytest.mark.faults

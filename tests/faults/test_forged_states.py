@@ -13,16 +13,16 @@ import pytest
 
 import scramjet
 from scramjet.cli import main
-from scramjet.engine.native import NativePool
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.restored_states import FIX, Probation
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.worlds.restored_states import FIX, Probation
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.checkpoint_format import encode
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.training import start
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 
 WORLDS = ["bandit", "connect_four", "maze", "memory", "snake", "squared"]
 """Those whose rules index arrays by their state, but for binpack, which takes long to compile."""

@@ -32,7 +32,7 @@ from odd_inputs import (
     written_files,
 )
 
-from scramjet.engine.foreign_worlds import parameter_defaults
+from scramjet.adapters.registry import parameter_defaults
 
 SAME_EACH_TIME = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck], print_blob=False

@@ -31,14 +31,14 @@ import yaml
 
 import scramjet
 from scramjet import cli
+from scramjet.adapters import registry as foreign_worlds
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine import foreign_worlds
 from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError, WorldError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime import checkpoint_format
-from scramjet.training.collecting import read_schedule
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.config_files import field_docs
+from scramjet.training.collector import read_schedule
+from scramjet.training.config.files import field_docs
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.playing import load_trained
 from scramjet.training.session import make_pool
 

@@ -37,7 +37,7 @@ from scramjet.errors import CheckpointError
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint, step_name
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
-from scramjet.training.config_files import load_frozen
+from scramjet.training.config.files import load_frozen
 
 pytestmark = [
     pytest.mark.faults,
@@ -55,8 +55,8 @@ from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.config_files import to_toml
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.files import to_toml
 
 runs = Path(sys.argv[1]) / "{RUNS}"
 config = RunConfig(

@@ -31,8 +31,8 @@ from scramjet.runtime.checkpoint_format import _digest
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
 from scramjet.runtime.runs import Run
-from scramjet.training import config_files
-from scramjet.training.collecting import cut_schedule
+from scramjet.training.collector import cut_schedule
+from scramjet.training.config import files as config_files
 
 pytestmark = pytest.mark.faults
 

@@ -19,10 +19,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from scramjet.engine import worker_protocol as protocol
+from scramjet.adapters.gymnasium.workers import protocol
+from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.gymnasium.workers.process import WorkerFailedError
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.worker_process import WorkerFailedError
-from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, WorldError
 
 pytestmark = pytest.mark.faults
@@ -486,7 +486,7 @@ def test_what_an_env_has_started_ends_when_the_parent_is_killed(tmp_path: Path) 
     program.write_text(
         "import subprocess, sys, time\n"
         "import gymnasium, numpy as np\n"
-        "from scramjet.engine.workers import WorkerPool\n"
+        "from scramjet.adapters.gymnasium.workers.pool import WorkerPool\n"
         "class Spawning(gymnasium.Env):\n"
         "    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)\n"
         "    action_space = gymnasium.spaces.Discrete(2)\n"

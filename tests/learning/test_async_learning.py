@@ -7,7 +7,7 @@ import pytest
 
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.training.config import EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 
 pytestmark = pytest.mark.learning
 NUM_UPDATES = 150

@@ -10,15 +10,15 @@ import torch
 from choosing import choosing_world
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.frame_stack import FrameStackPool
-from scramjet.engine.native import Backend, NativePool
 from scramjet.engine.random_play import random_actions
+from scramjet.engine.worlds.native_pool import Backend, NativePool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import Env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 

@@ -10,17 +10,17 @@ from torch import nn
 
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.envs.rng import randint
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.config_files import starting_config
+from scramjet.training.config.files import starting_config
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 

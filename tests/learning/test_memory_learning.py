@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import scramjet
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
-from scramjet.training.config import EvaluationConfig
-from scramjet.training.config_files import starting_config
+from scramjet.training.config.files import starting_config
+from scramjet.training.config.run_config import EvaluationConfig
 
 pytestmark = pytest.mark.learning
 

@@ -12,11 +12,11 @@ from counting_env import Counting
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.vector import VectorPool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.foreign import ForeignPool
-from scramjet.engine.serial import SerialPool
-from scramjet.engine.vector import VectorPool
-from scramjet.engine.workers import WorkerPool
 
 NUM_ENVS, NUM_STEPS, SEED = 5, 40, 11
 

@@ -22,7 +22,7 @@ from jumanji.environments import BinPack  # noqa: E402
 from jumanji.environments.packing.bin_pack import generator as generators  # noqa: E402
 from jumanji.environments.packing.bin_pack.types import EMS, Item, Location, State  # noqa: E402
 
-WORLD = "scramjet.envs.binpack:BinPack"
+WORLD = "scramjet.envs.games.binpack:BinPack"
 NUM_ENVS = 64
 MAX_ITEMS = 20
 MAX_SPACES = 40

@@ -16,10 +16,10 @@ import pytest
 
 from scramjet.engine import NativePool
 from scramjet.envs import Discrete, Env
-from scramjet.envs.acrobot import Acrobot
-from scramjet.envs.mountain_car import MountainCar
-from scramjet.envs.mountain_car_continuous import MountainCarContinuous
-from scramjet.envs.pendulum import Pendulum
+from scramjet.envs.classic_control.acrobot import Acrobot
+from scramjet.envs.classic_control.mountain_car import MountainCar
+from scramjet.envs.classic_control.mountain_car_continuous import MountainCarContinuous
+from scramjet.envs.classic_control.pendulum import Pendulum
 
 NUM_ENVS = 4
 LAST_DIGITS = 1e-13

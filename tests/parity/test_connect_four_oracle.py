@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scramjet.engine import NativePool
-from scramjet.envs.connect_four import ConnectFour
+from scramjet.envs.games.connect_four import ConnectFour
 
 ROWS, COLS = 6, 7
 SHIFTS = {"up": 1, "across": 7, "falling": 6, "rising": 8}

@@ -8,11 +8,11 @@ import torch
 from test_back_ends import CASES, FIELDS, ids
 
 from scramjet.engine import NativePool
-from scramjet.engine.cuda_pool import CudaPool
 from scramjet.engine.layout import Transition, state_dtype
 from scramjet.engine.pool import Episodes
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, named_leaves
+from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Env, load_env
 
 pytestmark = pytest.mark.gpu
@@ -142,7 +142,7 @@ def test_steps_recorded_by_a_cuda_graph_are_those_of_the_pool():
 
 
 def test_check_looks_at_the_gpu_too():
-    from scramjet.engine.check import check_world
+    from scramjet.engine.worlds.check import check_world
 
     findings = list(check_world("maze", steps=60))
     assert all(finding.is_fine for finding in findings)

@@ -12,7 +12,7 @@ import pytest
 
 from scramjet.engine import NativePool
 from scramjet.engine.layout import state_dtype
-from scramjet.envs.maze import Maze, shortest_path
+from scramjet.envs.games.maze import Maze, shortest_path
 
 jumanji = pytest.importorskip("jumanji", reason="the original of Maze: pip install jumanji")
 

@@ -12,8 +12,8 @@ import scramjet
 from scramjet.engine.random_play import random_actions
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
-from scramjet.policies.attention import Attention, EntitySpec, EntityStream, make_entity_network
-from scramjet.policies.entity_streams import Packed, Padded
+from scramjet.policies.encoders.attention import Attention, EntitySpec, EntityStream, make_entity_network
+from scramjet.policies.encoders.entity_streams import Packed, Padded
 from scramjet.policies.networks import count_parameters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -119,7 +119,7 @@ def test_an_observation_gives_what_a_network_without_room_for_padding_gives_for_
 @STREAMS
 @pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
 def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient(config, stream, monkeypatch):
-    monkeypatch.setattr("scramjet.policies.attention.make_stream", stream)
+    monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", stream)
     network, obs = network_of(config), batch()
     is_row, is_column = valid_of(obs)
     changed = dict(obs)
@@ -141,7 +141,7 @@ def test_an_entity_that_is_not_valid_never_changes_an_output_or_a_gradient(confi
 @STREAMS
 @pytest.mark.parametrize("config", [CONFIG, SHARED], ids=["separate", "shared"])
 def test_without_any_valid_entity_outputs_and_gradients_are_finite(config, stream, monkeypatch):
-    monkeypatch.setattr("scramjet.policies.attention.make_stream", stream)
+    monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", stream)
     network, obs = network_of(config), batch()
     empty = obs | {name: torch.zeros_like(obs[name]) for name in ("ems_mask", "items_mask")}
     for each in (obs, empty):
@@ -187,7 +187,7 @@ def test_padded_and_packed_streams_give_the_same_in_the_real_world(config, monke
         network.actor_head.columns.weight *= 100
     packed = outputs_and_gradients(network, obs)
     assert packed[0][6:].amax(1).std() > 0.1
-    monkeypatch.setattr("scramjet.policies.attention.make_stream", Padded)
+    monkeypatch.setattr("scramjet.policies.encoders.attention.make_stream", Padded)
     for one, other in zip(packed, outputs_and_gradients(network, obs), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 

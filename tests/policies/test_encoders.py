@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig, make_encoder
-from scramjet.policies.grids import GridCNN, GridPlanes
-from scramjet.policies.images import ImageLayout, ImpalaCNN, NatureCNN
-from scramjet.policies.vectors import EmbeddingEncoder, FlatEncoder, OneHotEncoder
+from scramjet.policies.encoders.grids import GridCNN, GridPlanes
+from scramjet.policies.encoders.images import ImageLayout, ImpalaCNN, NatureCNN
+from scramjet.policies.encoders.vectors import EmbeddingEncoder, FlatEncoder, OneHotEncoder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

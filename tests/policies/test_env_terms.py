@@ -11,12 +11,12 @@ import torch
 from gymnasium import spaces
 
 import scramjet
-from scramjet.engine.env_spaces import env_spaces
-from scramjet.engine.frame_stack import FrameStackPool
-from scramjet.engine.serial import SerialPool
+from scramjet.adapters.env_spaces import env_spaces
+from scramjet.adapters.gymnasium.serial import SerialPool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.errors import PredictError
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.training.config import EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 
 
 class Odd(gymnasium.Env):

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from scramjet.policies import memory, memory_fused
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.memory import GRU, LSTM, MinGRU, make_core
+from scramjet.policies.recurrent import autograd as memory_fused
+from scramjet.policies.recurrent import cores as memory
+from scramjet.policies.recurrent.cores import GRU, LSTM, MinGRU, make_core
 
 CORES = [LSTM, GRU, MinGRU]
 every_core = pytest.mark.parametrize("kind", CORES)

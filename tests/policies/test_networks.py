@@ -10,15 +10,15 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import nn
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import Categorical, Policy, PolicyConfig, SeparateActorCritic, SharedActorCritic
 from scramjet.policies.networks import count_parameters, default_network
 from scramjet.policies.observations import without_entries
-from scramjet.training.config_files import starting_config
+from scramjet.training.config.files import starting_config
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,7 +12,7 @@ from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig, make_encoder
-from scramjet.policies.value_propagation import SHARPNESS, propagate
+from scramjet.policies.encoders.value_propagation import SHARPNESS, propagate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA finds no GPU")
@@ -118,7 +118,8 @@ SIMULATION = """
 import numpy as np
 import torch
 from numba import cuda
-from scramjet.policies import value_propagation as on_cpu, value_propagation_cuda as on_gpu
+from scramjet.policies.encoders import value_propagation as on_cpu
+from scramjet.policies.encoders import value_propagation_cuda as on_gpu
 
 def simulate(kernel, size, num_threads, *arguments):
     arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in arguments]

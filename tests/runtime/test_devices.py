@@ -3,7 +3,7 @@
 import pytest
 
 from scramjet.errors import TrainingError
-from scramjet.runtime.devices import memory_errors_explained
+from scramjet.runtime.machine.devices import memory_errors_explained
 
 
 @pytest.mark.parametrize("text", ["CUDA out of memory. Tried to allocate 20.00 GiB.", "[2] CUDA_ERROR_OUT_OF_MEMORY"])

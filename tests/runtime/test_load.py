@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.runtime.gpu_load import gpu_meter
-from scramjet.runtime.load import GpuLoad, Load, LoadMeter
+from scramjet.runtime.machine.gpu_load import gpu_meter
+from scramjet.runtime.machine.load import GpuLoad, Load, LoadMeter
 
 
 @pytest.fixture

@@ -22,14 +22,14 @@ import scramjet
 from scramjet import cli
 from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.joined import JoinedPool
+from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.training import start
-from scramjet.training.central_actors import CentralActors
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.asynchronous.central_actors import CentralActors
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.session import make_pool
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
@@ -186,7 +186,7 @@ def test_a_schedule_names_only_actors_that_had_leave_to_play():
     """Two are idle and one more may begin: a replay would let both."""
     config = settings("gym:CartPole-v1", num_workers=1)
     pools = [make_pool(config, num_envs=1, num_threads=1, learns=True) for _ in range(2)]
-    with contextlib.closing(JoinedPool(pools)) as pool:
+    with contextlib.closing(ConcatenatedPool(pools)) as pool:
         pool.reset(1)
         network = default_network(pool.observation_space, pool.action_space, PolicyConfig(hidden=(8,)))
         policy = Policy(network, pool.observation_space, pool.action_space)
@@ -416,7 +416,7 @@ def workers_of(pid):
     """Not what compiles ahead."""
     words = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
     lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
-    return [int(line.split()[0]) for line in lines if "scramjet.engine.worker" in line]
+    return [int(line.split()[0]) for line in lines if "scramjet.adapters.gymnasium.workers.worker" in line]
 
 
 @pytest.mark.faults

@@ -20,11 +20,12 @@ from scramjet.runtime import checkpoints
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.runtime.runs import Run
-from scramjet.training import loop, state
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training import loop
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.display import PlainDisplay
 from scramjet.training.evaluation import Evaluation, Evaluator
 from scramjet.training.learner import Learner
+from scramjet.training.persistence import state
 
 
 def config(**settings) -> RunConfig:

@@ -12,8 +12,8 @@ import torch
 import scramjet
 from scramjet.errors import CallbackError, ConfigError
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training import config
 from scramjet.training.callbacks import Callbacks
+from scramjet.training.config.run_config import run_config as config
 
 TINY: dict[str, Any] = {
     "num_envs": 4,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from scramjet.engine import compiling
+from scramjet.compile import progress as compiling
 from scramjet.training.display import QuietDisplay
 from scramjet.training.display.compilation import compilation_shown
 from scramjet.training.display.waiting import Ticker

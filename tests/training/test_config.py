@@ -16,7 +16,7 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
 from scramjet.settings import Spelling, describe, flag, require, settle
-from scramjet.training.config import (
+from scramjet.training.config.run_config import (
     CheckpointConfig,
     EvaluationConfig,
     RunConfig,
@@ -226,8 +226,8 @@ def test_a_resolved_config_has_no_auto_left_and_the_worlds_one_name_and_every_pa
 def test_nothing_that_shapes_learning_follows_from_the_machine(monkeypatch, env, total):
     machines = set()
     for cores, has_gpu in ((1, False), (2, False), (64, False), (16, True)):
-        monkeypatch.setattr("scramjet.training.config.available_cores", lambda cores=cores: cores)
-        monkeypatch.setattr("scramjet.training.config.cuda_is_ready", lambda has_gpu=has_gpu: has_gpu)
+        monkeypatch.setattr("scramjet.training.config.run_config.available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("scramjet.training.config.run_config.cuda_is_ready", lambda has_gpu=has_gpu: has_gpu)
         config = RunConfig(env=env, total_timesteps=total).resolved()
         machines.add((config.num_envs, config.num_steps, config.ppo, config.policy))
     assert len(machines) == 1
@@ -296,20 +296,20 @@ def test_a_resolved_config_keeps_numbers_that_were_given():
     ],
 )
 def test_envs_run_where_networks_do_unless_told_or_stacked(monkeypatch, has_gpu, given_, device, env_device):
-    monkeypatch.setattr("scramjet.training.config.cuda_is_ready", lambda: has_gpu)
+    monkeypatch.setattr("scramjet.training.config.run_config.cuda_is_ready", lambda: has_gpu)
     decided = RunConfig(**given_).resolved()
     assert (decided.device, decided.env_device) == (device, env_device)
     assert decided.resolved() == decided
 
 
 def test_envs_on_the_gpu_without_networks_there_are_refused_when_that_is_decided(monkeypatch):
-    monkeypatch.setattr("scramjet.training.config.cuda_is_ready", lambda: False)
+    monkeypatch.setattr("scramjet.training.config.run_config.cuda_is_ready", lambda: False)
     with pytest.raises(ConfigError, match=r"env_device='cuda'.*use --device cuda, or --env-device auto"):
         RunConfig(env_device="cuda").resolved()
 
 
 def test_with_networks_on_the_gpu_all_threads_are_the_envs(monkeypatch):
-    monkeypatch.setattr("scramjet.training.config.available_cores", lambda: 6)
+    monkeypatch.setattr("scramjet.training.config.run_config.available_cores", lambda: 6)
     small = RunConfig(num_envs=4, num_steps=8, device="cuda")
     assert small.resolved().num_threads == 1
     assert replace(small, env_device="cpu").resolved().num_threads == 6

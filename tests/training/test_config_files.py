@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
-from scramjet.training import config_files
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.config_files import (
+from scramjet.training.config import files as config_files
+from scramjet.training.config.files import (
     apply,
     field_docs,
     load_config,
@@ -24,6 +23,7 @@ from scramjet.training.config_files import (
     starting_config,
     to_toml,
 )
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 

@@ -698,7 +698,7 @@ def test_plain_progress_is_told_after_two_seconds_and_then_every_ten():
 
 def test_the_first_update_and_compilation_have_no_part_in_the_time_left(monkeypatch):
     compiled = [5.0]
-    monkeypatch.setattr("scramjet.engine.compiling.seconds", lambda: compiled[0])
+    monkeypatch.setattr("scramjet.compile.progress.seconds", lambda: compiled[0])
     history = History(replace(INFO, total_steps=10 * 16_384), now=0.0)
     history.add(a_record(1), now=60.0)
     assert history.seconds_left(60.0) is None

@@ -13,9 +13,9 @@ from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 from gymnasium.wrappers import TimeLimit
 
 import scramjet
+from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.native import NativePool
-from scramjet.engine.serial import SerialPool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.envs.rng import randint
@@ -23,10 +23,10 @@ from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training import evaluation, evaluation_limits, loop
-from scramjet.training.config import EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluation, Evaluator, lower_bound
 from scramjet.training.evaluation_limits import GraceTime
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 from scramjet.training.session import make_evaluator
 
 pytestmark = pytest.mark.usefixtures("one_thread")

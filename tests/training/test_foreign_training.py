@@ -16,9 +16,11 @@ from safetensors.numpy import load_file
 
 import scramjet
 from scramjet import cli
-from scramjet.engine import foreign_worlds
-from scramjet.engine.cores import available_cores
-from scramjet.engine.foreign_worlds import (
+from scramjet.accelerate.numba.executor import native_play
+from scramjet.adapters import registry as foreign_worlds
+from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.registered_here import registration
+from scramjet.adapters.registry import (
     ForeignWorld,
     WorkerSettings,
     canonical_name,
@@ -26,14 +28,12 @@ from scramjet.engine.foreign_worlds import (
     load_world,
     register_factory,
 )
-from scramjet.engine.registered_here import registration
-from scramjet.engine.workers import WorkerPool
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.training.config import EvaluationConfig, RunConfig
-from scramjet.training.config_files import preset_path, starting_config
-from scramjet.training.native import native_play
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.runtime.machine.cores import available_cores
+from scramjet.training.config.files import preset_path, starting_config
+from scramjet.training.config.run_config import EvaluationConfig, RunConfig
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 from scramjet.training.session import make_pool
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)

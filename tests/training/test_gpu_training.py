@@ -15,20 +15,20 @@ import torch
 from torch import nn
 
 import scramjet
+from scramjet.accelerate.cuda_graphs import Recorder
+from scramjet.accelerate.triton.executor import fused_mlp
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
-from scramjet.engine.cuda_pool import CudaPool
+from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.runtime.graphs import Recorder
-from scramjet.training import collecting
-from scramjet.training.config import RunConfig
-from scramjet.training.config_files import starting_config
-from scramjet.training.fused import fused_mlp
+from scramjet.training import collector as collecting
+from scramjet.training.batches.shuffling import shuffle_on_gpu
+from scramjet.training.config.files import starting_config
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import allocate_rollout, collect
-from scramjet.training.shuffling import shuffle_on_gpu
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 pytestmark = pytest.mark.gpu
 

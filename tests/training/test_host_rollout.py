@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 
 import scramjet
-from scramjet.engine.frame_stack import FrameStackPool
-from scramjet.engine.native import NativePool
 from scramjet.engine.trees import leaves
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.runtime.devices import set_precision
-from scramjet.training import host_rollout
-from scramjet.training.config_files import starting_config
-from scramjet.training.host_rollout import Part
-from scramjet.training.rollout import Rollout, allocate_rollout, collect
+from scramjet.runtime.machine.devices import set_precision
+from scramjet.training.config.files import starting_config
+from scramjet.training.rollout.host_rollout import Part
+from scramjet.training.rollout import host_rollout
+from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,8 +8,8 @@ import pytest
 
 import scramjet
 from scramjet.errors import ConfigError, TrustError
-from scramjet.training.config_files import apply, load_config, load_frozen, starting_config
-from scramjet.training.keywords import with_keywords
+from scramjet.training.config.files import apply, load_config, load_frozen, starting_config
+from scramjet.training.config.keywords import with_keywords
 
 TINY: dict[str, Any] = {
     "num_envs": 4,

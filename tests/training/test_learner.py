@@ -17,8 +17,8 @@ from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.learner import Learner
-from scramjet.training.memories import Memories
-from scramjet.training.rollout import Rollout
+from scramjet.training.rollout.recurrent_states import Memories
+from scramjet.training.rollout.rollout import Rollout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -16,21 +16,21 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import scramjet
+from scramjet.accelerate.numba.executor import native_play
 from scramjet.algorithms.advantages import seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.native import NativePool
 from scramjet.engine.trees import map_leaves
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Env
 from scramjet.errors import CheckpointError, ConfigError, TrainingError
 from scramjet.policies import Policy, PolicyConfig
-from scramjet.policies.memory import Core
 from scramjet.policies.networks import default_network
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.policies.recurrent.cores import Core
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.learner import Learner
-from scramjet.training.memories import Player
-from scramjet.training.native import native_play
-from scramjet.training.rollout import Rollout, allocate_rollout, collect
+from scramjet.training.rollout.recurrent_states import Player
+from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

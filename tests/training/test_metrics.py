@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.training.metrics import METRICS, findings, metric_for, warnings_for
+from scramjet.training.telemetry.metrics import METRICS, findings, metric_for, warnings_for
 
 FLAGS = {
     "--learning-rate", "--num-epochs", "--num-minibatches", "--clip-epsilon", "--entropy-coef",

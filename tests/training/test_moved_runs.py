@@ -20,7 +20,7 @@ from scramjet.errors import ConfigError, RunError, TrustError, WorldError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.runtime.source_copies import MAX_FILES
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 
 TINY: dict[str, Any] = {
     "num_envs": 4,

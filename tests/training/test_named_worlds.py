@@ -13,7 +13,7 @@ import pytest
 import scramjet
 from scramjet import cli
 from scramjet.errors import TrustError, WorldError
-from scramjet.training.config import RunConfig
+from scramjet.training.config.run_config import RunConfig
 
 FLAGS = [
     "--policy.hidden", "8", "--num-envs", "4", "--num-steps", "8", "--num-threads", "1", "--device", "cpu",

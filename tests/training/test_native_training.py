@@ -5,17 +5,17 @@ import copy
 import pytest
 import torch
 
+from scramjet.accelerate.numba.executor import native_play
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.training import start
-from scramjet.training.config import RunConfig
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
-from scramjet.training.native import native_play
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 
 def updates(env_name, policy, config, *, native, num_updates=2, horizon=None):

@@ -15,9 +15,9 @@ from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training import state
+from scramjet.training.batches.samples import Samples
 from scramjet.training.learner import Learner
-from scramjet.training.samples import Samples
+from scramjet.training.persistence import state
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY: dict[str, Any] = {

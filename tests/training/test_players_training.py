@@ -16,15 +16,15 @@ from torch.distributions.transforms import AffineTransform, TanhTransform
 
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.native import NativePool
 from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import Rollout, allocate_rollout, collect
+from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,7 +8,7 @@ import pytest
 from scramjet.engine import NativePool
 from scramjet.engine.pool import Episodes
 from scramjet.envs import Box, Discrete, Env
-from scramjet.training.progress import Progress
+from scramjet.training.telemetry.progress import Progress
 
 
 def ended(*returns: float, num_ended: int | None = None) -> Episodes:

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training import acting
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout import acting, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -18,7 +18,7 @@ from scramjet.envs import Box, Discrete, Env
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training.config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation import Evaluation, Evaluator
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,8 +11,8 @@ from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
 from scramjet.envs import Box, Discrete
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
+from scramjet.training.batches.samples import Samples
 from scramjet.training.learner import Learner
-from scramjet.training.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.native import NativePool
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy
 from scramjet.training.learner import Learner
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

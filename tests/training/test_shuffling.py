@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scramjet.training.shuffling import NEIGHBOURS, run_length, shuffle_on_gpu
+from scramjet.training.batches.shuffling import NEIGHBOURS, run_length, shuffle_on_gpu
 
 
 def order_of(num_units: int, neighbours: int, seed: int = 0) -> torch.Tensor:

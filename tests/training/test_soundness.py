@@ -6,8 +6,8 @@ import torch
 import scramjet
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.training import soundness
-from scramjet.training.rollout import allocate_rollout, collect
+from scramjet.training.rollout import checks as soundness
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 
 def played(num_envs=4, num_steps=3):

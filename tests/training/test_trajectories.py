@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from scramjet.errors import TrainingError
-from scramjet.training.trajectories import MOST_AHEAD, Exchange
+from scramjet.training.asynchronous.trajectories import MOST_AHEAD, Exchange
 
 
 def exchange(num_actors=2, max_lag=8):

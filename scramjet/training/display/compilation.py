@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from scramjet.engine import compiling
+from scramjet.compile import progress as compiling
 from scramjet.training.display.interface import Display
 from scramjet.training.display.waiting import Ticker
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from scramjet.engine import compiling
+from scramjet.compile import progress as compiling
 from scramjet.training.display.interface import RunInfo
 from scramjet.training.display.statistics import MAX_SHOWN, statistics_of
 from scramjet.training.display.text import PHASES
-from scramjet.training.metrics import Record
+from scramjet.training.telemetry.metrics import Record
 
 DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "approx kl": "approx_kl"}
 """Curves of every run beside the return's, by label."""

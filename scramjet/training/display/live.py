@@ -15,8 +15,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from scramjet.errors import printable
-from scramjet.runtime.gpu_load import gpu_meter
-from scramjet.runtime.load import LoadMeter
+from scramjet.runtime.machine.gpu_load import gpu_meter
+from scramjet.runtime.machine.load import LoadMeter
 from scramjet.training.display.frame import compose
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
@@ -30,7 +30,7 @@ from scramjet.training.display.text import (
     summary_title,
 )
 from scramjet.training.display.view import Scene
-from scramjet.training.metrics import Record, findings, shortlist
+from scramjet.training.telemetry.metrics import Record, findings, shortlist
 
 
 class LiveDisplay:

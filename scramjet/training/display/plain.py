@@ -24,7 +24,7 @@ from scramjet.training.display.text import (
     summary_rows,
     summary_title,
 )
-from scramjet.training.metrics import Record, findings
+from scramjet.training.telemetry.metrics import Record, findings
 
 
 class QuietDisplay:

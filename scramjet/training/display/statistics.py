@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from scramjet.training.metrics import Record, statistic_name
+from scramjet.training.telemetry.metrics import Record, statistic_name
 
 MAX_SHOWN = 12
 """Statistics that a display keeps: the first of a record."""

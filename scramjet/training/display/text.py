@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scramjet.engine.foreign_worlds import is_foreign, must_be_given
-from scramjet.engine.registered_here import registration
+from scramjet.adapters.registered_here import registration
+from scramjet.adapters.registry import is_foreign, must_be_given
 from scramjet.training.display.interface import RunInfo, Summary
-from scramjet.training.metrics import Record
+from scramjet.training.telemetry.metrics import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from rich.text import Text
 
-from scramjet.runtime.load import Load
+from scramjet.runtime.machine.load import Load
 from scramjet.training.display.chart import sparkline
 from scramjet.training.display.history import Curve, History
 from scramjet.training.display.plot import plot, step_axis, step_window

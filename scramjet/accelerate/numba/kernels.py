@@ -1,0 +1,369 @@
+"""PPO of small networks on the CPU, compiled: forward, loss and backward of a block of samples on one core.
+
+Operator by operator, a small network's time goes into calling operators, waiting for threads between them and moving
+activations through memory. Here a thread takes its part of a minibatch through everything, block by block: what it
+computes stays in the cache of its core. What a network is, and its way forward and back, is in native_towers.py.
+
+Letters of shapes: N samples, D inputs, A inputs of the distribution, U units (samples, or with memory sequences of T
+steps).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from numba import prange, types
+
+from scramjet.accelerate.numba.towers import (
+    CORE,
+    CORE_SIZE,
+    CORE_STATE,
+    END,
+    FIRST_HEAD,
+    FLOAT,
+    INPUTS,
+    NUM_ACTIVATIONS,
+    NUM_LAYER_COLUMNS,
+    WIDTH,
+    features_back,
+    features_of,
+    give_outputs,
+    layer_numbers,
+    tower_numbers,
+    work_at,
+)  # fmt: skip
+from scramjet.compile.addresses import (
+    AddressedFunction,
+    call,
+    doubles,
+    flags,
+    float_rows,
+    floats,
+    next_number,
+    word_rows,
+    words,
+)
+from scramjet.compile.blas import set_blas_threads
+from scramjet.compile.jit import PARALLEL_REGION, ThreadsThatPay, callable_from_compiled, compiled, launch_threads
+from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, sum_of_squares
+from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
+from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
+
+TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
+NUM_TERMS = len(TERMS)
+
+# What Adam needs of a parameter: addresses of it, of both its moments and of its count of steps, its place among
+# gradients, how many numbers.
+VALUES, MEANS, SQUARES, STEPS, AT, COUNT = range(6)
+NUM_PARAMETER_COLUMNS = 6
+
+
+@callable_from_compiled
+def samples_of(work, address):  # type: ignore[no-untyped-def]
+    """One number for each sample."""
+    return floats(address, work.num_units * work.steps)
+
+
+@callable_from_compiled
+def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[no-untyped-def]
+    """Units `first` on of those taken: their samples' numbers, inputs, and with memory beginnings and states."""
+    units = words(work.units + 8 * first, num_units)
+    steps, width, states = work.steps, work.num_inputs, work.state_size
+    for t in range(steps):
+        for i in range(num_units):
+            row, sample = t * num_units + i, t * work.num_units + units[i]
+            samples[row] = sample
+            seen = floats(work.inputs + FLOAT * sample * width, width)
+            copy(floats(x + FLOAT * row * width, width), seen)
+            if work.begins != 0:
+                flags(begins + row, 1)[0] = flags(work.begins + sample, 1)[0]
+    if states > 0:
+        for i in range(num_units):
+            given = floats(work.state + FLOAT * units[i] * states, states)
+            copy(floats(state + FLOAT * i * states, states), given)
+
+
+@AddressedFunction
+def gradients_of_parts(worker, num_parts, address):  # type: ignore[no-untyped-def]
+    """A worker's: of parts that nobody has begun, one after the other, so that all end together however fast each is.
+    Which worker did a part makes no difference."""
+    work, threads = work_at(address), set_blas_threads(1)
+    part = next_number(work.next_part)
+    while part < num_parts:
+        _gradients_of_part(address, part, num_parts, work.scratch + FLOAT * worker * work.scratch_size)
+        part = next_number(work.next_part)
+    set_blas_threads(threads)
+
+
+@callable_from_compiled
+def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-def]
+    """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]. All that
+    it computes lies from `x` on."""
+    work = work_at(address)
+    steps, width, num_towers = work.steps, work.num_outputs, work.num_towers
+    partial, terms = work.partials + FLOAT * part * work.num_weights, work.terms + 8 * NUM_TERMS * part
+    fill(floats(partial, work.num_weights), np.float32(0))
+    fill(doubles(terms, NUM_TERMS), 0.0)
+    scale = np.empty(1, np.float32)
+    scale[0] = 1.0 / (work.num_taken * steps)
+    samples_of_block = np.empty(work.block * steps, np.int64)
+    stop = work.num_taken * (part + 1) // num_parts
+    for first in range(work.num_taken * part // num_parts, stop, work.block):
+        num_units = min(work.block, stop - first)
+        rows = num_units * steps
+        samples = samples_of_block[:rows]
+        outputs = x + FLOAT * rows * work.num_inputs
+        to_outputs = outputs + FLOAT * rows * width
+        to_features = to_outputs + FLOAT * rows * width
+        other = to_features + FLOAT * rows * work.widest
+        state = other + FLOAT * rows * work.widest
+        begins = state + FLOAT * num_units * work.state_size
+        kept = begins + FLOAT * rows
+        _fetch(work, first, num_units, samples, x, begins, state)
+        if work.begins == 0:
+            begins = 0
+        at = kept
+        for tower in range(num_towers):
+            features = features_of(address, tower, x, rows, num_units, state, begins, at)
+            give_outputs(work, tower, features, outputs, rows)
+            at += FLOAT * rows * tower_numbers(work, tower)[WIDTH]
+        call(
+            work.loss, (address, samples.ctypes.data, rows, outputs, to_outputs, scale.ctypes.data, terms)
+        )  # fmt: skip
+        at = kept
+        for tower in range(num_towers):
+            own = tower_numbers(work, tower)
+            size = words(layer_numbers(work.layers, own[FIRST_HEAD]), NUM_LAYER_COLUMNS)[INPUTS]
+            features = at + FLOAT * rows * (own[NUM_ACTIVATIONS] - size)
+            if own[CORE] != 0:
+                size = own[CORE_SIZE]
+                features = at + FLOAT * (rows * own[NUM_ACTIVATIONS] + num_units * own[CORE_STATE])
+            for k in range(own[FIRST_HEAD], own[END]):  # the first has inputs
+                numbers, keep = layer_numbers(work.layers, k), 0 if k == own[FIRST_HEAD] else 1
+                call(work.head_back, (numbers, features, to_outputs, to_features, keep, rows, width, partial))
+            features_back(address, tower, x, rows, num_units, begins, at, to_features, other, partial)
+            at += FLOAT * rows * own[WIDTH]
+
+
+@AddressedFunction
+def begin_step(address, k):  # type: ignore[no-untyped-def]
+    """Minibatch k of `order`, in `num_minibatches` parts of one size or one more; weights turned round for memory."""
+    work = work_at(address)
+    size, rest = work.num_ordered // work.num_minibatches, work.num_ordered % work.num_minibatches
+    work.units = work.order + 8 * (size * k + min(k, rest))
+    work.num_taken = size + 1 if k < rest else size
+    words(work.next_part, 1)[0] = 0
+    work.advantage_mean, work.advantage_scale = 0.0, 1.0
+    if work.normalizes != 0:
+        _normalize_advantages(work)
+    for tower in range(work.num_towers):
+        if tower_numbers(work, tower)[CORE] != 0:
+            call(work.turn_weights, (tower_numbers(work, tower)[CORE],))
+
+
+@callable_from_compiled
+def _normalize_advantages(work):  # type: ignore[no-untyped-def]
+    """Mean and 1 / (deviation + 1e-8) of the advantages taken, as `ppo.normalize` has it."""
+    units, count, total, squares = words(work.units, work.num_taken), work.num_taken * work.steps, 0.0, 0.0
+    for t in range(work.steps):
+        advantage = floats(work.advantage + FLOAT * t * work.num_units, work.num_units)
+        total += _sum_of_chosen(advantage, units)
+    mean = total / count
+    for t in range(work.steps):
+        advantage = floats(work.advantage + FLOAT * t * work.num_units, work.num_units)
+        squares += _squared_distances_of_chosen(advantage, units, mean)
+    work.advantage_mean = mean
+    work.advantage_scale = 1.0 / (math.sqrt(squares / max(count - 1, 1)) + 1e-8)
+
+
+@inlined_sum
+def _sum_of_chosen(row, chosen):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(chosen)):
+        total += row[chosen[i]]
+    return total
+
+
+@inlined_sum
+def _squared_distances_of_chosen(row, chosen, centre):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(chosen)):
+        distance = row[chosen[i]] - centre
+        total += distance * distance
+    return total
+
+
+@AddressedFunction
+def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
+    """The gradients of all parts to those of the first, brought to a norm of at most `max_norm`; diagnostics to row k,
+    the terms and the norm it had. With a learning rate, a step of Adam."""
+    work = work_at(address)
+    size = work.num_weights
+    total = floats(work.partials, size)
+    for part in range(1, num_parts):
+        add(total, floats(work.partials + FLOAT * part * size, size))
+    norm = math.sqrt(sum_of_squares(total))
+    factor = np.float32(work.max_norm / (norm + 1e-6))
+    if not factor >= 1:  # nor where it is not a number: that must be seen
+        for i in range(size):
+            total[i] *= factor
+    row = doubles(work.diagnostics + 8 * (NUM_TERMS + 1) * k, NUM_TERMS + 1)
+    for i in range(NUM_TERMS):
+        row[i] = 0.0
+        for part in range(num_parts):
+            row[i] += doubles(work.terms + 8 * NUM_TERMS * part, NUM_TERMS)[i] / (work.num_taken * work.steps)
+    row[NUM_TERMS] = norm
+    if work.num_parameters > 0:
+        _adam(work)
+
+
+@callable_from_compiled
+def _adam(work):  # type: ignore[no-untyped-def]
+    """One step of Adam (Kingma and Ba 2015), as torch has it."""
+    work.num_steps += 1.0
+    rate = np.float32(work.learning_rate / (1.0 - work.beta1**work.num_steps))
+    root = np.float32(1.0 / math.sqrt(1.0 - work.beta2**work.num_steps))
+    for k in range(work.num_parameters):
+        own = words(work.parameters + 8 * NUM_PARAMETER_COLUMNS * k, NUM_PARAMETER_COLUMNS)
+        count = own[COUNT]
+        gradient = floats(work.partials + FLOAT * own[AT], count)
+        weight, mean = floats(own[VALUES], count), floats(own[MEANS], count)
+        floats(own[STEPS], 1)[0] = work.num_steps
+        _adam_loop(
+            weight, gradient, mean, floats(own[SQUARES], count), rate, root, np.float32(1.0 - work.beta1),
+            np.float32(work.beta2), np.float32(1.0 - work.beta2), np.float32(work.epsilon),
+        )  # fmt: skip
+
+
+@inlined
+def _adam_loop(weight, gradient, mean, square, rate, root, one_less_beta1, beta2, one_less_beta2, epsilon):  # type: ignore[no-untyped-def]
+    for i in range(len(weight)):
+        g = gradient[i]
+        mean[i] += one_less_beta1 * (g - mean[i])
+        square[i] = beta2 * square[i] + one_less_beta2 * g * g
+        weight[i] -= rate * mean[i] / (np.sqrt(square[i]) * root + epsilon)
+
+
+def _steps(
+    address: int, num_workers: int, num_parts: int, begin: int, gradients: int, end: int, num_minibatches: int
+) -> None:
+    """A gradient step on each minibatch: its parts on as many threads as there are workers, the rest on this one."""
+    for k in range(num_minibatches):
+        call(begin, (address, k))
+        for worker in prange(num_workers):
+            call(gradients, (worker, num_parts, address))
+        call(end, (address, k, num_parts))
+
+
+_steps_alone, _steps_threaded = compiled(_steps), compiled(_steps, parallel=True)
+
+
+def compile_steps(num_workers: int) -> None:
+    """Do what `take_steps` would wait for, but for functions that it is given addresses of."""
+    steps = cast(Any, _steps_alone if num_workers == 1 else _steps_threaded)
+    if not steps.signatures:
+        steps.compile((types.int64,) * 7)
+    for function in (begin_step, end_step, gradients_of_parts):
+        function.address  # noqa: B018 - asked for, it is compiled
+
+
+def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: ThreadsThatPay) -> None:
+    """A gradient step on each minibatch of a `WORK`."""
+    functions = begin_step.address, gradients_of_parts.address, end_step.address
+    if num_workers == 1:
+        _steps_alone(address, 1, num_parts, *functions, num_minibatches)
+        return
+    launch_threads()
+    arguments = address, num_workers, num_parts, *functions, num_minibatches
+    pays(partial(_take_steps_threaded, *arguments), partial(_steps_alone, *arguments))
+
+
+def _take_steps_threaded(*arguments: int) -> None:
+    with PARALLEL_REGION:
+        _steps_threaded(*arguments)
+
+
+_sample_components, _sample_normal = sample_components.body, sample_normal.body
+
+
+@AddressedFunction
+def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
+    """Actions and log-probabilities of rows `start` on."""
+    work = work_at(address)
+    width, size = work.num_components, work.num_outputs - 1
+    outputs, offsets = float_rows(outputs_at, rows, size + 1), words(work.offsets, width + 1)
+    if work.mask != 0:
+        for row in range(rows):
+            mask = flags(work.mask + (start + row) * size, size)
+            for a in range(size):
+                if not mask[a]:
+                    outputs[row, a] = MASKED_LOGIT
+    noise = float_rows(work.noise + FLOAT * start * width, rows, width)
+    action, log_prob = (
+        word_rows(work.action + 8 * start * width, rows, width),
+        floats(work.log_prob + FLOAT * start, rows),
+    )
+    _sample_components(0, rows, outputs, offsets, noise, action, log_prob)
+
+
+@AddressedFunction
+def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
+    """The same for a normal distribution."""
+    work = work_at(address)
+    width = work.num_components
+    outputs, noise = (
+        float_rows(outputs_at, rows, 2 * width + 1),
+        float_rows(work.noise + FLOAT * start * width, rows, width),
+    )
+    action = float_rows(work.action + FLOAT * start * width, rows, width)
+    log_prob = floats(work.log_prob + FLOAT * start, rows)
+    _sample_normal(0, rows, outputs, noise, False, 0.0, MIN_LOG_STD, MAX_LOG_STD, action, log_prob)
+
+
+@AddressedFunction
+def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """Draw the actions of a part's rows. Where there is a value all towers run, and `state` is brought up to date."""
+    work, threads = work_at(address), set_blas_threads(1)
+    num_towers = work.num_towers if work.value != 0 else 1
+    stop = work.num_taken * (part + 1) // num_parts
+    outputs = work.scratch + FLOAT * part * work.scratch_size
+    for start in range(work.num_taken * part // num_parts, stop, work.block):
+        rows = min(work.block, stop - start)
+        x, state = work.inputs + FLOAT * start * work.num_inputs, work.state + FLOAT * start * work.state_size
+        kept = outputs + FLOAT * rows * work.num_outputs
+        for tower in range(num_towers):
+            features = features_of(address, tower, x, rows, rows, state, 0, kept)
+            give_outputs(work, tower, features, outputs, rows)
+        if work.value != 0:
+            _give_values(work, outputs, start, rows)
+        call(work.draw, (address, start, rows, outputs))
+    set_blas_threads(threads)
+
+
+@callable_from_compiled
+def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
+    value, given = floats(work.value + FLOAT * start, rows), float_rows(outputs, rows, work.num_outputs)
+    for row in range(rows):
+        value[row] = given[row, work.num_outputs - 1]
+
+
+@AddressedFunction
+def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
+    """Values of a part's rows; states stay as they are."""
+    work, threads = work_at(address), set_blas_threads(1)
+    stop, tower = work.num_taken * (part + 1) // num_parts, work.num_towers - 1
+    outputs = work.scratch + FLOAT * part * work.scratch_size
+    for start in range(work.num_taken * part // num_parts, stop, work.block):
+        rows, states = min(work.block, stop - start), work.state_size
+        state = outputs + FLOAT * rows * work.num_outputs
+        kept = state + FLOAT * rows * states
+        if states > 0:
+            copy(floats(state, rows * states), floats(work.state + FLOAT * start * states, rows * states))
+        x = work.inputs + FLOAT * start * work.num_inputs
+        features = features_of(address, tower, x, rows, rows, state, 0, kept)
+        give_outputs(work, tower, features, outputs, rows)
+        _give_values(work, outputs, start, rows)
+    set_blas_threads(threads)

@@ -1,0 +1,308 @@
+"""Networks in numbers, for compiled functions: layers, memory cores and heads, forward and back.
+
+A network is one or two towers: layers, where asked for a memory core, and heads that write some columns of the outputs
+[rows, A + 1]: what the distribution needs, then the value. Numbers say where weights are and what follows what, so that
+one compilation serves every network (see compile/addresses.py); an address of 0 stands for what is not there. Matrix
+products are those of torch's own BLAS (see compile/blas.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scramjet.compile.addresses import AddressedFunction, call, float_rows, floats, record_at, use_wide_vectors, words
+from scramjet.compile.blas import multiply, multiply_by_transposed, multiply_transposed
+from scramjet.compile.jit import callable_from_compiled
+from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, tanh
+
+# A layer in numbers: addresses of its weight [outputs, inputs] and bias, sizes, what follows, where the gradients of
+# weight and bias stand among all, and its first column: among a tower's activations, or of a head in the outputs.
+WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE = range(7)
+NUM_LAYER_COLUMNS = 7
+NOTHING, TANH, RELU = range(3)
+# A tower in numbers: its layers and heads, columns of activations and of all it keeps; with a core its numbers and
+# functions, its sizes, and its places among gradients and in a state.
+(
+    FIRST_LAYER, FIRST_HEAD, END, NUM_ACTIVATIONS, WIDTH,
+    CORE, CORE_FORWARD, CORE_BACKWARD, CORE_SIZE, CORE_STATE, CORE_GRADIENT, STATE_PLACE,
+) = range(12)  # fmt: skip
+NUM_TOWER_COLUMNS = 12
+
+WORK = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "layers", "towers", "num_towers", "num_outputs", "offsets", "num_components", "num_inputs", "state_size",
+            "widest", "inputs", "mask", "noise", "action", "log_prob", "value", "advantage", "returns", "state",
+            "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
+            "num_weights", "terms", "normalizes", "order", "num_ordered", "num_minibatches", "diagnostics",
+            "parameters", "num_parameters", "draw", "loss", "layer", "layer_back", "head", "head_back",
+            "turn_weights", "core", "core_back", "next_part",
+        )
+    ]
+    + [
+        (name, np.float64)
+        for name in (
+            "advantage_mean", "advantage_scale", "clip", "entropy_coef", "value_clip", "value_coef", "max_norm", "norm",
+            "learning_rate", "beta1", "beta2", "epsilon", "num_steps",
+        )
+    ]
+)  # fmt: skip
+"""What the functions below work on. Addresses: of the network's numbers, of samples [N, ...] or rows, of functions."""
+
+work_at = record_at(WORK)
+FLOAT = 4  # bytes
+
+
+@inlined
+def _add_and_squash(row, bias):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
+    for j in range(len(row)):
+        row[j] = tanh(row[j] + bias[j])
+
+
+@inlined
+def _add_and_cut(row, bias):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
+    for j in range(len(row)):
+        total = row[j] + bias[j]
+        row[j] = np.float32(0) if total < 0 else total  # what is not a number stays so
+
+
+@inlined
+def _through_tanh(to_row, row):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
+    for j in range(len(row)):
+        to_row[j] *= np.float32(1) - row[j] * row[j]
+
+
+@inlined
+def _through_cut(to_row, row):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
+    for j in range(len(row)):
+        to_row[j] = to_row[j] if row[j] > 0 else np.float32(0)
+
+
+@inlined
+def _add_turned(matrix, turned):  # type: ignore[no-untyped-def]
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] += turned[j, i]
+
+
+@inlined_sum
+def _dot(row, other):  # type: ignore[no-untyped-def]
+    use_wide_vectors()
+    total = np.float32(0)
+    for j in range(len(row)):
+        total += row[j] * other[j]
+    return total
+
+
+@AddressedFunction
+def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
+    """y [rows, outputs] of x [rows, inputs]."""
+    use_wide_vectors()
+    own = words(numbers, NUM_LAYER_COLUMNS)
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    multiply_by_transposed(
+        rows, num_outputs, num_inputs, x, num_inputs, own[WEIGHT], num_inputs, 0.0, y, num_outputs
+    )  # fmt: skip
+    bias = floats(own[BIAS], num_outputs)
+    for row in range(rows):
+        if own[ACTIVATION] == TANH:
+            _add_and_squash(floats(y + FLOAT * row * num_outputs, num_outputs), bias)
+        else:
+            _add_and_cut(floats(y + FLOAT * row * num_outputs, num_outputs), bias)
+
+
+@AddressedFunction
+def layer_back(numbers, x, y, to_y, to_x, is_first, rows, to_weights):  # type: ignore[no-untyped-def]
+    """Adds to the gradients of its weights, sets to_x [rows, inputs]; nobody reads that of the first layer. `to_y` is
+    written over."""
+    use_wide_vectors()
+    own = words(numbers, NUM_LAYER_COLUMNS)
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    to_weight = to_weights + FLOAT * own[GRADIENT]
+    to_bias = floats(to_weight + FLOAT * num_inputs * num_outputs, num_outputs)
+    for row in range(rows):
+        to_result = floats(to_y + FLOAT * row * num_outputs, num_outputs)
+        if own[ACTIVATION] == TANH:
+            _through_tanh(to_result, floats(y + FLOAT * row * num_outputs, num_outputs))
+        else:
+            _through_cut(to_result, floats(y + FLOAT * row * num_outputs, num_outputs))
+        add(to_bias, to_result)
+    if is_first != 0 and 4 * num_inputs < num_outputs and num_inputs < rows:
+        # A long thin product is faster the other way round; there is room for it.
+        multiply_transposed(
+            num_inputs, num_outputs, rows, x, num_inputs, to_y, num_outputs, 0.0, to_x, num_outputs
+        )  # fmt: skip
+        _add_turned(float_rows(to_weight, num_outputs, num_inputs), float_rows(to_x, num_inputs, num_outputs))
+        return
+    multiply_transposed(
+        num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
+    )  # fmt: skip
+    if is_first == 0:
+        multiply(rows, num_inputs, num_outputs, to_y, num_outputs, own[WEIGHT], num_inputs, 0.0, to_x, num_inputs)
+
+
+NARROW = 4
+"""Columns of a head up to which loops are faster than products."""
+
+
+@AddressedFunction
+def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-def]
+    """A head's columns of outputs [rows, width]; one without inputs gives its bias."""
+    use_wide_vectors()
+    own = words(numbers, NUM_LAYER_COLUMNS)
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    columns, bias = outputs + FLOAT * own[PLACE], floats(own[BIAS], num_outputs)
+    if num_inputs > 0 and num_outputs <= NARROW:
+        for row in range(rows):
+            own_columns = floats(columns + FLOAT * row * width, num_outputs)
+            seen = floats(features + FLOAT * row * num_inputs, num_inputs)
+            for k in range(num_outputs):
+                own_columns[k] = _dot(seen, floats(own[WEIGHT] + FLOAT * k * num_inputs, num_inputs)) + bias[k]
+        return
+    if num_inputs > 0:
+        multiply_by_transposed(
+            rows, num_outputs, num_inputs, features, num_inputs, own[WEIGHT], num_inputs, 0.0, columns, width
+        )  # fmt: skip
+    for row in range(rows):
+        own_columns = floats(columns + FLOAT * row * width, num_outputs)
+        if num_inputs > 0:
+            add(own_columns, bias)
+        else:
+            copy(own_columns, bias)
+
+
+@AddressedFunction
+def head_back(numbers, features, to_outputs, to_features, keep, rows, width, to_weights):  # type: ignore[no-untyped-def]
+    """Adds to the gradients of its weights; sets those of the features, or adds to them where it is to `keep` them."""
+    own = words(numbers, NUM_LAYER_COLUMNS)
+    num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
+    to_columns, to_weight = to_outputs + FLOAT * own[PLACE], to_weights + FLOAT * own[GRADIENT]
+    to_bias = floats(to_weight + FLOAT * num_inputs * num_outputs, num_outputs)
+    for row in range(rows):
+        add(to_bias, floats(to_columns + FLOAT * row * width, num_outputs))
+    if num_inputs == 0:
+        return
+    multiply_transposed(
+        num_outputs, num_inputs, rows, to_columns, width, features, num_inputs, 1.0, to_weight, num_inputs
+    )  # fmt: skip
+    multiply(
+        rows, num_inputs, num_outputs, to_columns, width, own[WEIGHT], num_inputs, np.float32(keep), to_features,
+        num_inputs,
+    )  # fmt: skip
+
+
+@callable_from_compiled
+def layer_numbers(layers, k):  # type: ignore[no-untyped-def]
+    return layers + 8 * NUM_LAYER_COLUMNS * k
+
+
+@callable_from_compiled
+def tower_numbers(work, tower):  # type: ignore[no-untyped-def]
+    return words(work.towers + 8 * NUM_TOWER_COLUMNS * tower, NUM_TOWER_COLUMNS)
+
+
+@callable_from_compiled
+def features_of(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
+    """Where a tower's features are, of inputs at x; all that it computes lies from `kept` on.
+
+    `rows` of all steps of `sequences`; with a core `state` [sequences, state size] is brought up to date.
+    """
+    work = work_at(address)
+    own = tower_numbers(work, tower)
+    for k in range(own[FIRST_LAYER], own[FIRST_HEAD]):
+        call(work.layer, (layer_numbers(work.layers, k), x, kept, rows))
+        x = kept
+        kept += FLOAT * rows * words(layer_numbers(work.layers, k), NUM_LAYER_COLUMNS)[OUTPUTS]
+    if own[CORE] == 0:
+        return x
+    call(work.core, (address, tower, x, rows, sequences, state, begins, kept))
+    return kept + FLOAT * sequences * own[CORE_STATE]
+
+
+# A tower's core is compiled by itself, where there is one. From `kept` on lie the states it was given, its outputs, the
+# states after it, and what its way back needs.
+
+
+@AddressedFunction
+def core(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
+    """The outputs of a tower's core, of features at x; `state` is brought up to date."""
+    work = work_at(address)
+    own = tower_numbers(work, tower)
+    states = sequences * own[CORE_STATE]
+    outputs = kept + FLOAT * states
+    after = outputs + FLOAT * rows * own[CORE_SIZE]
+    _take_state(work, own, sequences, state, kept)
+    call(
+        own[CORE_FORWARD],
+        (own[CORE], x, outputs, begins, kept, after, after + FLOAT * states, sequences, sequences, rows // sequences),
+    )
+    _give_state(work, own, sequences, after, state)
+
+
+@AddressedFunction
+def core_back(address, tower, x, to_outputs, rows, sequences, begins, kept, to_x, to_weights):  # type: ignore[no-untyped-def]
+    """Sets the gradient by x and adds to that of the core's weights."""
+    work = work_at(address)
+    own = tower_numbers(work, tower)
+    states = sequences * own[CORE_STATE]
+    after = kept + FLOAT * (states + rows * own[CORE_SIZE])
+    fill(floats(after, states), np.float32(0))  # nobody learns from what comes after the rollout
+    arguments = (
+        own[CORE], x, to_outputs, begins, kept, after, after + FLOAT * states, sequences, sequences, rows // sequences,
+        to_x, to_weights + FLOAT * own[CORE_GRADIENT],
+    )  # fmt: skip
+    call(own[CORE_BACKWARD], arguments)
+
+
+@callable_from_compiled
+def _take_state(work, own, sequences, state, result):  # type: ignore[no-untyped-def]
+    """A core's own part of states."""
+    size = own[CORE_STATE]
+    for i in range(sequences):
+        part = floats(state + FLOAT * (i * work.state_size + own[STATE_PLACE]), size)
+        copy(floats(result + FLOAT * i * size, size), part)
+
+
+@callable_from_compiled
+def _give_state(work, own, sequences, part, state):  # type: ignore[no-untyped-def]
+    size = own[CORE_STATE]
+    for i in range(sequences):
+        place = floats(state + FLOAT * (i * work.state_size + own[STATE_PLACE]), size)
+        copy(place, floats(part + FLOAT * i * size, size))
+
+
+@callable_from_compiled
+def features_back(address, tower, x, rows, sequences, begins, kept, to_features, other, to_weights):  # type: ignore[no-untyped-def]
+    """The way back from a tower's features; `to_features` and `other` are written over."""
+    work = work_at(address)
+    own = tower_numbers(work, tower)
+    if own[CORE] != 0:
+        last = words(layer_numbers(work.layers, own[FIRST_HEAD] - 1), NUM_LAYER_COLUMNS)
+        core_kept = kept + FLOAT * rows * own[NUM_ACTIVATIONS]
+        given = core_kept - FLOAT * rows * last[OUTPUTS]
+        call(
+            work.core_back,
+            (address, tower, given, to_features, rows, sequences, begins, core_kept, other, to_weights),
+        )
+        to_features, other = other, to_features
+    first = words(layer_numbers(work.layers, own[FIRST_LAYER]), NUM_LAYER_COLUMNS)[PLACE]
+    for k in range(own[FIRST_HEAD] - 1, own[FIRST_LAYER] - 1, -1):
+        numbers = words(layer_numbers(work.layers, k), NUM_LAYER_COLUMNS)
+        y = kept + FLOAT * rows * (numbers[PLACE] - first)
+        is_first = k == own[FIRST_LAYER]
+        below = x if is_first else y - FLOAT * rows * numbers[INPUTS]
+        arguments = layer_numbers(work.layers, k), below, y, to_features, other, 1 if is_first else 0, rows, to_weights
+        call(work.layer_back, arguments)
+        to_features, other = other, to_features
+
+
+@callable_from_compiled
+def give_outputs(work, tower, features, outputs, rows):  # type: ignore[no-untyped-def]
+    own = tower_numbers(work, tower)
+    for k in range(own[FIRST_HEAD], own[END]):
+        call(work.head, (layer_numbers(work.layers, k), features, outputs, rows, work.num_outputs))

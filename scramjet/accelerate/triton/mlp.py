@@ -1,0 +1,240 @@
+"""PPO of a small separate actor and critic on a GPU, in Triton kernels that keep activations on chip.
+
+Layer by layer, a small network's time goes into moving activations through memory. Here a program takes a block of
+samples through forward, loss gradient and backward without writing any of them down; only weight gradients leave it.
+There are no atomics: the same inputs give the same bits. Nothing waits for the host and scratch memory is kept, so a
+CUDA graph can capture every call; make the same calls once before capturing, for kernels compile on first use. The
+kernels themselves are in `fused_mlp_kernels.py`; this is how to call them.
+
+Networks: two hidden layers of one width, tanh or ReLU, float32 weights as `nn.Linear` keeps them; discrete actions.
+Letters of shapes: D inputs, H hidden units, A actions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scramjet.accelerate.triton import kernels
+from scramjet.accelerate.triton.kernels import HAS_TRITON, OUTPUTS, TERMS
+
+DIAGNOSTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction", "grad_norm")
+"""What `TritonMLP.gradients` writes, in this order."""
+HIDDEN_SIZES = (32, 64, 128)
+MAX_INPUTS = 64
+MAX_INPUTS_WIDE_TF32 = 31
+"""With 128 hidden units in tf32, whose weights must lie in shared memory twice."""
+
+BLOCK = {
+    "float32": {32: (32, 8), 64: (32, 8), 128: (16, 8)},
+    "tf32": {32: (64, 4), 64: (64, 4), 128: (32, 8)},
+    "bfloat16": {32: (64, 4), 64: (64, 4), 128: (32, 8)},
+}
+"""By precision and hidden units: samples a program takes at a time, and its warps. More would not fit on chip."""
+FORWARD_BLOCK = {"float32": 16, "tf32": 64, "bfloat16": 64}
+"""By precision: samples of a program that only goes forward."""
+PROGRAMS_PER_MULTIPROCESSOR = 2
+"""Programs of each network, by default."""
+NUM_STAGES = {"float32": 1, "tf32": 2, "bfloat16": 2}
+"""By precision: in how many stages blocks are loaded and computed with; 1 waits for each load."""
+REDUCE_ROWS, REDUCE_COLUMNS = 64, 32
+"""Partial gradients that a program of the reduction adds up at a time."""
+STATISTICS_BLOCK, STATISTICS_CHUNKS = 1024, 64
+"""Advantages read at a time, and into how many chunks at most a minibatch is split."""
+
+
+@dataclass(frozen=True, slots=True)
+class MLPWeights:
+    """One network's weights, as `nn.Linear` keeps them; float32, contiguous."""
+
+    w1: Tensor  # [H, D]
+    b1: Tensor  # [H]
+    w2: Tensor  # [H, H]
+    b2: Tensor  # [H]
+    w3: Tensor  # [A, H]; [1, H] of a critic
+    b3: Tensor  # [A]; [1] of a critic
+
+    @classmethod
+    def of(cls, *modules: nn.Module) -> MLPWeights:
+        """The weights of the three linear layers of `modules`, such as a trunk and a head; not copies."""
+        layers = [layer for module in modules for layer in module.modules() if isinstance(layer, nn.Linear)]
+        return cls(*(tensor.detach() for layer in layers for tensor in (layer.weight, layer.bias)))
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All six, in order."""
+        return (self.w1, self.b1, self.w2, self.b2, self.w3, self.b3)
+
+
+@dataclass(frozen=True, slots=True)
+class FlatSamples:
+    """A rollout laid flat: what minibatches are gathered from. Contiguous."""
+
+    obs: Tensor  # [N, D] float32
+    mask: Tensor | None  # [N, A] bool, legal actions; None: all are
+    action: Tensor  # [N] int64
+    log_prob: Tensor  # [N], under the policy that acted
+    value: Tensor  # [N], at the time of acting
+    advantage: Tensor  # [N]
+    returns: Tensor  # [N]
+
+
+def why_unsupported(actor: MLPWeights, critic: MLPWeights, *, activation: str, precision: str) -> str | None:
+    """What keeps these networks from the kernels, in words; None: nothing does."""
+    hidden, num_inputs = actor.w1.shape
+    num_actions = len(actor.w3)
+    if precision not in BLOCK:
+        return f"precision {precision}: only {', '.join(BLOCK)}"
+    if activation not in ("tanh", "relu"):
+        return f"activation {activation}: only tanh and relu"
+    if hidden not in HIDDEN_SIZES or len(actor.w2) != hidden:
+        return f"hidden layers of {hidden} and {len(actor.w2)}: only two of the same width, one of {HIDDEN_SIZES}"
+    most = MAX_INPUTS_WIDE_TF32 if (precision, hidden) == ("tf32", 128) else MAX_INPUTS
+    if num_inputs > most:
+        return f"{num_inputs} inputs: at most {most} with {hidden} hidden units in {precision}"
+    if not 2 <= num_actions <= OUTPUTS:
+        return f"{num_actions} actions: from 2 to {OUTPUTS}"
+    shapes = [(hidden, num_inputs), (hidden,), (hidden, hidden), (hidden,), (1, hidden), (1,)]
+    if [tuple(tensor.shape) for tensor in critic.tensors] != shapes:
+        return "the critic's layers are not those of the actor"
+    if any(t.dtype != torch.float32 or not t.is_contiguous() for t in (*actor.tensors, *critic.tensors)):
+        return "weights are not all float32 and contiguous"
+    return None
+
+
+class TritonMLP:
+    """An actor's and a critic's forward and backward, a kernel or three each.
+
+    `grads` [num_parameters] holds all gradients, actor's first, each network's in the order of `MLPWeights`; `views`
+    are its twelve parts in the shapes of the weights, so that a parameter's `grad` can be one of them.
+    """
+
+    def __init__(
+        self,
+        actor: MLPWeights,
+        critic: MLPWeights,
+        *,
+        activation: str,
+        precision: str,
+        num_programs: int | None = None,
+    ) -> None:
+        """`precision` of products of matrices: float32, tf32, or bfloat16 inputs; all add up in float32.
+
+        `num_programs` of each network share the samples; the order in which gradients add up depends on it.
+        """
+        assert HAS_TRITON, "TritonMLP needs Triton"
+        problem = why_unsupported(actor, critic, activation=activation, precision=precision)
+        assert problem is None, problem
+        self.actor, self.critic = actor, critic
+        self.device = actor.w1.device
+        self.num_programs = num_programs or _default_num_programs(self.device)
+        self.hidden, self.num_inputs = actor.w1.shape
+        self.num_actions = len(actor.w3)
+        self._block, num_warps = BLOCK[precision][self.hidden]
+        self._forward_block, self._num_stages = FORWARD_BLOCK[precision], NUM_STAGES[precision]
+        self._shape: dict[str, Any] = {
+            "num_inputs": self.num_inputs,
+            "inputs": max(16, _power_of_two(self.num_inputs + 1)),
+            "hidden": self.hidden,
+            "precision": precision,
+            "activation": activation,
+            "num_warps": num_warps,
+        }
+        weights = (*actor.tensors, *critic.tensors)
+        sizes = [weight.numel() for weight in weights]
+        self.num_parameters = sum(sizes)
+        self.grads = torch.zeros(self.num_parameters, device=self.device)
+        self.views = [part.view_as(weight) for part, weight in zip(self.grads.split(sizes), weights, strict=True)]
+        self._row = -(-self.num_parameters // REDUCE_COLUMNS) * REDUCE_COLUMNS  # rows of partials begin aligned
+        self._partials = torch.empty(self.num_programs, self._row, device=self.device)
+        self._terms = torch.empty(self.num_programs, 2, TERMS, device=self.device)
+        self._squares = torch.empty(self._row // REDUCE_COLUMNS, device=self.device)
+        self._chunks: dict[int, Tensor] = {}  # by number of minibatches; kept, for a graph may point there
+
+    def act(self, obs: Tensor, mask: Tensor | None, uniform: Tensor, action: Tensor, log_prob: Tensor) -> None:
+        """Draw `action` [B] int64 for `obs` [B, D] as `categorical.sample` does, and write its `log_prob` [B].
+
+        `mask` [B, A] bool of legal actions or None; `uniform` [B] from [0, 1). All contiguous.
+        """
+        grid = (_blocks(len(obs), self._forward_block),)
+        kernels.act_kernel[grid](
+            obs, _bytes(mask), uniform, action, log_prob, len(obs), *self.actor.tensors,
+            num_actions=self.num_actions, block=self._forward_block, **self._shape,
+        )  # fmt: skip
+
+    def values(self, obs: Tensor, value: Tensor) -> None:
+        """Write `value` [B] of `obs` [B, D]. Both contiguous."""
+        grid = (_blocks(len(obs), self._forward_block),)
+        kernels.value_kernel[grid](obs, value, len(obs), *self.critic.tensors, block=self._forward_block, **self._shape)
+
+    def advantage_statistics(self, advantage: Tensor, order: Tensor, num_minibatches: int, out: Tensor) -> None:
+        """Mean and 1 / (deviation + 1e-8) of each minibatch, to `out` [num_minibatches, 2], as `ppo.normalize` has it.
+
+        Minibatches are equal parts of `order` [num_minibatches * size], numbers of samples of `advantage` [N].
+        """
+        size = len(order) // num_minibatches
+        assert size * num_minibatches == len(order), (len(order), num_minibatches)
+        num_chunks = min(STATISTICS_CHUNKS, _blocks(size, STATISTICS_BLOCK))
+        if num_minibatches not in self._chunks:
+            self._chunks[num_minibatches] = torch.empty(num_minibatches, STATISTICS_CHUNKS, 2, device=self.device)
+        chunks = self._chunks[num_minibatches]
+        chunk_size = _blocks(size, num_chunks)
+        kernels.chunk_kernel[(num_chunks, num_minibatches)](
+            advantage, order, chunks, size, chunk_size, max_chunks=STATISTICS_CHUNKS, block=STATISTICS_BLOCK
+        )
+        kernels.statistics_kernel[(num_minibatches,)](chunks, out, size, chunk_size, max_chunks=STATISTICS_CHUNKS)
+
+    def gradients(
+        self,
+        samples: FlatSamples,
+        indices: Tensor,
+        statistics: Tensor | None,
+        clip: Tensor,
+        entropy_coef: Tensor,
+        *,
+        value_clip: float | None,
+        value_coef: float,
+        diagnostics: Tensor,
+    ) -> None:
+        """Write the gradient of `ppo_loss` over the samples `indices` [MB] to `grads`, and `diagnostics` [7].
+
+        `statistics` [2], a row of `advantage_statistics`, normalizes advantages; None: they are taken as they are.
+        `clip` and `entropy_coef` are scalars on the device: schedules move them between replays of a graph.
+        """
+        num_programs = min(self.num_programs, _blocks(len(indices), self._block))
+        kernels.gradients_kernel[(num_programs, 2)](
+            samples.obs, _bytes(samples.mask), samples.action, samples.log_prob, samples.value, samples.advantage,
+            samples.returns, indices, len(indices), statistics, clip, entropy_coef, value_clip, value_coef,
+            *self.actor.tensors, *self.critic.tensors, self._partials, self._terms, self._row,
+            num_actions=self.num_actions, block=self._block, num_stages=self._num_stages, **self._shape,
+        )  # fmt: skip
+        kernels.reduce_kernel[(len(self._squares),)](
+            self._partials, self.grads, self._squares, num_programs, self.num_parameters, self._row,
+            rows=REDUCE_ROWS, columns=REDUCE_COLUMNS,
+        )  # fmt: skip
+        kernels.finish_kernel[(1,)](
+            self._squares, len(self._squares), self._terms, 2 * num_programs, diagnostics, len(indices), block=256
+        )
+
+
+def _default_num_programs(device: torch.device) -> int:
+    if device.type != "cuda":  # the interpreter
+        return 2
+    return PROGRAMS_PER_MULTIPROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _power_of_two(number: int) -> int:
+    """The smallest that is at least `number`."""
+    return 1 << (number - 1).bit_length()
+
+
+def _blocks(number: int, size: int) -> int:
+    """How many blocks of `size` hold `number`."""
+    return -(-number // size)
+
+
+def _bytes(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask.view(torch.uint8)

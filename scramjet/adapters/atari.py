@@ -1,0 +1,282 @@
+"""Atari games, `ale:Pong`, on ALE's own threads, with the standard preprocessing.
+
+Of every 4 frames the last two are joined (max), made gray and 84 x 84, and the last 4 such
+are shown, [4, 84, 84] uint8; before a game's first there are zeros. A game begins with up to 30 frames of waiting, and
+with FIRE where a game waits for it.
+
+For training an episode ends with each life and rewards are clipped to -1, 0 and 1; the episodes that are reported are
+whole games with their own scores. The game goes on where a life was lost: nothing is skipped, and nobody presses FIRE
+for the policy, so that it plays on by itself in evaluation, where losing a life ends nothing.
+
+ALE's threads cannot save their state. Games made one by one can, such as `gym:ALE/Pong-v5` (see env_state.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import threading
+from dataclasses import asdict, dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import Transition
+from scramjet.engine.pool import check_count, halves, is_whole
+from scramjet.errors import ConfigError, WorldError, did_you_mean
+from scramjet.settings import MAX_COUNT
+
+MOST = 1000
+"""Pixels of a side, frames that are held, stacked or waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtariConfig:
+    """The parameters of a game, by the names ALE gives them; the defaults are those of Mnih et al. 2015."""
+
+    frameskip: int = 4
+    """Frames that an action is held."""
+    stack_num: int = 4
+    """Pictures that are shown at once, the newest last."""
+    img_height: int = 84
+    img_width: int = 84
+    maxpool: bool = True
+    """Join the last two frames: games that flicker show their parts in turns."""
+    noop_max: int = 30
+    """A game begins with up to so many frames of waiting."""
+    use_fire_reset: bool = True
+    """Press FIRE to begin, where a game waits for it."""
+    episodic_life: bool = True
+    """In training, an episode ends with each life."""
+    reward_clipping: bool = True
+    """In training, rewards are -1, 0 or 1."""
+    repeat_action_probability: float = 0.0
+    """Sticky actions: the chance that a frame repeats the last action instead (Machado et al. 2018 use 0.25)."""
+    full_action_space: bool = False
+    """All 18 actions instead of those that the game knows."""
+    max_num_frames_per_episode: int = 108_000
+    """The time limit: 30 minutes of play."""
+
+    def __post_init__(self) -> None:
+        least = {"frameskip": 1, "stack_num": 1, "img_height": 1, "img_width": 1, "noop_max": 0}
+        for name, at_least in {**least, "max_num_frames_per_episode": self.frameskip}.items():
+            value = getattr(self, name)
+            if not is_whole(value) or value < at_least:
+                raise ConfigError(f"{name}={value!r} must be a whole number of at least {at_least}")
+            if value > (most := MAX_COUNT if name == "max_num_frames_per_episode" else MOST):
+                raise ConfigError(f"{name}={value!r} must be at most {most}")
+        for name in ("maxpool", "use_fire_reset", "episodic_life", "reward_clipping", "full_action_space"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"{name}={getattr(self, name)!r} must be true or false")
+        chance = self.repeat_action_probability
+        if isinstance(chance, bool) or not isinstance(chance, int | float) or not 0 <= chance < 1:
+            raise ConfigError(f"repeat_action_probability={chance!r} must be at least 0 and below 1; try 0.25")
+
+    @classmethod
+    def of(cls, game: str, parameters: dict[str, Any]) -> AtariConfig:
+        """From parameters by name; refuses what is none."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in parameters:
+            if name not in known:
+                raise ConfigError(
+                    f"ale:{game} has no parameter '{name}'.{did_you_mean(name, known)} It has {', '.join(known)}"
+                )
+        return cls(**parameters)
+
+
+_NO_ROWS = np.zeros(0, np.intp)
+
+
+@dataclass(slots=True)
+class Half:
+    """Neighbouring games of a pool, with threads of their own."""
+
+    rows: slice
+    vector_env: Any
+    is_stepping: bool = False
+    latest: Any = None
+    """Kept until the next is there: freed before, so much memory goes back to the system and comes by page faults."""
+
+
+class AtariPool(ForeignPool):
+    """Copies of one game on ALE's own threads; in halves, so that one steps while a policy decides for the other."""
+
+    has_time_limit = True
+
+    def __init__(
+        self, game: str, num_envs: int, *, training: bool = True, in_halves: bool = True, num_threads: int = 0,
+        **parameters: Any,
+    ) -> None:  # fmt: skip
+        """`num_threads` of each half, 0: one a core. Without `training`, lives and rewards are the game's own."""
+        check_count("num_envs", num_envs)
+        rom = rom_name(game)
+        self.config = AtariConfig.of(game, parameters)
+        self._ends_lives = training and self.config.episodic_life
+        self._clips = training and self.config.reward_clipping
+        options = {**asdict(self.config), "episodic_life": False, "reward_clipping": False, "num_threads": num_threads}
+        make = _ale_py("vector_env").AtariVectorEnv
+        self._halves = [
+            Half(rows, make(rom, rows.stop - rows.start, autoreset_mode="SameStep", **options))
+            for rows in (halves(num_envs) if in_halves else [slice(0, num_envs)])
+        ]
+        self.steps_parts = self.steps_beside = in_halves
+        one = self._halves[0].vector_env
+        super().__init__(f"ale:{game}", one.single_observation_space, one.single_action_space, num_envs)
+        self._lives = np.zeros(num_envs, np.int32)
+
+    def _recv(self, half: Half) -> Any:
+        return half.vector_env.recv()
+
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        each = np.array(seeds.of_envs(self.num_envs))
+        for half in self._halves:
+            if half.is_stepping:
+                self._recv(half)
+                half.is_stepping = False
+            out.obs[half.rows], _ = half.vector_env.reset(seed=each[half.rows])
+        self._lives[:] = 0  # of the first step all are new
+
+    def _step(self, actions: np.ndarray, out: Transition) -> None:
+        for half in self._halves:
+            self._send(half, actions)
+        for half in self._halves:
+            self._receive(half, out.part(half.rows) if len(self._halves) > 1 else out)
+
+    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
+        self.begin_part(actions, rows)
+        self.finish_part(rows, out)
+
+    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
+        self._check_actions(actions, self._action_shape)
+        self._send(self._half(rows), actions)
+
+    def finish_part(self, rows: slice, out: Transition) -> None:
+        half, out = self._half(rows), self._fitting(out)
+        if not half.is_stepping:
+            raise ConfigError(f"rows {rows.start} to {rows.stop} do not step: call begin_part() first")
+        if rows.start == 0:
+            self._tick += 1
+        self._receive(half, out.part(rows))
+
+    def _half(self, rows: slice) -> Half:
+        for half in self._halves:
+            if half.rows == rows:
+                return half
+        known = " or ".join(f"{half.rows.start} to {half.rows.stop}" for half in self._halves)
+        raise ConfigError(f"rows={rows} are no half of this pool; its games step in rows {known}")
+
+    def _send(self, half: Half, actions: np.ndarray) -> None:
+        if half.is_stepping:
+            raise ConfigError(f"rows {half.rows.start} to {half.rows.stop} step already: call finish_part() first")
+        half.vector_env.send(actions[half.rows])
+        half.is_stepping = True
+
+    def _receive(self, half: Half, out: Transition) -> None:
+        """Wait for one half and write its rows."""
+        obs, reward, terminated, truncated, infos = half.latest = self._recv(half)
+        half.is_stepping = False
+        # Between one step and the next only this thread works: what most steps do not need is not computed.
+        out.reward[:], out.terminated[:] = reward, terminated
+        self._count(out.reward, half.rows)
+        if self._clips:
+            np.sign(out.reward, out=out.reward)
+        has_ended = terminated | truncated
+        ended = np.flatnonzero(has_ended) if True in has_ended.tobytes() else _NO_ROWS
+        out.truncated.fill(False)
+        if len(ended):
+            np.greater(truncated, terminated, out=out.truncated)  # and not terminated
+            out.final_obs[ended] = infos["final_obs"][ended]
+            for row in ended:
+                self._log_episode(half.rows.start + int(row), {})
+        if self._ends_lives:
+            self._end_lives(infos["lives"], self._lives[half.rows], obs, ended, out)
+        out.obs[:] = obs
+
+    @staticmethod
+    def _end_lives(
+        lives: np.ndarray, lives_before: np.ndarray, obs: np.ndarray, ended: np.ndarray, out: Transition
+    ) -> None:
+        """Where a life was lost and the game goes on, the episode ends; what is seen is both its last and the next."""
+        lost = lives < lives_before
+        lives_before[:] = lives
+        if True not in lost.tobytes():
+            return
+        lost[ended] = False
+        lost &= lives > 0  # some games show no life for a while before they are over
+        out.terminated[lost] = True
+        out.final_obs[lost] = obs[lost]
+
+    def close(self) -> None:
+        """End ALE's threads."""
+        for half in self._halves:
+            half.vector_env.close()
+
+
+class AtariCrew(AtariPool):
+    """Games that step together, beside those of other pools: something becomes readable when they have stepped."""
+
+    def __init__(self, game: str, num_envs: int, **settings: Any) -> None:
+        super().__init__(game, num_envs, in_halves=False, **settings)
+        self._answers, self._answer = os.pipe()
+        self._asked: SimpleQueue[Half | None] = SimpleQueue()
+        self._results: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        """A thread of its own: ALE can only be waited for."""
+        while (half := self._asked.get()) is not None:
+            try:
+                self._results.put(half.vector_env.recv())
+            except Exception as error:  # whoever waits is told
+                self._results.put(error)
+            os.write(self._answer, b".")
+
+    def _send(self, half: Half, actions: np.ndarray) -> None:
+        super()._send(half, actions)
+        self._asked.put(half)
+
+    def _recv(self, half: Half) -> Any:
+        os.read(self._answers, 1)
+        result = self._results.get()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    @property
+    def answering(self) -> list[tuple[int, float]]:
+        return [(self._answers, math.inf)] if self._halves[0].is_stepping else []
+
+    def close(self) -> None:
+        """End ALE's threads, and ours."""
+        if self._thread.is_alive():
+            self._asked.put(None)
+            self._thread.join()
+            super().close()
+            os.close(self._answers)
+            os.close(self._answer)
+
+
+def rom_name(game: str) -> str:
+    """ALE's name of a game, from `Pong`, `MsPacman`, `ms_pacman` or `Pong-v5`."""
+    roms = _ale_py("roms").get_all_rom_ids()
+    plain = game.removeprefix("ALE/").removesuffix("-v5").replace("_", "").lower()
+    for rom in roms:
+        if rom.replace("_", "") == plain:
+            return str(rom)
+    titles = ["".join(word.capitalize() for word in rom.split("_")) for rom in roms]
+    raise WorldError(f"there is no Atari game '{game}'.{did_you_mean(game, titles)}")
+
+
+def _ale_py(module: str = "") -> Any:
+    """ALE's package, or a module of it."""
+    import importlib
+
+    try:
+        return importlib.import_module(f"ale_py.{module}" if module else "ale_py")
+    except ImportError as error:
+        raise WorldError(f"ale-py is not installed ({error}): pip install 'scramjet[atari]'") from error

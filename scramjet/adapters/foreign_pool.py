@@ -1,0 +1,300 @@
+"""Pools of envs that others wrote: what all of them share.
+
+A native world's kernels keep count of its episodes and its spaces lay out its arrays. For envs of others both are done
+here: arrays by the adapted spaces (`foreign_spaces`), returns and lengths of episodes in NumPy, and a log of those that
+ended with whatever numbers their `info` had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scramjet.adapters.spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.pool import Batch, Episodes, Pool, check_actions_fit, check_count
+from scramjet.errors import ConfigError
+
+EPISODES_KEPT = 100_000
+"""Ended episodes that are kept until someone asks for them; of more, the newest."""
+
+
+@dataclass(slots=True)  # not frozen: that takes three times as long to make
+class EndedTogether:
+    """Episodes that ended in one step, E of them; where seats play, one entry for each seat in turn."""
+
+    returns: np.ndarray  # [E] float
+    lengths: np.ndarray  # [E] int
+    rows: np.ndarray  # [E] int
+    stats: Mapping[str, np.ndarray]  # name -> [E], of any type
+
+
+class ForeignPool(Pool):
+    """Envs of others behind the one interface. An adapter steps them and says what came of it.
+
+    It implements `_reset(seed)` and `_step(actions, out)`; both write `obs` and `mask` (and `turn`) of the given
+    Transition, the latter also rewards, flags and the last observations of episodes that ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        observation_space: Any,
+        action_space: Any,
+        num_envs: int,
+        *,
+        mask_size: int = 0,
+        played_by: PlayedBy = PlayedBy.ONE,
+        num_players: int = 1,
+    ) -> None:
+        """The spaces are those of one env (of one player), as its authors have them."""
+        check_count("num_envs", num_envs)
+        self.name, self.num_envs = name, num_envs
+        self.played_by, self.num_players = played_by, num_players
+        self.rows_per_env = num_players if played_by is PlayedBy.AGENTS else 1
+        self.num_rows = num_envs * self.rows_per_env
+        self.their_observation_space, self.their_action_space = observation_space, action_space
+        self.observation_space = adapted_observation_space(name, observation_space)
+        self.action_space = adapted_action_space(name, action_space)
+        self.mask_size = mask_size
+        shape, self._action_dtype = action_shape_and_dtype(self.action_space)
+        self._action_shape = (self.num_rows, *shape)
+        self._players = num_players if played_by is PlayedBy.SEATS else 1  # episodes of one row
+        self._returns = np.zeros((self.num_rows, self._players))
+        self._lengths = np.zeros(self.num_rows, np.int64)
+        self._log: deque[EndedTogether] = deque()
+        self._num_ended = self._num_logged = 0
+        self._tick = 0
+        self._seeds = EpisodeSeed(0)  # of the last reset
+        self._was_reset = False
+        self._own = self.allocate()
+        self._layout = self._own.layout
+
+    @property
+    def steps_taken(self) -> int:
+        return self._tick
+
+    def allocate(self) -> Transition:
+        by_seats = self.played_by is PlayedBy.SEATS
+        return Transition(
+            obs=allocate_obs(self.observation_space, self.num_rows),
+            mask=np.ones((self.num_rows, self.mask_size), np.bool_),
+            turn=np.zeros(0 if self.played_by is PlayedBy.ONE else self.num_rows, np.int8 if by_seats else np.bool_),
+            reward=np.zeros((self.num_envs, self.num_players) if by_seats else self.num_rows, np.float32),
+            terminated=np.zeros(self.num_rows, np.bool_),
+            truncated=np.zeros(self.num_rows, np.bool_),
+            final_obs=allocate_obs(
+                self.observation_space, self.num_envs * self.num_players if by_seats else self.num_rows
+            ),
+        )
+
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        seeds = EpisodeSeed.of(seed)
+        out = self._fitting(out)
+        self._forget_counts()
+        self._reset(seeds, out)
+        self._seeds, self._was_reset = seeds, True
+        return out
+
+    def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        out = self._fitting(out)
+        self._check_actions(actions, self._action_shape)
+        self._tick += 1
+        self._step(actions, out)
+        return out
+
+    @abstractmethod
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        """Begin anew; env i is seeded with `seeds.of_env(i)`."""
+
+    @abstractmethod
+    def _step(self, actions: np.ndarray, out: Transition) -> None:
+        """Step every env; call `_count` and, for each episode that ended, `_log_episode`."""
+
+    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
+        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
+
+    def recv(self) -> Batch:
+        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
+
+    def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
+        raise ConfigError(f"{self.name} is no native world: what would happen if cannot be asked of it")
+
+    def views(self) -> Any:
+        raise ConfigError(f"{self.name} shows each state to one player only")
+
+    def episodes(self) -> Episodes:
+        log, num_ended = list(self._log), self._num_ended
+        self._forget_log()
+        names = dict.fromkeys(name for block in log for name in block.stats)
+        rows = _joined([block.rows for block in log], np.int64)
+        return Episodes(
+            num_ended=num_ended,
+            returns=_joined([block.returns for block in log], np.float64),
+            lengths=_joined([block.lengths for block in log], np.int64),
+            env_ids=rows // self.rows_per_env,
+            players=np.arange(len(rows)) % self._players if self._players > 1 else rows % self.rows_per_env,
+            stats={name: _joined([_stat_of(block, name) for block in log], np.float64) for name in names},
+        )
+
+    def _count(
+        self, reward: np.ndarray, rows: slice | np.ndarray = slice(None), alive: np.ndarray | None = None
+    ) -> None:
+        """Add a step's rewards to the episodes under way; `rows`: these are of some; `alive`: only these count."""
+        gained, steps = reward if reward.ndim == 2 else reward[:, None], 1 if alive is None else alive
+        if alive is not None:
+            gained = gained * alive[:, None]
+        if isinstance(rows, slice):  # in place: `self._returns[rows] += ...` would copy the view back onto itself
+            returns, lengths = self._returns[rows], self._lengths[rows]
+            returns += gained
+            lengths += steps
+        else:
+            self._returns[rows] += gained
+            self._lengths[rows] += steps
+
+    def _log_episode(
+        self,
+        row: int,
+        stats: Mapping[str, float] | Sequence[Mapping[str, float]],
+        score: float | None = None,
+        length: int | None = None,
+    ) -> None:
+        """An episode ended, the next one begins; `score` and `length` where the env itself knows them better.
+
+        `stats` are its own, or where seats play, of each one if need be.
+        """
+        by_player = [stats] * self._players if isinstance(stats, Mapping) else list(stats)
+        names = dict.fromkeys(name for one in by_player for name in one)
+        self._add_to_log(
+            EndedTogether(
+                returns=self._returns[row].copy() if score is None else np.full(self._players, score),
+                lengths=np.full(self._players, self._lengths[row] if length is None else length),
+                rows=np.full(self._players, row),
+                stats={name: np.array([one.get(name, np.nan) for one in by_player]) for name in names},
+            )
+        )
+        self._returns[row] = 0.0
+        self._lengths[row] = 0
+
+    def _log_episodes(self, rows: np.ndarray, stats: Mapping[str, np.ndarray]) -> None:
+        """Episodes of worlds that are played alone ended, and the next ones begin: many at once cost little more."""
+        assert self._players == 1
+        self._add_to_log(EndedTogether(self._returns[:, 0].take(rows), self._lengths.take(rows), rows, stats))
+        self._returns[rows] = 0.0
+        self._lengths[rows] = 0
+
+    def _add_to_log(self, block: EndedTogether) -> None:
+        self._log.append(block)
+        self._num_ended += len(block.rows)
+        self._num_logged += len(block.rows)
+        while self._num_logged > EPISODES_KEPT and len(self._log) > 1:
+            self._num_logged -= len(self._log.popleft().rows)
+
+    def _forget_log(self) -> None:
+        self._log.clear()
+        self._num_ended = self._num_logged = 0
+
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths of the episodes under way, [N * num_players] each."""
+        return self._returns.ravel().copy(), np.repeat(self._lengths, self._players)
+
+    def _forget_counts(self) -> None:
+        self._returns[:], self._lengths[:], self._tick = 0.0, 0, 0
+        self._forget_log()
+
+    def _counts(self) -> dict[str, np.ndarray]:
+        """For snapshots: what is known of the episodes under way."""
+        return {"tick": np.array([self._tick]), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
+
+    def _restore_counts(self, snapshot: Mapping[str, np.ndarray]) -> None:
+        if missing := {"tick", "returns", "lengths"} - set(snapshot):
+            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
+        if snapshot["returns"].shape != self._returns.shape:
+            raise ConfigError(
+                f"a snapshot of {len(snapshot['returns'])} rows does not fit a pool of {self.num_rows}; use the same "
+                f"env and num_envs"
+            )
+        self._forget_counts()
+        self._tick = int(snapshot["tick"][0])
+        self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Of envs that cannot save their state: what `restore` needs to begin others."""
+        return {**self._counts(), "seed": np.array([self._seeds.key])}
+
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        """Of envs that cannot save their state: fresh episodes, other ones than those that the run began with."""
+        out = self._fitting(out)
+        self._restore_counts(snapshot)
+        self._seeds = seeds_in(snapshot)
+        self._reset(self._seeds_of_fresh_episodes(), out)
+        self._was_reset = True
+        return out
+
+    def _seeds_of_fresh_episodes(self) -> EpisodeSeed:
+        """Seeds of episodes that were not played before, where those under way are lost; it is told."""
+        self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
+        self._returns[:], self._lengths[:] = 0.0, 0
+        return self._seeds.after("resumed at", self._tick)
+
+    def _fitting(self, out: Transition | None) -> Transition:
+        if out is None:
+            return self._own
+        if out.layout != self._layout:
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
+        return out
+
+    def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...]) -> None:
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
+        check_actions_fit(actions, shape, self._action_dtype)
+
+
+def seeds_in(snapshot: dict[str, np.ndarray]) -> EpisodeSeed:
+    """The seeds that a pool was reset with before its snapshot."""
+    return EpisodeSeed(int(snapshot["seed"][0]) if "seed" in snapshot else 0)
+
+
+def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.zeros(0, dtype)
+
+
+def _stat_of(block: EndedTogether, name: str) -> np.ndarray:
+    return block.stats[name] if name in block.stats else np.full(len(block.rows), np.nan)
+
+
+def numbers_in(info: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, float]:
+    """What of an episode's last `info` can be averaged: its numbers and truth values."""
+    skipped = {"episode", "final_obs", "final_info", "action_mask", *without}
+    found: dict[str, float] = {}
+    for name, value in info.items():
+        if not isinstance(name, str) or name in skipped or name.startswith("_"):
+            continue
+        if isinstance(value, np.ndarray) and value.shape == ():
+            value = value[()]
+        if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
+            with contextlib.suppress(OverflowError):  # no float is so large
+                found[name] = float(value)
+    return found
+
+
+def recorded(*infos: Mapping[str, Any]) -> tuple[float, int] | tuple[None, None]:
+    """The score and length of an episode that an env keeps count of itself, as RecordEpisodeStatistics does; of the
+    first `info` that tells both."""
+    for info in infos:
+        record = info.get("episode")
+        if isinstance(record, Mapping):
+            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+                score, length = float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item())
+                if abs(length) < 2**62:
+                    return score, length
+    return None, None

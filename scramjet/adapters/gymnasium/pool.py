@@ -1,0 +1,213 @@
+"""What the serial pool and the worker pool share: results gathered from the rows that envs wrote, and snapshots."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from scramjet.adapters.foreign_pool import ForeignPool, seeds_in
+from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, RowArrays
+from scramjet.adapters.spaces import action_shape_and_dtype
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import Transition, leaf_layout
+from scramjet.engine.trees import leaves, space_tree
+from scramjet.errors import ConfigError
+
+Rows = slice | np.ndarray
+
+
+def row_layout(
+    observation_space: Any, action_space: Any, mask_size: int, num_envs: int
+) -> list[tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype of each array that envs write and read, in the order of `row_arrays`; of adapted spaces."""
+    seen = [leaf_layout(part) for part in leaves(space_tree(observation_space))]
+    flag, (action_shape, action_dtype) = np.dtype(np.bool_), action_shape_and_dtype(action_space)
+    rest = [((mask_size,), flag), ((), np.dtype(np.float32)), ((), flag), ((), flag), (action_shape, action_dtype)]
+    return [((num_envs, *shape), dtype) for shape, dtype in (*seen, *seen, *rest)]
+
+
+def row_arrays(arrays: list[np.ndarray]) -> RowArrays:
+    """The arrays of a layout by name."""
+    num_leaves = (len(arrays) - 5) // 2
+    obs, final_obs, rest = arrays[:num_leaves], arrays[num_leaves : 2 * num_leaves], arrays[2 * num_leaves :]
+    mask, reward, terminated, truncated, action = rest
+    return RowArrays(tuple(obs), tuple(final_obs), mask, reward, terminated, truncated, action)
+
+
+class GymPool(ForeignPool):
+    """Gymnasium envs that write their results into rows of `_rows`, whoever steps them."""
+
+    steps_parts = True
+    steps_beside = True
+
+    def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
+        super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
+        self.has_time_limit, self.draws_every_step = facts.has_time_limit, facts.draws_every_step
+        self._parts_begun: list[slice] = []
+        self._why_inexact: str | None = None
+        self._was_tried = False
+        self._row_layout = row_layout(self.observation_space, self.action_space, facts.mask_size, num_envs)
+        self._rows: RowArrays
+
+    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
+        self._parts_begun.clear()
+        self._reset_envs(seeds)
+        self._show(slice(None), out)
+
+    def _step(self, actions: np.ndarray, out: Transition) -> None:
+        self._refuse_if_busy("step()")
+        everything = slice(0, self.num_rows)
+        self._rows.action[:] = actions
+        self._begin(everything)
+        self._collect(everything, out)
+
+    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
+        self.begin_part(actions, rows)
+        self.finish_part(rows, out)
+
+    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
+        self._check_actions(actions, self._action_shape)
+        rows = self._neighbours(rows)
+        if any(rows.start < other.stop and other.start < rows.stop for other in self._parts_begun):
+            raise ConfigError(f"rows {rows.start} to {rows.stop} step already: call finish_part() first")
+        self._rows.action[rows] = actions[rows]
+        self._parts_begun.append(rows)
+        self._begin(rows)
+
+    def finish_part(self, rows: slice, out: Transition) -> None:
+        rows = self._neighbours(rows)
+        if not self._parts_begun or self._parts_begun[0] != rows:
+            raise ConfigError(f"rows {rows.start} to {rows.stop} are not the ones begun first: finish parts in order")
+        out = self._fitting(out)
+        del self._parts_begun[0]
+        if rows.start == 0:
+            self._tick += 1
+        self._collect(rows, out)
+
+    def _neighbours(self, rows: slice) -> slice:
+        start, stop, stride = rows.indices(self.num_rows)
+        if stride != 1 or start >= stop:
+            raise ConfigError(f"rows={rows} must be neighbours, and at least one")
+        return slice(start, stop)
+
+    def _refuse_if_busy(self, what: str) -> None:
+        if self._parts_begun:
+            raise ConfigError(f"{what} while envs step: call finish_part() or recv() first")
+
+    @abstractmethod
+    def _reset_envs(self, seeds: EpisodeSeed) -> None:
+        """Have every env begin anew and show itself in `_rows`."""
+
+    @abstractmethod
+    def _begin(self, rows: slice) -> None:
+        """Have the envs of some rows step."""
+
+    @abstractmethod
+    def _finish(self, rows: slice) -> Iterable[Ended]:
+        """Wait for them."""
+
+    def _collect(self, rows: slice, out: Transition) -> None:
+        self._write(rows, rows, out, self._finish(rows))
+
+    def _show(self, rows: Rows, out: Transition) -> None:
+        """What envs show, into an array of all rows."""
+        for leaf, seen in zip(leaves(out.obs), self._rows.obs, strict=True):
+            leaf[rows] = seen[rows]
+        if self.mask_size:
+            out.mask[rows] = self._rows.mask[rows]
+
+    def _write(self, rows: Rows, places: slice, out: Transition, told: Iterable[Ended]) -> None:
+        """Results of `rows` into these places of `out`, and of episodes that ended into the log."""
+        shared = self._rows
+        for leaf, seen in zip(leaves(out.obs), shared.obs, strict=True):
+            leaf[places] = seen[rows]
+        if self.mask_size:
+            out.mask[places] = shared.mask[rows]
+        reward, terminated, truncated = shared.reward[rows], shared.terminated[rows], shared.truncated[rows]
+        out.reward[places], out.terminated[places], out.truncated[places] = reward, terminated, truncated
+        self._count(reward, rows)
+        flags = terminated | truncated
+        if True in flags.tobytes():  # of few envs, any() and flatnonzero() take longer
+            ended = flags.nonzero()[0]
+            first = places.start or 0
+            numbers = np.arange(self.num_rows)[rows][ended]
+            for final, last in zip(leaves(out.final_obs), shared.final_obs, strict=True):
+                final[first + ended] = last[numbers]
+            said = {one.row: one for one in told}
+            if not said:
+                self._log_episodes(numbers, {})
+                return
+            for row in numbers.tolist():
+                one = said.get(row)
+                self._log_episode(row, *((one.stats, one.score, one.length) if one is not None else ({},)))
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Exact where the envs' state is plain data, MuJoCo's or ALE's; else the counts alone."""
+        self._refuse_if_busy("snapshot()")
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before a snapshot: pool.reset(seed)")
+        kept = super().snapshot()
+        if not self.can_snapshot:
+            return kept
+        states = self._capture()
+        kept["states"] = np.frombuffer(b"".join(states), np.uint8).copy()
+        kept["state_sizes"] = np.array([len(state) for state in states], np.int64)
+        kept |= {f"obs/{i}": leaf.copy() for i, leaf in enumerate(self._rows.obs)}
+        return {**kept, "mask": self._rows.mask.copy()}
+
+    @property
+    def can_snapshot(self) -> bool:
+        """Whether envs can be saved exactly; tried out when first asked, on envs made for it."""
+        if not self._was_tried:
+            self._why_inexact, self._was_tried = self._try_saving(), True
+        return self._why_inexact is None
+
+    @abstractmethod
+    def _try_saving(self) -> str | None:
+        """Why envs cannot be saved exactly; None where they can."""
+
+    @abstractmethod
+    def _capture(self) -> list[bytes]:
+        """The state of each env."""
+
+    @abstractmethod
+    def _put_back(self, states: list[bytes], seeds: EpisodeSeed) -> str | None:
+        """Put every env into a state; says what is in the way where one cannot be."""
+
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        """States of envs are put back only where they are our own: what somebody's env does with texts and numbers that
+        a stranger chose, nobody knows."""
+        self._refuse_if_busy("restore()")
+        out = self._fitting(out)
+        self._restore_counts(snapshot)
+        self._seeds = seeds_in(snapshot)
+        is_used = "states" in snapshot and is_own
+        problem = self._put_back_saved(snapshot) if is_used else "its episodes are fresh"
+        self.resume_note = None
+        if problem is not None:
+            self._reset_envs(self._seeds_of_fresh_episodes())
+        if "states" in snapshot and not is_own:
+            self.resume_note = (
+                f"the states of {self.name}'s envs were not saved by you on this machine: resumed with fresh episodes; "
+                f"--trust puts them back"
+            )
+        self._was_reset = True
+        self._show(slice(None), out)
+        return out
+
+    def _put_back_saved(self, snapshot: dict[str, np.ndarray]) -> str | None:
+        sizes, raw = snapshot["state_sizes"], snapshot["states"].tobytes()
+        if len(sizes) != self.num_envs or int(sizes.sum()) != len(raw) or (sizes < 0).any():
+            raise ConfigError(f"a snapshot of {len(sizes)} envs does not fit a pool of {self.num_envs}")
+        ends = np.cumsum(sizes)
+        problem = self._put_back([raw[end - size : end] for end, size in zip(ends, sizes, strict=True)], self._seeds)
+        if problem is None:
+            for i, leaf in enumerate(self._rows.obs):
+                leaf[:] = snapshot[f"obs/{i}"]
+            self._rows.mask[:] = snapshot["mask"]
+        return problem

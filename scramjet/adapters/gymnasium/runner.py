@@ -1,0 +1,363 @@
+"""Gymnasium envs behind our rules, stepped one after the other: what the serial pool and each worker process run.
+
+Results go straight into rows of a pool's arrays. An episode that ends is followed by the next one in the same step. On
+the way of every step nothing is allocated, looked up or checked that could have been before.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import statistics
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from scramjet.adapters.foreign_pool import numbers_in, recorded
+from scramjet.adapters.gymnasium import env_state
+from scramjet.adapters.spaces import (
+    UnfitObservationError,
+    adapted_action_space,
+    adapted_observation_space,
+    native_actions,
+    observation_writer,
+    plain_space,
+)
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.errors import ENV_FAILURES, WorldError
+
+# A reward that is too large for 32 bits becomes infinite, which whoever trains with it is told.
+warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, __name__.replace(".", r"\."))
+
+MakeEnv = Callable[[], Any]
+"""Makes one `gymnasium.Env`."""
+TRIED_SECONDS = 0.02
+"""For how long an env is played to see how long its steps take."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowArrays:
+    """What envs write, and the actions they read: N rows each."""
+
+    obs: tuple[np.ndarray, ...]  # the leaves of the adapted space, [N, *shape] each
+    final_obs: tuple[np.ndarray, ...]
+    mask: np.ndarray  # [N, mask_size] bool
+    reward: np.ndarray  # [N] float32
+    terminated: np.ndarray  # [N] bool
+    truncated: np.ndarray  # [N] bool
+    action: np.ndarray  # [N, *action_shape]
+
+    def strided(self, rows: slice) -> RowArrays:
+        """Views of some rows."""
+        return RowArrays(
+            obs=tuple(leaf[rows] for leaf in self.obs),
+            final_obs=tuple(leaf[rows] for leaf in self.final_obs),
+            mask=self.mask[rows],
+            reward=self.reward[rows],
+            terminated=self.terminated[rows],
+            truncated=self.truncated[rows],
+            action=self.action[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What an env told of an episode that ended."""
+
+    row: int
+    stats: dict[str, float]
+    score: float | None  # where the env keeps count itself
+    length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """An env that failed and was made anew."""
+
+    row: int
+    problem: str
+
+
+class EnvFailedError(Exception):
+    """An env raised. The text begins with a line that says what and where; its traceback follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFacts:
+    """What a pool must know of its envs before it can hold their results."""
+
+    observation_space: Any
+    action_space: Any
+    mask_size: int
+    has_time_limit: bool  # every episode is truncated after a number of steps, as far as the env tells
+    draws_every_step: bool  # in a window
+
+
+class GymRows:
+    """Some rows' envs."""
+
+    def __init__(
+        self,
+        name: str,
+        make_env: MakeEnv,
+        rows: range,
+        *,
+        renews: bool = False,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated.
+        `tell` gets the number of envs that are through, while all are made or reset."""
+        self.name, self.rows = name, rows
+        self._make_env, self._renews, self._tell = make_env, renews, tell
+        self._envs: list[Any] = []
+        try:
+            for i in range(len(rows)):
+                self._envs.append(self._made(i))
+                self._is_through(i)
+            self.facts = self._facts()
+        except BaseException:
+            self.close()
+            raise
+        self._steps = [env.step for env in self._envs]
+        self._renewals, self._seeds = 0, EpisodeSeed(0)
+        self._native = native_actions(self.facts.action_space)
+
+    def _is_through(self, i: int) -> None:
+        if self._tell is not None:
+            self._tell(i + 1)
+
+    def _made(self, i: int) -> Any:
+        try:
+            env = self._make_env()
+            is_one = all(callable(getattr(env, call, None)) for call in ("reset", "step", "close"))
+            is_one = is_one and all(hasattr(env, space) for space in ("observation_space", "action_space"))
+        except ENV_FAILURES as error:
+            raise self._failure("making", i, error) from error
+        if not is_one:
+            raise WorldError(
+                f"{self.name}'s factory made a {type(env).__name__}, which is no gymnasium.Env; return one with "
+                f"reset(), step(), close() and spaces"
+            )
+        return env
+
+    def _facts(self) -> EnvFacts:
+        first = self._envs[0]
+        adapted_observation_space(self.name, first.observation_space)  # refuses what no pool can hold
+        adapted_action_space(self.name, first.action_space)
+        for row, env in zip(self.rows, self._envs, strict=True):
+            spaces_of = (env.observation_space, env.action_space)
+            check_same_spaces(self.name, row, spaces_of, self.rows[0], (first.observation_space, first.action_space))
+        # Whether there is a mask is known only from an env's first `info`.
+        try:
+            _, info = first.reset(seed=0)
+        except ENV_FAILURES as error:
+            raise self._failure("reset()", 0, error) from error
+        has_mask = isinstance(info, Mapping) and "action_mask" in info
+        size = _num_choices(self.name, first.action_space) if has_mask else 0
+        seen, chosen = plain_space(first.observation_space), plain_space(first.action_space)
+        return EnvFacts(seen, chosen, size, has_time_limit(first), getattr(first, "render_mode", None) == "human")
+
+    def bind(self, arrays: RowArrays) -> None:
+        """Where results go: row k of `arrays` is the k-th env's."""
+        self._arrays = arrays
+        self._write = observation_writer(self.facts.observation_space, arrays.obs)
+        self._write_final = observation_writer(self.facts.observation_space, arrays.final_obs)
+
+    def reset(self, seeds: EpisodeSeed) -> None:
+        """Begin anew: the env of row r is seeded with `seeds.of_env(r)`."""
+        self._seeds = seeds
+        for i, row in enumerate(self.rows):
+            self._reset_one(i, seeds.of_env(row))
+            self._is_through(i)
+
+    def _reset_one(self, i: int, seed: int | None) -> None:
+        try:
+            obs, info = self._envs[i].reset(seed=seed) if seed is not None else self._envs[i].reset()
+            self._write(obs, i)
+            if self.facts.mask_size:
+                self._write_mask(info, i)
+        except ENV_FAILURES as error:
+            raise self._failure("reset()", i, error) from error
+
+    def step(self, start: int, stop: int) -> tuple[list[Ended], list[Renewed]]:
+        """Step the envs from the start-th to the stop-th; those made anew are told."""
+        arrays, steps, write = self._arrays, self._steps, self._write
+        has_mask = self.facts.mask_size > 0
+        arrays.terminated[start:stop] = False
+        arrays.truncated[start:stop] = False
+        rewards: list[float] = []
+        ended: list[Ended] = []
+        renewed: list[Renewed] = []
+        for i, action in enumerate(self._native(arrays.action[start:stop]), start):
+            try:
+                obs, reward, terminated, truncated, info = steps[i](action)
+                if type(reward) is not float:
+                    reward = self._number(reward, i)
+                if terminated or truncated:
+                    self._end_episode(i, obs, terminated, info, ended)
+                else:
+                    write(obs, i)
+                    if has_mask:
+                        self._write_mask(info, i)
+                rewards.append(reward)
+            except ENV_FAILURES as error:
+                if not self._renews:
+                    raise self._failure("step()", i, error) from error
+                renewed.append(self._renew(i, error))
+                rewards.append(0.0)
+        arrays.reward[start:stop] = rewards
+        return ended, renewed
+
+    def _end_episode(self, i: int, obs: Any, terminated: Any, info: Any, ended: list[Ended]) -> None:
+        """Keep the last observation and what the env says of the episode, and begin the next one."""
+        self._write_final(obs, i)
+        told = _told(self.rows[i], info)
+        self._reset_one(i, None)
+        flags = self._arrays.terminated if terminated else self._arrays.truncated
+        flags[i] = True
+        if told is not None:
+            ended.append(told)
+
+    def _renew(self, i: int, error: BaseException) -> Renewed:
+        """A new env in place of one that failed; its episode ends as truncated with what was seen last."""
+        problem = str(error) if isinstance(error, EnvFailedError) else str(self._failure("step()", i, error))
+        for final, obs in zip(self._arrays.final_obs, self._arrays.obs, strict=True):
+            final[i] = obs[i]
+        self._renewals += 1
+        self._envs[i] = self._made(i)
+        self._steps[i] = self._envs[i].step
+        self._reset_one(i, self._seeds.after("renewed", self._renewals).of_env(self.rows[i]))
+        self._arrays.truncated[i] = True
+        return Renewed(self.rows[i], problem)
+
+    def _number(self, reward: Any, i: int) -> float:
+        """Rewards come as numbers of all kinds; what is none is refused."""
+        if isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "biuf":
+            return float(reward.item())
+        if isinstance(reward, numbers.Real | np.number | np.bool_) and not isinstance(reward, np.complexfloating):
+            return float(reward)
+        raise WorldError(
+            f"{self.name} gave {reward!r} ({type(reward).__name__}) as the reward of env {self.rows[i]}; "
+            f"its step() must return a number"
+        )
+
+    def _write_mask(self, info: Any, i: int) -> None:
+        mask = info.get("action_mask")
+        if mask is None:
+            self._arrays.mask[i] = True
+            return
+        flat = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple | list) else np.ravel(mask)
+        if len(flat) != self.facts.mask_size:
+            raise WorldError(
+                f"{self.name}'s info['action_mask'] has {len(flat)} entries in env {self.rows[i]}; its actions have "
+                f"{self.facts.mask_size} choices, and each needs one"
+            )
+        self._arrays.mask[i] = flat
+
+    def _failure(self, where: str, i: int, error: BaseException) -> Exception:
+        if isinstance(error, WorldError | EnvFailedError):
+            return error
+        if isinstance(error, UnfitObservationError):
+            return WorldError(f"{self.name}: env {self.rows[i]} {error}")
+        text = "".join(traceback.format_exception(error)).rstrip()
+        summary = f"{type(error).__name__}: {_first_line(error)}".rstrip(": ")
+        where = where if where == "making" else f"in its {where}"
+        return EnvFailedError(f"{self.name}: env {self.rows[i]} raised {where}: {summary}\n\n{text}")
+
+    def why_inexact(self) -> str | None:
+        """Why such envs cannot be saved exactly; None where they can. Tried on the first two, which are spent by it."""
+        return env_state.why_inexact(self._envs[0], self._envs[1])
+
+    def capture(self) -> list[bytes]:
+        """The state of each env."""
+        return [env_state.capture(env) for env in self._envs]
+
+    def restore(self, states: Sequence[bytes], seeds: EpisodeSeed) -> None:
+        """Put each env back into a state. What they show then is for the pool to write: it was seen before."""
+        self._seeds = seeds
+        for i, state in enumerate(states):
+            self._reset_one(i, seeds.of_env(self.rows[i]))  # so that all that a state fills is there
+            env_state.restore(self._envs[i], state)
+            self._is_through(i)
+
+    def seconds_of_a_step(self) -> float:
+        """Of the first env, played at random for a moment; infinite where that is not known, since it raises."""
+        env, seconds = self._envs[0], list[float]()
+        try:
+            env.reset(seed=0)
+            env.action_space.seed(0)
+            until = time.perf_counter() + TRIED_SECONDS
+            while not seconds or time.perf_counter() < until:
+                action = env.action_space.sample()
+                began = time.perf_counter()
+                _, _, terminated, truncated, _ = env.step(action)
+                if terminated or truncated:
+                    env.reset()
+                seconds.append(time.perf_counter() - began)
+        except ENV_FAILURES:  # it may object to actions at random; whoever trains with it is told in full
+            return math.inf
+        return statistics.median(seconds)
+
+    def call(self, i: int, method: str) -> Any:
+        """What a method of the i-th env returns."""
+        try:
+            return getattr(self._envs[i], method)()
+        except ENV_FAILURES as error:
+            raise self._failure(f"{method}()", i, error) from error
+
+    def close(self) -> None:
+        """Close the envs; one that fails to does not keep the others open."""
+        for env in self._envs:
+            try:
+                env.close()
+            except ENV_FAILURES:
+                continue
+
+
+def has_time_limit(env: Any) -> bool:
+    """Whether an env, one of its wrappers or its registration says that episodes are truncated."""
+    layer = env
+    while layer is not None:
+        held = getattr(layer, "__dict__", {})  # not by name: wrappers pass that on, or refuse it
+        if held.get("_max_episode_steps") is not None:  # as Gymnasium's TimeLimit calls it
+            return True
+        layer = held.get("env")
+    return getattr(getattr(env, "spec", None), "max_episode_steps", None) is not None
+
+
+def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: int, first: tuple[Any, Any]) -> None:
+    """Refuse an env whose spaces are not those of the first."""
+    for kind, mine, expected in zip(("observation_space", "action_space"), given, first, strict=True):
+        if mine != expected:
+            raise WorldError(
+                f"{name}: env {row} has {kind} {mine}, and env {first_row} has {expected}; the envs of one pool must "
+                f"have the same spaces"
+            )
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        return next(iter(str(error).splitlines()), "")
+    except Exception:  # its own __str__ fails
+        return ""
+
+
+def _num_choices(name: str, space: Any) -> int:
+    adapted = adapted_action_space(name, space)
+    if isinstance(adapted, spaces.Box):
+        raise WorldError(f"{name} gives info['action_mask'], but actions of a Box are not masked; drop it")
+    return int(adapted.n) if isinstance(adapted, spaces.Discrete) else int(adapted.nvec.sum())
+
+
+def _told(row: int, info: Any) -> Ended | None:
+    """What an env's last `info` says, where it says something."""
+    if not info or not isinstance(info, Mapping):
+        return None
+    stats, (score, length) = numbers_in(info), recorded(info)
+    return Ended(row, stats, score, length) if stats or score is not None else None

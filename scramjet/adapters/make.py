@@ -1,0 +1,75 @@
+"""`scramjet.make`: a pool of any world by its name, native or of another library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from scramjet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from scramjet.engine.pool import Pool
+    from scramjet.engine.worlds.cuda_pool import CudaPool
+    from scramjet.engine.worlds.native_pool import Backend, NativePool
+    from scramjet.engine.wrappers.frame_stack import FrameStackPool
+
+
+@overload
+def make(name: str, num_envs: int, *, backend: Literal["cuda"], **parameters: Any) -> CudaPool: ...
+
+
+@overload
+def make(
+    name: str,
+    num_envs: int,
+    *,
+    num_threads: int | None = None,
+    backend: Backend = "cpu",
+    frame_stack: int = 1,
+    **parameters: Any,
+) -> NativePool | FrameStackPool: ...
+
+
+def make(
+    name: str,
+    num_envs: int,
+    *,
+    num_threads: int | None = None,
+    backend: Backend | Literal["cuda"] = "cpu",
+    frame_stack: int = 1,
+    **parameters: Any,
+) -> Any:
+    """A pool of `num_envs` copies of a world: `scramjet.make("cartpole", num_envs=1024)`.
+
+    Worlds of other libraries have their prefix, `gym:CartPole-v1`; close such a pool when you are done. A policy
+    trained with `frame_stack` wants to see as many observations at once here too. With backend="cuda" the envs are on
+    the GPU.
+    """
+    from scramjet.adapters.registry import ForeignWorld, check_num_envs, is_foreign, require_native
+    from scramjet.envs.registry import load_env
+    from scramjet.settings import coerce
+
+    name, num_envs = coerce("name", name, str), coerce("num_envs", num_envs, int)
+    num_threads = coerce("num_threads", num_threads, int | None)
+    backend = coerce("backend", backend, Literal["cpu", "interpreted", "cuda"])
+    frame_stack = coerce("frame_stack", frame_stack, int)
+    if is_foreign(name):
+        check_num_envs(name, num_envs)
+        if backend != "cpu":
+            require_native(name, f"backend={backend!r}")
+        return _stacked(ForeignWorld(name, parameters).pool(num_envs), frame_stack)
+    if backend == "cuda":
+        if frame_stack > 1:
+            raise ConfigError(f"frame_stack={frame_stack} is the CPU's; use backend='cpu'")
+        from scramjet.engine.worlds.cuda_pool import CudaPool
+
+        return CudaPool(load_env(name, **parameters), num_envs)
+    from scramjet.engine.worlds.native_pool import NativePool
+
+    pool = NativePool(load_env(name, **parameters), num_envs, num_threads=num_threads, backend=backend)
+    return _stacked(pool, frame_stack)
+
+
+def _stacked(pool: Pool, num_frames: int) -> Pool:
+    from scramjet.engine.wrappers.frame_stack import FrameStackPool
+
+    return pool if num_frames == 1 else FrameStackPool(pool, num_frames)

@@ -1,0 +1,251 @@
+"""The pool of native worlds on the GPU: records and results stay there, and no step waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.compile.cuda import bytes_of, launch, require_cuda
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import (
+    PlayedBy,
+    Transition,
+    allocate_obs,
+    allocate_transition,
+    episode_dtype,
+    kernel_obs,
+    state_dtype,
+)
+from scramjet.engine.pool import Batch, Episodes, WorldPool
+from scramjet.engine.trees import map_leaves
+from scramjet.engine.worlds import diagnosis
+from scramjet.engine.worlds.cuda import compile_kernels
+from scramjet.engine.worlds.cuda_staging import plan
+from scramjet.engine.worlds.native_pool import NativePool, play_interpreted
+from scramjet.envs.api import Box, Discrete, Env
+from scramjet.errors import ConfigError, WorldError
+
+MIN_EPISODES_KEPT = 4096
+MAX_EPISODES_READ = 1024
+"""Of very many that ended, `episodes` reads so many of the newest: the rest are only counted."""
+
+
+class CudaPool(WorldPool):
+    """Many copies of one world on the GPU, with the episodes that the same seed gives on the CPU.
+
+    Transitions hold CUDA tensors. Steps run on torch's current stream and can be recorded by a CUDA graph; tell the
+    pool of each replay with `before_replay`.
+    """
+
+    def __init__(self, env: Env, num_envs: int) -> None:
+        super().__init__(env, num_envs)
+        cuda = require_cuda()
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        self.backend = "cuda"
+        self.num_threads = 1  # on the CPU's side
+        self._records = cuda.to_device(np.zeros(num_envs, state_dtype(env)))
+        self._state_bytes = bytes_of(self._records)  # [N, record size]
+        self._words = cuda.as_cuda_array(self._state_bytes.view(torch.int64).flatten())
+        self._staging = plan(env)
+        self._kernels = compile_kernels(env, self._staging)
+        # Within one step every player's episode may end: with a row for each, no two write to the same.
+        self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
+        self._log = cuda.to_device(np.zeros(self._capacity + 1, episode_dtype(env)))
+        self._log_bytes = bytes_of(self._log)
+        self._num_logged = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._ticks_before = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._views = {name: cuda.as_cuda_array(getattr(self, name)) for name in ("_num_logged", "_ticks_before")}
+        self._tick = 0
+        self._tick_on_device = 0  # what _ticks_before holds
+        self._action_type = torch.from_numpy(np.zeros(0, self._action_dtype)).dtype
+        self._own = self.allocate()
+        self._layout = self._own.layout
+        num_views = num_envs * self.num_players if self.played_by is PlayedBy.SEATS else self.num_rows
+        self._seen = map_leaves(
+            lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
+        )
+        self._was_reset = False
+        self._is_of_others = False  # records that came from a file
+
+    @property
+    def steps_taken(self) -> int:
+        return self._tick
+
+    def allocate(self) -> Transition:
+        return self._moved(allocate_transition(self.env, self.num_envs))
+
+    def _moved(self, out: Transition) -> Transition:
+        """The same arrays as CUDA tensors."""
+
+        def move(array: np.ndarray) -> Any:
+            return torch.from_numpy(array).to(self.device)
+
+        return Transition(
+            obs=map_leaves(move, out.obs),
+            mask=move(out.mask),
+            turn=move(out.turn),
+            reward=move(out.reward),
+            terminated=move(out.terminated),
+            truncated=move(out.truncated),
+            final_obs=map_leaves(move, out.final_obs),
+        )
+
+    def prepare(self) -> None:
+        """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
+        play_interpreted(self.env)
+        self.reset(0)
+        self.step(torch.zeros(self._action_shape, dtype=self._action_type, device=self.device))
+        torch.cuda.synchronize()
+
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        seeds = EpisodeSeed.of(seed)
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._run("reset", self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
+        self._is_of_others = False
+        self._begin_at(0)
+        return out
+
+    def step(self, actions: Any, out: Transition | None = None, *, of_terminated: bool = True) -> Transition:
+        """Step every env; `final_obs` of terminated episodes is written only if asked for."""
+        out = self._own if out is None else self._fitting(out, self._layout)
+        actions = self._checked_actions(actions, self._action_shape)
+        self._tick += 1
+        self._run(
+            "step", self.num_envs, self._views["_ticks_before"], self._tick - self._tick_on_device, self._records,
+            self._words, actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
+            block=self._staging.block, shared_bytes=self._staging.shared_bytes,
+        )  # fmt: skip
+        return out
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""
+        tick = self._tick
+        self._ticks_before.fill_(tick)
+        self._tick_on_device = tick
+        try:
+            yield
+        finally:
+            self._tick = tick
+
+    def before_replay(self, num_steps: int) -> None:
+        """To be called before the replay of a graph with so many steps."""
+        self._ticks_before.fill_(self._tick)
+        self._tick_on_device = self._tick
+        self._tick += num_steps
+
+    def send(self, actions: Any, rows: slice | None = None) -> None:
+        raise ConfigError("a pool on the GPU steps all its envs at once: use step()")
+
+    def recv(self) -> Batch:
+        raise ConfigError("a pool on the GPU steps all its envs at once: use step()")
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {"states": self._state_bytes.cpu().numpy(), "tick": np.array([self._tick])}
+
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        """Where it is not our own, the CPU looks at it first: at its fields, and at the indices of one step. What gets
+        by that can spoil the GPU's memory of this process and nothing else."""
+        self._check_snapshot(snapshot, self._state_bytes.shape[1])
+        if not is_own:
+            on_cpu = NativePool(self.env, self.num_envs, num_threads=1)
+            on_cpu.restore(snapshot, is_own=False)
+            on_cpu.step(np.zeros(self._action_shape, self._action_dtype))
+        self._is_of_others = not is_own
+        self._state_bytes.copy_(torch.from_numpy(np.ascontiguousarray(snapshot["states"])))
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._run("observe", self.num_envs, self._records, *out.arrays[:3])
+        self._begin_at(int(snapshot["tick"][0]))
+        return out
+
+    @property
+    def has_records_of_others(self) -> bool:
+        return self._is_of_others  # which of them are left, only the GPU knows
+
+    def _begin_at(self, tick: int) -> None:
+        self._tick = self._tick_on_device = tick
+        self._ticks_before.fill_(tick)
+        self._num_logged.zero_()
+        self._was_reset = True
+
+    def states(self) -> np.ndarray:
+        return self._state_bytes.cpu().numpy().view(self._records.dtype).ravel()
+
+    def copied_states(self) -> Tensor:
+        """A copy of every env's record on the GPU, as bytes."""
+        return self._state_bytes.clone()
+
+    def put_states(self, states: Tensor) -> None:
+        """Put back what `copied_states` gave; observations are not written."""
+        self._state_bytes.copy_(states)
+
+    def simulate(self, states: np.ndarray, actions: Any) -> tuple[np.ndarray, Transition]:
+        after = require_cuda().to_device(np.ascontiguousarray(states))
+        actions = self._checked_actions(actions, (len(states) * self._rows_per_env, *self._action_shape[1:]))
+        out = self._moved(allocate_transition(self.env, len(states)))
+        self._run("simulate", len(states), after, actions, *out.arrays[:6])
+        return bytes_of(after).cpu().numpy().view(after.dtype).ravel(), out
+
+    def views(self) -> Any:
+        """What each player sees now; written over by the next call."""
+        if self.played_by is PlayedBy.SEATS:
+            self._run("views", self.num_envs, self._records, kernel_obs(self._seen))
+        else:
+            self._run("observe", self.num_envs, self._records, kernel_obs(self._seen), *self._own.arrays[1:3])
+        return self._seen
+
+    def episodes(self) -> Episodes:
+        num_ended = int(self._num_logged)
+        self._num_logged.zero_()
+        kept = self._log_bytes[: min(num_ended, self._capacity)]
+        if len(kept) > MAX_EPISODES_READ:
+            # Who of one step took which row is chance; who is newest must not be.
+            tick, env, player = kept[:, :24].contiguous().view(torch.int64).unbind(1)
+            order = (tick * self.num_envs + env) * self.num_players + player
+            kept = kept.index_select(0, order.topk(MAX_EPISODES_READ).indices)
+        log = kept.cpu().numpy().view(self._log.dtype).ravel()
+        return self._listed(log, num_ended)
+
+    def _run(self, kernel: str, *arguments: Any, **settings: int) -> None:
+        """Launch a kernel; what does not compile is told in the author's terms."""
+        try:
+            launch(getattr(self._kernels, kernel), *arguments, **settings)
+        except Exception as error:
+            explained = diagnosis.explain(self.env, error, partial(play_interpreted, self.env))
+            if isinstance(explained, WorldError) and "cannot be compiled" in str(explained):
+                explained = WorldError(f"{explained}, for the GPU; meanwhile, train it with --device cpu")
+            raise explained from error
+
+    def _checked_actions(self, actions: Any, shape: tuple[int, ...]) -> Any:
+        """Actions as kernels take them; from the CPU they are copied."""
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
+        if isinstance(actions, np.ndarray):
+            actions = torch.from_numpy(actions)
+        if not isinstance(actions, Tensor) or tuple(actions.shape) != shape or actions.dtype != self._action_type:
+            given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, Tensor) else repr(actions)[:60]
+            raise ConfigError(f"actions are {given}; this pool takes {self._action_type} {list(shape)} as a tensor")
+        return require_cuda().as_cuda_array(actions.detach().to(self.device).contiguous())
+
+
+def random_actions_on_gpu(pool: CudaPool, out: Transition, random: torch.Generator) -> Tensor:
+    """One legal action for each row, drawn evenly, without a look from the CPU."""
+    space, rows = pool.action_space, pool.num_rows
+    if isinstance(space, Box):
+        low = torch.as_tensor(np.maximum(space.low, -10.0), device=pool.device)
+        high = torch.as_tensor(np.minimum(space.high, 10.0), device=pool.device)
+        return low + (high - low) * torch.rand(rows, *space.shape, device=pool.device, generator=random)
+    sizes = [int(space.n)] if isinstance(space, Discrete) else [int(n) for n in space.nvec]
+    scores = torch.rand(rows, sum(sizes), device=pool.device, generator=random)
+    if pool.mask_size:
+        scores = scores + torch.as_tensor(out.mask)
+    chosen = torch.stack([part.argmax(1) for part in scores.split(sizes, dim=1)], dim=1)
+    return chosen[:, 0].contiguous() if isinstance(space, Discrete) else chosen

@@ -1,0 +1,145 @@
+"""The transition of one env, written once, and the loops that run it over many.
+
+`build` ties a world's rules to the engine's bookkeeping: time limit, episode statistics, auto-reset. It is called
+with plain functions for the interpreted back-end and with compiled ones for the others; nothing here knows which.
+
+A world is played alone, by agents that act at once (each has a row of every array), or from seats that take turns
+(one row an env, a reward for each seat). `transitions.py` has what differs between the three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import prange
+
+from scramjet.engine.layout import PlayedBy
+from scramjet.engine.worlds.transitions import Compilers, Rules, transitions_for
+
+IS_STEPPED = 2
+"""Where a thread's part of `log_size` says that its chunk is stepped; before it, see `transitions.next_slot`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The loops over envs; each takes a range of envs and the arrays it reads and writes."""
+
+    step_env: Callable[..., None]  # no loop: the step of one env, for loops elsewhere
+    reset: Callable[..., None]
+    observe: Callable[..., None]
+    step: Callable[..., None]
+    step_threaded: Callable[..., bool]
+    simulate: Callable[..., None]
+    views: Callable[..., None]
+
+
+def build(rules: Rules, compilers: Compilers) -> Kernels:
+    """Make the kernels of a world."""
+    inner, entry, threaded_entry = compilers.inner, compilers.entry, compilers.threaded_entry
+    parameters, rules_reset, rules_observe = rules.parameters, rules.reset, rules.observe
+    row, num_seats = compilers.view(rules.row), rules.num_players if rules.played_by is PlayedBy.SEATS else 1
+    transition = transitions_for(rules, compilers)
+    begin, show, play, close = transition.begin, transition.show, transition.play, transition.close
+
+    clear = inner(rules.clear)
+
+    @inner
+    def begin_episode(s: Any) -> None:
+        """Start the next episode from an all-zero record, so that nothing of the last one can leak into it."""
+        clear(s)
+        s._draw = 0
+        s._steps = 0
+        s._return = 0.0
+        rules_reset(parameters, s)
+        begin(s)
+
+    @inner
+    def step_env(
+        s: Any, i: Any, tick: int, actions: Any, obs: Any, mask: Any, turn: Any,
+        reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
+    ) -> None:  # fmt: skip
+        """One step of env i, whose record is `s`; where its episode ends, log it and begin the next."""
+        someone_ended, is_over = play(s, i, actions, reward, terminated, truncated)
+        if someone_ended:
+            close(s, i, tick, terminated, truncated, final_obs, of_terminated, log, log_size)
+        if is_over:
+            s._episode += 1
+            begin_episode(s)
+        show(s, i, obs, mask, turn)
+
+    @entry
+    def reset(start: int, stop: int, key: int, first_env: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
+        """Begin episode 0 of each env; random numbers of env i are keyed by `key` and first_env + i."""
+        for index in range(start, stop):
+            i = np.uintp(index)
+            s = states[i]
+            s._seed = key
+            s._index = first_env + index
+            s._episode = 0
+            begin_episode(s)
+            show(s, i, obs, mask, turn)
+
+    @entry
+    def observe(start: int, stop: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
+        """Write the observations of states as they are."""
+        for index in range(start, stop):
+            i = np.uintp(index)
+            show(states[i], i, obs, mask, turn)
+
+    @entry
+    def step(
+        start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
+    ) -> None:  # fmt: skip
+        """Step each env; where an episode ends, the next begins in the same step."""
+        for index in range(start, stop):
+            i = np.uintp(index)  # unsigned: no look at whether it counts from the end
+            step_env(
+                states[i], i, tick, actions, obs, mask, turn,
+                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
+            )  # fmt: skip
+
+    @threaded_entry
+    def step_threaded(
+        chunks: int, start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
+    ) -> bool:  # fmt: skip
+        """`step`, one chunk of neighbours a thread; each chunk has its own part of the log. False where a rule raised
+        an exception: threads lose them."""
+        count = stop - start
+        for chunk in range(chunks):
+            log_size[chunk, IS_STEPPED] = 0
+        for chunk in prange(chunks):
+            step(
+                start + chunk * count // chunks, start + (chunk + 1) * count // chunks, tick, states, actions,
+                obs, mask, turn, reward, terminated, truncated, final_obs, True, log[chunk], log_size[chunk],
+            )  # fmt: skip
+            log_size[chunk, IS_STEPPED] = 1
+        num_stepped = 0
+        for chunk in range(chunks):
+            num_stepped += log_size[chunk, IS_STEPPED]
+        return num_stepped == chunks
+
+    @entry
+    def simulate(
+        start: int, stop: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        reward: Any, terminated: Any, truncated: Any,
+    ) -> None:  # fmt: skip
+        """Step loose states without auto-reset: what would happen if."""
+        for index in range(start, stop):
+            i = np.uintp(index)
+            s = states[i]
+            play(s, i, actions, reward, terminated, truncated)
+            show(s, i, obs, mask, turn)
+
+    @entry
+    def views(start: int, stop: int, states: Any, obs: Any) -> None:
+        """Write how each seat sees each state, whoever is to move: row i * num_seats + seat."""
+        for index in range(start, stop):
+            for seat in range(num_seats):
+                rules_observe(parameters, states[index], row(obs, np.uintp(index * num_seats + seat)), seat)
+
+    return Kernels(step_env, reset, observe, step, step_threaded, simulate, views)

@@ -1,0 +1,323 @@
+"""The pool of native worlds: records in one array, kernels over them, interpreted or compiled."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from scramjet.compile.jit import PARALLEL_REGION, ThreadsThatPay, launch_threads
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import (
+    PlayedBy,
+    Transition,
+    allocate_obs,
+    allocate_transition,
+    episode_dtype,
+    kernel_obs,
+    state_dtype,
+)
+from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
+from scramjet.engine.random_play import random_actions, unfit_action
+from scramjet.engine.worlds import diagnosis
+from scramjet.engine.worlds.kernels import Kernels
+from scramjet.engine.worlds.restored_states import Probation, check_states, out_of_bounds
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError, WorldError
+
+Backend = Literal["cpu", "interpreted"]
+
+ENVS_PER_THREAD = 256
+"""Below this many envs a thread costs more to wake than it saves."""
+
+CACHE_LINES = 128
+"""Bytes between what two threads write: a line, and the next one that processors fetch with it."""
+
+
+class NativePool(WorldPool):
+    """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
+
+    steps_parts = True
+    episodes_kept_per_env = 16
+
+    def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
+        super().__init__(env, num_envs)
+        check_count("num_threads", 1 if num_threads is None else num_threads)
+        if backend not in get_args(Backend):
+            raise ConfigError(f"backend={backend!r} must be one of {', '.join(get_args(Backend))}")
+        self.backend = backend
+        self._states = np.zeros(num_envs, state_dtype(env))
+        self._state_bytes = self._states.view(np.uint8).reshape(num_envs, -1)  # [N, record size]
+        self._records = self._wrap(self._states)
+        self._kernels, self.num_threads = self._start(backend, num_threads)
+        capacity = max(4096, self.episodes_kept_per_env * num_envs * self.num_players // self.num_threads)
+        self._log = np.zeros((self.num_threads, capacity + 1), episode_dtype(env))
+        # For each thread: episodes since the last look, next row; cache lines apart, as all write theirs at once.
+        self._log_size = np.zeros((self.num_threads, CACHE_LINES // 8), np.int64)
+        self._logs = [(self._wrap(self._log[i]), self._log_size[i]) for i in range(self.num_threads)]
+        self._tick = 0
+        self._own = self.allocate()
+        self._layout = self._own.layout
+        self._stepped_rows = 0  # of a step that is made in parts: those before this one are done
+        self._sent: deque[slice] = deque()
+        self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
+        self._legal = np.ones_like(self._own.mask)
+        self._was_reset = False
+        self._pays = ThreadsThatPay()
+        self._unchecked = self._kernels
+        self._probation: Probation | None = None  # of records that came from a file
+
+    def _start(self, backend: Backend, num_threads: int | None) -> tuple[Kernels, int]:
+        """Kernels and the number of threads they run on."""
+        if backend == "interpreted":
+            from scramjet.engine.worlds.interpreted import interpreted_kernels
+
+            return interpreted_kernels(self.env), 1
+        from scramjet.engine.worlds.cpu import available_threads, compile_kernels
+
+        launch_threads()
+        wanted = num_threads or max(1, self.num_envs // ENVS_PER_THREAD)
+        return compile_kernels(self.env), min(wanted, available_threads(), self.num_envs)
+
+    @property
+    def steps_taken(self) -> int:
+        return self._tick
+
+    def allocate(self) -> Transition:
+        return allocate_transition(self.env, self.num_envs)
+
+    def prepare(self) -> None:
+        """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
+        if self.backend == "cpu":
+            play_interpreted(self.env)
+        self._step_envs(0, 0, self._sent_actions, self._own)
+        self._tick = 0
+
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        seeds = EpisodeSeed.of(seed)
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._kernels, self._probation = self._unchecked, None
+        self._run("reset", 0, self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
+        self._begin_at(0, out)
+        return out
+
+    def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._check_actions(actions, self._action_shape)
+        if self._sent:
+            raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
+        if self._stepped_rows:
+            raise RuntimeError(f"step() after step_part(): rows from {self._stepped_rows} on are still to be stepped")
+        self.step_unchecked(actions, out)
+        return out
+
+    def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
+        """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
+        self._tick += 1
+        if self._probation is not None:
+            self._end_probation_if_over()
+        if self.num_threads == 1:
+            self._step_envs(0, self.num_envs, actions, out)
+        else:
+            self._step_threaded(0, self.num_envs, actions, out)
+        self._remember_mask(out)
+
+    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
+        start, stop = self._whole_envs(rows)
+        out = self._fitting(out, self._layout)
+        self._check_actions(actions[start:stop], (stop - start, *self._action_shape[1:]), start)
+        if self._sent or start != self._stepped_rows:
+            raise RuntimeError(f"step_part() of rows {start}:{stop}, but those from {self._stepped_rows} on are next")
+        self._tick += start == 0  # all parts of a step are at the same time
+        self._end_probation_if_over()
+        self._step_threaded(start // self._rows_per_env, stop // self._rows_per_env, actions, out)
+        self._stepped_rows = stop % self.num_rows
+        self._legal[start:stop] = out.mask[start:stop]
+
+    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
+        per_env = self._rows_per_env
+        start, stop = self._whole_envs(rows or slice(None))
+        self._check_actions(actions, (stop - start, *self._action_shape[1:]), start)
+        for sent in self._sent:
+            if start < sent.stop and sent.start < stop:
+                raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
+        self._sent_actions[start:stop] = actions
+        self._tick += 1
+        self._end_probation_if_over()
+        self._step_envs(start // per_env, stop // per_env, self._sent_actions, self._own)
+        self._legal[start:stop] = self._own.mask[start:stop]
+        self._sent.append(slice(start, stop))
+
+    def recv(self) -> Batch:
+        if not self._sent:
+            raise RuntimeError("recv() without send(): nothing is under way")
+        rows = self._sent.popleft()
+        return Batch(rows, self._own.part(rows))
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
+
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        self._check_snapshot(snapshot, self._states.itemsize)
+        out = self._own if out is None else self._fitting(out, self._layout)
+        self._state_bytes[:] = snapshot["states"]
+        if not is_own:
+            check_states(self.env, self._states)
+            self._go_on_probation()
+        self._run("observe", 0, self.num_envs, self._records, *out.arrays[:3])
+        self._begin_at(int(snapshot["tick"][0]), out)
+        return out
+
+    @property
+    def has_records_of_others(self) -> bool:
+        return self._probation is not None and not self._probation.is_over
+
+    def _go_on_probation(self) -> None:
+        """Step with kernels that check bounds until no record is left of those in the file."""
+        if self.backend == "cpu" and self._probation is None:
+            from scramjet.engine.worlds.cpu import compile_kernels
+
+            self._unchecked, self._kernels = self._kernels, compile_kernels(self.env, checks_bounds=True)
+        self._probation = Probation(self._states)
+
+    def _end_probation_if_over(self) -> None:
+        if self._probation is not None and self._probation.is_over:
+            self._probation = None
+            self._kernels = self._unchecked
+
+    def _begin_at(self, tick: int, out: Transition) -> None:
+        """All that was under way is forgotten; `out` is what the players see."""
+        self._tick = tick
+        self._log_size[:] = 0
+        self._sent.clear()
+        self._stepped_rows = 0
+        self._was_reset = True
+        self._remember_mask(out)
+
+    def _remember_mask(self, out: Transition) -> None:
+        """Interpreted, actions are held against the last mask, whatever array it was written to."""
+        if self.backend == "interpreted":
+            self._legal[:] = out.mask
+
+    def states(self) -> np.ndarray:
+        """A copy of every env's record, to branch from with `simulate`."""
+        return self._states.copy()
+
+    def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
+        after = states.copy()
+        self._check_actions(actions, (len(after) * self._rows_per_env, *self._action_shape[1:]), None)
+        out = allocate_transition(self.env, len(after))
+        self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays[:6])
+        return after, out
+
+    def views(self) -> Any:
+        if self.played_by is not PlayedBy.SEATS:
+            out = self.allocate()
+            self._run("observe", 0, self.num_envs, self._records, *out.arrays[:3])
+            return out.obs
+        obs = allocate_obs(self.observation_space, self.num_envs * self.num_players)
+        self._run("views", 0, self.num_envs, self._records, kernel_obs(obs))
+        return obs
+
+    def episodes(self) -> Episodes:
+        capacity = self._log.shape[1] - 1
+        ended: list[int] = self._log_size[:, 0].tolist()
+        parts = [self._log[i, : min(count, capacity)] for i, count in enumerate(ended) if count]
+        log = np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else self._log[0, :0]
+        self._log_size[:] = 0
+        return self._listed(log, sum(ended))
+
+    def _state_of(self, index: int) -> Any:
+        return self._states[index]
+
+    def _whole_envs(self, rows: slice) -> tuple[int, int]:
+        """Where rows start and stop; refuses those that are not all of their envs."""
+        start, stop, stride = rows.indices(self.num_rows)
+        per_env = self._rows_per_env
+        if stride != 1 or start % per_env or stop % per_env:
+            raise ConfigError(f"rows={rows} must be neighbours, and whole envs of {per_env} rows")
+        return start, stop
+
+    def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition, chunk: int = 0) -> None:
+        """On this thread; episodes that end go to the log of a chunk."""
+        try:
+            self._kernels.step(start, stop, self._tick, self._records, actions, *out.arrays, True, *self._logs[chunk])
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def _step_threaded(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+        """On all threads of this pool."""
+        if self.num_threads == 1:
+            self._step_envs(start, stop, actions, out)
+            return
+        arguments = start, stop, actions, out
+        self._pays(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
+
+    def _step_in_chunks(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+        """What threads would do, on this one: to the same logs."""
+        count, chunks = stop - start, self.num_threads
+        for chunk in range(chunks):
+            part = start + chunk * count // chunks, start + (chunk + 1) * count // chunks
+            self._step_envs(*part, actions, out, chunk)
+
+    def _step_on_threads(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
+        with PARALLEL_REGION:
+            try:
+                is_whole = self._run(
+                    "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,
+                    *out.arrays, self._log, self._log_size,
+                )  # fmt: skip
+            except SystemError:  # so Python calls an exception of Numba's on the thread that waits for the others
+                is_whole = False
+        if not is_whole:
+            self._step_in_chunks(start, stop, actions, out)  # what has raised will do so again, most likely
+            problem = f"a rule of {self.name} raised an exception on one of {self.num_threads} threads"
+            raise WorldError(f"{problem}, and none when its envs were stepped again; find it with --num-threads 1")
+
+    def _run(self, kernel: str, *arguments: Any) -> Any:
+        """Call a kernel; what goes wrong in it is told in the author's terms."""
+        try:
+            return getattr(self._kernels, kernel)(*arguments)
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: Exception) -> Exception:
+        if self._probation is not None and isinstance(error, IndexError):
+            return out_of_bounds(self.env, error)
+        probe = partial(play_interpreted, self.env) if self.backend == "cpu" else None
+        return diagnosis.explain(self.env, error, probe)
+
+    def _wrap(self, array: np.ndarray) -> Any:
+        """Records as the back-end wants them."""
+        if self.backend == "cpu":
+            return array
+        from scramjet.engine.worlds.interpreted import Records
+
+        return Records(array, type(self.env).__name__)
+
+    def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...], first_row: int | None = 0) -> None:
+        """Refuse actions of another shape or type; interpreted, also illegal ones of rows from `first_row` on."""
+        if not self._was_reset:
+            raise RuntimeError("reset the pool before the first step: pool.reset(seed)")
+        check_actions_fit(actions, shape, self._action_dtype)
+        if self.backend == "interpreted":
+            mask = None if first_row is None else self._legal[first_row : first_row + len(actions)]
+            unfit = unfit_action(self.action_space, actions, mask)
+            if unfit is not None:
+                row, problem = unfit
+                row += first_row or 0
+                who = f"env {row // self._rows_per_env}"
+                who += f", agent {row % self._rows_per_env}" if self._rows_per_env > 1 else ""
+                raise WorldError(f"action {actions[row - (first_row or 0)]} of {who} is {problem} of {self.name}")
+
+
+def play_interpreted(env: Env) -> None:
+    """A few interpreted steps of a world, to find in plain Python what a compiler stumbled over."""
+    pool = NativePool(env, 2, backend="interpreted")
+    out, random = pool.reset(0), np.random.default_rng(0)
+    for _ in range(20):
+        out = pool.step(random_actions(pool, out, random))

@@ -1,0 +1,255 @@
+"""From a world's Python functions to compiled ones: helpers found and compiled along, errors in the author's terms.
+
+Rules files do not know Numba: their functions and the helpers they call are ordinary functions. Here each is
+rebuilt with its helpers replaced by compiled versions, and everything it depends on goes into one fingerprint,
+which names the on-disk cache entry: a change in a helper module or a constant is a different entry.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from scramjet.compile import fingerprint
+from scramjet.compile.cache_folder import versions
+from scramjet.compile.fingerprint import globals_used, hash_value, is_constant
+from scramjet.engine import layout
+from scramjet.engine.layout import (
+    PlayedBy,
+    action_kind,
+    action_sizes,
+    clear_function,
+    num_players,
+    played_by,
+    row_function,
+    writes_rewards,
+)
+from scramjet.engine.worlds.transitions import (
+    NO_LIMIT,
+    Rules,
+    always_alive,
+    first_seat,
+    no_mask,
+    no_mask_of_player,
+    no_stats,
+    no_stats_of_player,
+)
+from scramjet.envs.api import Env
+from scramjet.errors import WorldError
+
+RULE_ARGUMENTS = {
+    "reset": ("self", "s"),
+    "step": ("self", "s", "action"),
+    "observe": ("self", "s", "obs"),
+    "mask": ("self", "s", "mask"),
+    "stats": ("self", "s", "stats"),
+}
+PLAYERS_RULE_ARGUMENTS = {
+    "reset": ("self", "s"),
+    "step": ("self", "s", "action", "reward"),
+    "observe": ("self", "s", "obs", "player"),
+    "mask": ("self", "s", "mask", "player"),
+    "stats": ("self", "s", "stats", "player"),
+    "alive": ("self", "s", "player"),
+    "seat": ("self", "s"),
+}
+"""What the rules of a world for agents or seats are given; `step` with a fourth argument makes it one."""
+RULE_NAMES = tuple(PLAYERS_RULE_ARGUMENTS)
+
+
+def interpreted_rules(env: Env) -> Rules:
+    """The world's functions as they are: breakpoints and prints work."""
+    rules = _rules(env, env, {**_stand_ins(env), **rule_functions(env)})
+    if rules.played_by is PlayedBy.ONE:
+        return rules
+    return replace(rules, step=_checked_step(env, rules.step), seat=_checked_seat(env, rules.seat))
+
+
+def _checked_step(env: Env, step: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*arguments: Any) -> bool:
+        terminated = step(*arguments)
+        is_bool = isinstance(terminated, bool | np.bool_) or (
+            isinstance(terminated, np.ndarray) and terminated.shape == () and terminated.dtype == np.bool_
+        )
+        if not is_bool:
+            raise WorldError(
+                f"{type(env).__name__}.step must return terminated, a bool; it returned {terminated!r}. "
+                f"Rewards of players are written, reward[player] = ..., not returned"
+            )
+        return bool(terminated)
+
+    return checked
+
+
+def _checked_seat(env: Env, seat: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*arguments: Any) -> int:
+        number = seat(*arguments)
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < env.num_seats:
+            raise WorldError(f"{type(env).__name__}.seat gave {number!r}; seats are 0 to {env.num_seats - 1}")
+        return int(number)
+
+    return checked
+
+
+def rule_functions(env: Env) -> dict[str, FunctionType]:
+    """The functions that the world defines, among those its kind of world may."""
+    cls = type(env)
+    found = {}
+    expected = PLAYERS_RULE_ARGUMENTS if writes_rewards(env) else RULE_ARGUMENTS
+    for name in expected:
+        function = getattr(cls, name, None)
+        if function is None or getattr(Env, name, None) is function:
+            if name in ("reset", "step", "observe"):
+                raise WorldError(f"{cls.__name__} has no {name}(); write `def {name}(self, s...)`")
+            continue
+        if not isinstance(function, FunctionType):
+            raise WorldError(f"{cls.__name__}.{name} must be a plain function; it is {function!r}")
+        arguments = expected[name]
+        if function.__code__.co_argcount != len(arguments):
+            raise WorldError(f"{cls.__name__}.{name} must be written `def {name}({', '.join(arguments)})`")
+        found[name] = function
+    if ("stats" in found) != bool(env.stat_names):
+        raise WorldError(
+            f'{cls.__name__} needs both stat_names = ("win", ...) and `def stats(self, s, stats)`, or neither'
+        )
+    if env.num_seats > 1 and "seat" not in found:
+        raise WorldError(f"{cls.__name__} has {env.num_seats} seats; write `def seat(self, s)`: whose turn it is")
+    return found
+
+
+def _stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
+    """What is called where the world has no such function."""
+    for_players = writes_rewards(env)
+    return {
+        "mask": no_mask_of_player if for_players else no_mask,
+        "stats": no_stats_of_player if for_players else no_stats,
+        "alive": always_alive,
+        "seat": first_seat,
+    }
+
+
+def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) -> Rules:
+    return Rules(
+        parameters=parameters,
+        reset=functions["reset"],
+        step=functions["step"],
+        observe=functions["observe"],
+        mask=functions["mask"],
+        stats=functions["stats"],
+        alive=functions["alive"],
+        seat=functions["seat"],
+        row=row_function(env.observation_space),
+        clear=clear_function(env),
+        max_episode_steps=env.max_episode_steps or NO_LIMIT,
+        played_by=played_by(env),
+        num_players=num_players(env),
+        action_kind=action_kind(env),
+        action_sizes=action_sizes(env),
+    )
+
+
+def constants_tuple(env: Env) -> Any:
+    """What compiled rules see as `self`: every parameter and every other attribute that is a plain number."""
+    values: dict[str, Any] = {}
+    for name in dir(type(env)):
+        if name.startswith("_") or name in ("parameters", "observation_space", "action_space", "state"):
+            continue
+        value = getattr(env, name)
+        if is_constant(value):
+            values[name] = value
+    return namedtuple(type(env).__name__, values)(**values)
+
+
+class RulesCompiler:
+    """Rebuilds functions so that the helpers they call are compiled too."""
+
+    def __init__(
+        self,
+        env: Env,
+        jit_rule: Callable[[FunctionType], Any],
+        jit_helper: Callable[[FunctionType], Any],
+        instead: Mapping[Any, Any] | None = None,
+        variant: str = "",
+    ) -> None:
+        """`instead` has compiled functions that take the place of plain ones; `variant` names options of the compiler
+        that make other code of the same source."""
+        self.env = env
+        self.functions = rule_functions(env)
+        self.constants = constants_tuple(env)
+        self.fingerprint = _fingerprint(env, self.functions, self.constants, variant)
+        self._jit_rule, self._jit_helper = jit_rule, jit_helper
+        self._compiled: dict[FunctionType, Any] = dict(instead or {})
+
+    def rules(self) -> Rules:
+        """The world's functions, compiled."""
+        compiled = {name: self.compile(function) for name, function in self.functions.items()}
+        for name, function in _stand_ins(self.env).items():
+            compiled.setdefault(name, self.compile(function))  # type: ignore[arg-type]
+        return _rules(self.env, self.constants, compiled)
+
+    def compile(self, function: FunctionType) -> Any:
+        """`function` with every plain function it names compiled as well."""
+        if function in self._compiled:
+            return self._compiled[function]
+        # The name of a module that is always there: the cache looks it up, and a world's file may have moved.
+        scope: dict[str, Any] = {"__builtins__": builtins, "__name__": __name__}
+        cells = tuple(CellType() for _ in function.__closure__ or ())
+        rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
+        rebuilt.__kwdefaults__ = function.__kwdefaults__
+        # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.
+        rebuilt.__qualname__ = f"{function.__qualname__}_{self.fingerprint[:16]}"
+        jit = self._jit_rule if function in self.functions.values() else self._jit_helper
+        self._compiled[function] = jit(rebuilt)  # before its helpers: they may call back
+        for name, value in globals_used(function):
+            scope[name] = self.compile(value) if isinstance(value, FunctionType) else value
+        for cell, original in zip(cells, function.__closure__ or (), strict=True):
+            value = original.cell_contents
+            cell.cell_contents = self.compile(value) if isinstance(value, FunctionType) else value
+        return self._compiled[function]
+
+
+def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any, variant: str) -> str:
+    """A hash of all that decides the compiled code of a world."""
+    digest = hashlib.sha256(variant.encode())
+    digest.update(repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode())
+    digest.update(repr([(name, str(value)) for name, value in env.state.items()]).encode())
+    hash_value(digest, constants, {})
+    for name, value in constants._asdict().items():
+        digest.update(name.encode())
+        hash_value(digest, value, {})
+    seen: dict[int, int] = {}
+    for name, function in functions.items():
+        digest.update(name.encode())
+        hash_value(digest, function, seen)
+    for source in _ENGINE_SOURCES:
+        digest.update(source.read_bytes())
+    digest.update(versions().encode())
+    return digest.hexdigest()
+
+
+def rules_fingerprint(env: Env) -> str:
+    """A hash of a world's rules and parameters alone, whatever compiles them."""
+    digest = hashlib.sha256()
+    hash_value(digest, constants_tuple(env), {})
+    seen: dict[int, int] = {}
+    for function in rule_functions(env).values():
+        hash_value(digest, function, seen)
+    return digest.hexdigest()
+
+
+_ENGINE_SOURCES = [
+    Path(layout.__file__),
+    Path(fingerprint.__file__),
+    *(
+        Path(__file__).with_name(f"{name}.py")
+        for name in ("kernels", "transitions", "rules", "cpu", "cuda", "cuda_staging")
+    ),
+]

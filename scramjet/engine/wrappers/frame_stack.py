@@ -1,0 +1,232 @@
+"""Frame stacking: what a policy sees is the last few observations, the newest last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.layout import PlayedBy, Transition, allocate_obs, obs_bytes
+from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
+from scramjet.envs.api import Box, Dict
+from scramjet.errors import ConfigError
+from scramjet.runtime.machine.memory import require_memory
+
+
+def stacked_space(space: Any, num_frames: int) -> Any:
+    """The space of `num_frames` observations joined along their first axis: [4] becomes [num_frames * 4]."""
+    if isinstance(space, Dict):
+        # Pairs stay in their order, a dict would be sorted by its keys.
+        return Dict([(name, stacked_space(part, num_frames)) for name, part in space.spaces.items()])
+    if not isinstance(space, Box):
+        return space
+    repeats = (num_frames, *(1,) * (len(space.shape) - 1))
+    return Box(np.tile(space.low, repeats), np.tile(space.high, repeats), dtype=space.dtype.type)
+
+
+def unstacked_space(space: Any, num_frames: int) -> Any:
+    """The space of one of the `num_frames` observations that `stacked_space` joined; a ValueError where there are none
+    such."""
+    if isinstance(space, Dict):
+        return Dict([(name, unstacked_space(part, num_frames)) for name, part in space.spaces.items()])
+    if not isinstance(space, Box):
+        return space
+    if not space.shape or space.shape[0] % num_frames:
+        raise ValueError(f"{space} does not hold {num_frames} frames")
+    size = space.shape[0] // num_frames
+    return Box(space.low[:size], space.high[:size], dtype=space.dtype.type)
+
+
+def check_stackable(name: str, space: Any, num_frames: int) -> None:
+    """Refuse what cannot be stacked, naming the way out."""
+    if num_frames < 1:
+        raise ConfigError(f"frame_stack={num_frames} must be at least 1")
+    parts = list(named_leaves(space_tree(space), "observation_space"))
+    boxes = [(where, part) for where, part in parts if isinstance(part, Box)]
+    if not boxes:
+        raise ConfigError(f"frame_stack={num_frames}, but {name} has no Box observation to stack; use --frame-stack 1")
+    for where, part in boxes:
+        if len(part.shape) == 3 and part.shape[-1] < part.shape[0]:
+            raise ConfigError(
+                f"frame_stack={num_frames} joins frames along the first axis, and {name}.{where} {list(part.shape)} "
+                f"has its channels last; write its observations channels first, or use --frame-stack 1"
+            )
+
+
+class FrameStackPool(Pool):
+    """A pool whose observations are the last `num_frames` of each episode; before its start there are zeros.
+
+    Only Box observations are stacked; entries of a Dict that are choices or flags stay as they are.
+    """
+
+    def __init__(self, pool: Pool, num_frames: int) -> None:
+        check_stackable(pool.name, pool.observation_space, num_frames)
+        if pool.played_by is PlayedBy.SEATS:
+            raise ConfigError(
+                f"frame_stack={num_frames}, but in {pool.name} seats take turns: what one saw is not the other's; "
+                f"use --frame-stack 1"
+            )
+        num_bytes = 4 * pool.num_rows * num_frames * obs_bytes(pool.observation_space)
+        what = f"frame_stack={num_frames} of num_envs={pool.num_envs} of {pool.name}"
+        require_memory(num_bytes, what, "lower --frame-stack or --num-envs")
+        self.pool: Any = pool
+        self.env, self.name = pool.env, pool.name
+        self.num_envs, self.num_rows = pool.num_envs, pool.num_rows
+        self.played_by, self.num_players = pool.played_by, pool.num_players
+        self.observation_space = stacked_space(pool.observation_space, num_frames)
+        self.action_space, self.mask_size = pool.action_space, pool.mask_size
+        self.is_guarded, self.has_time_limit = pool.is_guarded, pool.has_time_limit
+        self.draws_every_step = pool.draws_every_step
+        self.num_frames = num_frames
+        self._new = pool.allocate()  # what the envs write
+        self._frames = allocate_obs(self.observation_space, self.num_rows)
+        self._own = self.allocate()
+        self._is_stacked = map_leaves(lambda part: isinstance(part, Box), space_tree(pool.observation_space))
+
+    @property
+    def restarts(self) -> int:  # type: ignore[override]
+        return int(self.pool.restarts)
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        self.pool.tell(say)
+
+    @property
+    def steps_taken(self) -> int:
+        return self.pool.steps_taken
+
+    def allocate(self) -> Transition:
+        new, space = self.pool.allocate(), self.observation_space
+        return Transition(
+            obs=allocate_obs(space, self.num_rows),
+            mask=new.mask,
+            turn=new.turn,
+            reward=new.reward,
+            terminated=new.terminated,
+            truncated=new.truncated,
+            final_obs=allocate_obs(space, self.num_rows),
+        )
+
+    def prepare(self) -> None:
+        """Compile what steps need."""
+        self.pool.prepare()
+
+    def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
+        out = self._own if out is None else self._fitting(out)
+        self.pool.reset(seed, out=self._new)
+        for frames in leaves(self._frames):
+            frames[:] = 0
+        return self._show(out)
+
+    def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        out = self._own if out is None else self._fitting(out)
+        new = self.pool.step(actions, out=self._new)
+        ended = new.terminated | new.truncated
+        is_over = self._episodes_over(ended)
+        if ended.any():
+            rows = np.flatnonzero(ended)
+            for stacks, frames, last, final in self._parts(out.final_obs, new.final_obs):
+                final[rows] = pushed(frames[rows], last[rows]) if stacks else last[rows]
+            for stacks, frames, _, _ in self._parts(out.obs, new.obs):
+                if stacks:
+                    frames[is_over] = 0
+        out.reward[:], out.terminated[:], out.truncated[:] = new.reward, new.terminated, new.truncated
+        return self._show(out)
+
+    def _fitting(self, out: Transition) -> Transition:
+        """Refuse arrays of another size before the envs move."""
+        if out.layout != self._own.layout:
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
+        return out
+
+    def _episodes_over(self, ended: np.ndarray) -> np.ndarray:
+        """Rows whose observations now begin an episode: of agents, all of an env once it has been reset."""
+        if self.played_by is PlayedBy.ONE or not ended.any():
+            return ended
+        begins: np.ndarray = self.pool.unfinished()[1] == 0
+        return begins
+
+    def _show(self, out: Transition) -> Transition:
+        """Push what the envs wrote onto the frames, and show them."""
+        for stacks, frames, newest, shown in self._parts(out.obs, self._new.obs):
+            if stacks:
+                frames[:] = pushed(frames, newest)
+                shown[:] = frames
+            else:
+                shown[:] = newest
+        out.mask[:], out.turn[:] = self._new.mask, self._new.turn
+        return out
+
+    def _parts(self, out_obs: Any, new_obs: Any) -> list[tuple[Any, ...]]:
+        trees = (self._is_stacked, self._frames, new_obs, out_obs)
+        return list(zip(*(leaves(tree) for tree in trees), strict=True))
+
+    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
+        raise ConfigError("a pool with --frame-stack steps all its envs at once: use step()")
+
+    def recv(self) -> Batch:
+        raise ConfigError("a pool with --frame-stack steps all its envs at once: use step()")
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        frames = {f"frames/{i}": leaf.copy() for i, leaf in enumerate(leaves(self._frames))}
+        return {**self.pool.snapshot(), **frames}
+
+    @property
+    def has_records_of_others(self) -> bool:
+        return self.pool.has_records_of_others
+
+    def restore(
+        self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
+    ) -> Transition:
+        out = self._own if out is None else self._fitting(out)
+        self.pool.restore(snapshot, out=self._new, is_own=is_own)
+        if self.pool.resume_note is not None:  # its episodes are fresh: no frames came before
+            for frames in leaves(self._frames):
+                frames[:] = 0
+            return self._show(out)
+        for i, leaf in enumerate(leaves(self._frames)):
+            leaf[:] = snapshot[f"frames/{i}"]
+        for stacks, frames, newest, shown in self._parts(out.obs, self._new.obs):
+            shown[:] = frames if stacks else newest
+        out.mask[:], out.turn[:] = self._new.mask, self._new.turn
+        return out
+
+    def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
+        """Of single states, whose past is not known: the observations are not stacked."""
+        return self.pool.simulate(states, actions)
+
+    def views(self) -> Any:
+        def seen(stacks: bool, frames: np.ndarray, newest: np.ndarray) -> np.ndarray:
+            return (frames if stacks else newest).copy()
+
+        return map_leaves(seen, self._is_stacked, self._frames, self._new.obs)
+
+    def episodes(self) -> Episodes:
+        ended: Episodes = self.pool.episodes()
+        return ended
+
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        counts: tuple[np.ndarray, np.ndarray] = self.pool.unfinished()
+        return counts
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def states(self) -> np.ndarray:
+        """A copy of every env's record."""
+        return self.pool.states()
+
+    def record(self, index: int) -> Any:
+        """Env `index`'s record with its fields as attributes."""
+        return self.pool.record(index)
+
+    def as_record(self, state: np.void) -> Any:
+        """One of `states()` with its fields as attributes."""
+        return self.pool.as_record(state)
+
+
+def pushed(frames: np.ndarray, newest: np.ndarray) -> np.ndarray:
+    """Frames [R, K * n, ...] with the oldest out and `newest` [R, n, ...] in."""
+    return np.concatenate([frames[:, newest.shape[1] :], newest], axis=1)

@@ -1,0 +1,55 @@
+"""Encoders by observation space: from observations of any kind to features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymnasium.spaces import Dict
+
+from scramjet.errors import ConfigError
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.grids import GridCNN, grid_size
+from scramjet.policies.encoders.images import NATURE_SMALLEST, ImpalaCNN, NatureCNN, is_image
+from scramjet.policies.encoders.value_propagation import ValuePropagation
+from scramjet.policies.encoders.vectors import DictEncoder, Encoder, flat_encoder
+
+
+def make_encoder(space: Any, config: PolicyConfig) -> Encoder:
+    """The encoder of an observation space that the config asks for.
+
+    "auto" lays everything flat but images (a Box with three axes): those with both sides of at least 36 go through
+    nature_cnn, smaller ones through grid_cnn. Of a Dict space each entry is encoded by itself, features side by side;
+    but grid_cnn and value_propagation lay all its grids and positions over each other as planes.
+    """
+    if config.encoder == "grid_cnn":
+        return GridCNN(space, config)
+    if config.encoder == "value_propagation":
+        return ValuePropagation(space, config)
+    if config.encoder in ("nature_cnn", "impala_cnn"):
+        if not _holds_image(space):
+            raise ConfigError(
+                f"policy.encoder='{config.encoder}' needs an image (a Box with three axes) and the observation space "
+                f"is {space}; use --policy.encoder auto"
+            )
+    elif config.encoder not in ("auto", "mlp"):
+        raise ConfigError(
+            f"policy.encoder='{config.encoder}' is a whole network, not an encoder; use --policy.encoder auto"
+        )
+    return _encode_entry(space, config)
+
+
+def _encode_entry(space: Any, config: PolicyConfig) -> Encoder:
+    if isinstance(space, Dict):
+        return DictEncoder({name: _encode_entry(entry, config) for name, entry in space.spaces.items()})
+    if not is_image(space) or config.encoder == "mlp":
+        return flat_encoder(space, config)
+    if config.encoder == "impala_cnn":
+        return ImpalaCNN(space, config)
+    size = grid_size(space)
+    assert size is not None
+    is_large = min(size) >= NATURE_SMALLEST
+    return NatureCNN(space, config) if config.encoder == "nature_cnn" or is_large else GridCNN(space, config)
+
+
+def _holds_image(space: Any) -> bool:
+    return any(map(_holds_image, space.spaces.values())) if isinstance(space, Dict) else is_image(space)

@@ -1,0 +1,153 @@
+"""Encoders of small boards: planes of cells, convolved without losing their place.
+
+From a Dict space, planes are made of every entry that is a grid (a Box or MultiBinary with two axes, or a Box with
+channels too), and of every MultiDiscrete entry with nvec [height, width]: a position, shown as a 1 in its cell. The
+other entries are encoded flat and stand beside the features of the planes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
+from torch import Tensor, nn
+
+from scramjet.errors import ConfigError
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.images import ImageLayout, is_image
+from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor
+from scramjet.policies.layers import convolution
+
+
+@dataclass(frozen=True)
+class GridEntry:
+    """A grid, with channels or without, and the planes it fills."""
+
+    num_planes: int
+    layout: ImageLayout | None  # None: two axes, one plane
+    divisor: float
+
+    def write(self, entry: Tensor, planes: Tensor) -> None:
+        """[B, *shape] into [B, num_planes, H, W]."""
+        planes.copy_(entry.unsqueeze(1) if self.layout is None else self.layout.planes_first(entry))
+        if self.divisor != 1.0:
+            planes.div_(self.divisor)
+
+
+@dataclass(frozen=True)
+class PositionEntry:
+    """A position (row, column), shown as a 1 in its cell."""
+
+    start: tuple[int, int]
+    width: int
+    num_planes: int = 1
+
+    def write(self, entry: Tensor, planes: Tensor) -> None:
+        """int64 [B, 2] into [B, 1, H, W], which are zero."""
+        planes.view(len(entry), -1).scatter_(1, self.cell(entry).unsqueeze(1), 1.0)
+
+    def cell(self, entry: Tensor) -> Tensor:
+        """The number of each position's cell, row by row, [B]."""
+        return (entry[:, 0] - self.start[0]) * self.width + (entry[:, 1] - self.start[1])
+
+
+class GridPlanes(nn.Module):
+    """Lays the grids and positions of an observation out as planes [B, num_planes, height, width]."""
+
+    def __init__(self, space: Any, config: PolicyConfig, encoder: str) -> None:
+        super().__init__()
+        entries: dict[Any, Any] = dict(space.spaces) if isinstance(space, Dict) else {None: space}
+        sizes = {name: size for name, entry in entries.items() if (size := grid_size(entry)) is not None}
+        if len(set(sizes.values())) != 1:
+            found = ", ".join(f"{name} {list(size)}" for name, size in sizes.items()) or "none"
+            raise ConfigError(
+                f"policy.encoder='{encoder}' needs grids of one height x width (a Box or MultiBinary with two axes, "
+                f"or three with channels) in the observation space {space}; found: {found}. "
+                f"Use --policy.encoder auto"
+            )
+        self.height, self.width = next(iter(sizes.values()))
+        self.num_planes = 0
+        self._entries: list[tuple[str | None, slice, GridEntry | PositionEntry]] = []
+        rest: dict[str, Any] = {}
+        for name, entry in entries.items():
+            if name in sizes:
+                self._add(name, grid_entry(entry))
+            elif is_position(entry, self.height, self.width):
+                self._add(name, position_entry(entry))
+            else:
+                assert name is not None
+                rest[name] = entry
+        self.rest = flat_encoder(Dict(rest), config) if rest else None
+        self.num_rest = self.rest.num_features if self.rest is not None else 0
+
+    def _add(self, name: str | None, entry: GridEntry | PositionEntry) -> None:
+        self._entries.append((name, slice(self.num_planes, self.num_planes + entry.num_planes), entry))
+        self.num_planes += entry.num_planes
+
+    @property
+    def positions(self) -> list[int]:
+        """The planes that show positions."""
+        return [place.start for _, place, entry in self._entries if isinstance(entry, PositionEntry)]
+
+    def forward(self, obs: Any) -> Tensor:
+        """The planes of a batch."""
+        like = obs if isinstance(obs, Tensor) else obs[self._entries[0][0]]
+        planes = torch.zeros(len(like), self.num_planes, self.height, self.width, device=like.device)
+        for name, place, entry in self._entries:
+            entry.write(obs if name is None else obs[name], planes[:, place])
+        return planes
+
+    def beside(self, features: Tensor, obs: Any) -> Tensor:
+        """Features [B, F] and, beside them, those of the entries that are no planes, [B, F + num_rest]."""
+        return features if self.rest is None else torch.cat([features, self.rest(obs)], dim=1)
+
+
+def grid_size(space: Any) -> tuple[int, int] | None:
+    """Height and width of a space that is a grid, else None."""
+    if is_image(space):
+        layout = ImageLayout.of(space)
+        return layout.height, layout.width
+    if isinstance(space, Box | MultiBinary) and len(space.shape) == 2:
+        return space.shape[0], space.shape[1]
+    return None
+
+
+def is_position(space: Any, height: int, width: int) -> bool:
+    """Whether a space is a cell of a grid: MultiDiscrete([height, width])."""
+    return isinstance(space, MultiDiscrete) and space.nvec.tolist() == [height, width]
+
+
+def grid_entry(space: Any) -> GridEntry:
+    """The planes of a space that is a grid."""
+    layout = ImageLayout.of(space) if is_image(space) else None
+    return GridEntry(layout.channels if layout is not None else 1, layout, pixel_divisor(space))
+
+
+def position_entry(space: MultiDiscrete) -> PositionEntry:
+    """The plane of a space that is a position."""
+    return PositionEntry((int(space.start[0]), int(space.start[1])), int(space.nvec[1]))
+
+
+class GridCNN(Encoder):
+    """3x3 convolutions with padding over a small board: no cell is skipped, and flattened features keep its place."""
+
+    def __init__(self, space: Any, config: PolicyConfig) -> None:
+        super().__init__()
+        self.planes = GridPlanes(space, config, "grid_cnn")
+        layers: list[nn.Module] = []
+        inputs = self.planes.num_planes
+        for channels in config.grid_channels:
+            layers += [convolution(inputs, channels, 3, padding=1), nn.ReLU()]
+            inputs = channels
+        self.layers = nn.Sequential(*layers)
+        self.pools = config.grid_readout == "pool"
+        cells = 2 if self.pools else self.planes.height * self.planes.width
+        self.num_features = inputs * cells + self.planes.num_rest
+
+    def forward(self, obs: Any) -> Tensor:
+        """A batch of observations to [B, F]."""
+        cells: Tensor = self.layers(self.planes(obs)).flatten(2)  # [B, C, H * W]
+        features = torch.cat([cells.mean(-1), cells.amax(-1)], dim=1) if self.pools else cells.flatten(1)
+        return self.planes.beside(features, obs)

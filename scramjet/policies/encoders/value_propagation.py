@@ -1,0 +1,250 @@
+"""An encoder that plans on grids: values spread from cell to cell, and the agent reads those around it.
+
+Value Propagation Networks (Nardelli et al. 2019, "MVProp", eq. 7), in the line of Value Iteration Networks (Tamar et
+al. 2016). What is in a cell gives it a reward r and a share p of its neighbours' value that it lets through. Then,
+with v = r to begin with,
+
+    v_i = max(v_i, r_i + p_i (max over the four neighbours n of v_n - r_i))
+
+is repeated until no cell changes. What was learned for a cell holds for every maze, however long its paths.
+
+Sweeping over the cells in place, in alternating directions, settles in fewer rounds than updating all at once. It is
+one compiled pass over the batch; its gradient follows, from each cell, the neighbour that its value came from. On the
+GPU `value_propagation_cuda` does the same.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Dict
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scramjet.compile.jit import compiled
+from scramjet.errors import ConfigError
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.grids import GridPlanes, is_position
+from scramjet.policies.encoders.vectors import Encoder
+from scramjet.policies.layers import convolution, keep_within, orthogonal
+from scramjet.policies.observations import without_entries
+
+SMALLEST = 1e-6
+"""Keeps logarithms finite: the value of a cell from which nothing can be reached."""
+SHARPNESS = 10.0
+"""Multiplies what the convolutions give: walls must shut and targets shine before planning pays, and the small steps
+of an optimizer get there so much sooner (supervised on mazes, within 400 gradient steps instead of more than 800)."""
+BOUND = 8.0
+"""Where the sigmoids' inputs are kept, so that a cell's reward or share stays above 0.0003 and can be learned again: a
+target whose reward has once come down to 1e-9 is worth less than SMALLEST, and no gradient reaches it any more."""
+FIRST_GUESS = 3.0
+"""What a position adds to its cell's reward before anything is learned: a named place is first taken for a goal. Else
+chance decides in the first updates whether a target is worth more or less than the cells around it, and a policy that
+has learned to step into a hole beside it stays with that: values spread from peaks alone."""
+AGENT = "agent"
+"""The entry that holds the agent's position."""
+
+
+class ValuePropagation(Encoder):
+    """Values of the 3x3 cells around the agent, and what the cells let through, after planning over the whole grid."""
+
+    around: Tensor  # [9], the cells around one, as steps in a grid with a border
+    start: Tensor  # [2], where rows and columns are counted from
+    strides: Tensor  # [2], cells from one row and column to the next, in a grid with a border
+    guess: Tensor  # [2, planes, 1, 1], with `bias` [2] what a cell's reward and share begin at
+    bias: Tensor
+
+    def __init__(self, space: Any, config: PolicyConfig) -> None:
+        super().__init__()
+        agent: Any = space.spaces.get(AGENT) if isinstance(space, Dict) else None
+        # What a cell is worth and lets through does not depend on where the agent is: it only reads the values.
+        planned = without_entries(space, (AGENT,)) if agent is not None and len(space.spaces) > 1 else space
+        self.planes = GridPlanes(planned, config, "value_propagation")
+        height, width = self.planes.height, self.planes.width
+        if not is_position(agent, height, width):
+            raise ConfigError(
+                f"policy.encoder='value_propagation' plans from an entry '{AGENT}' of the space "
+                f"MultiDiscrete([{height}, {width}]), a cell of the grid, and it is {agent} in {space}; "
+                f"use --policy.encoder grid_cnn"
+            )
+        self.register_buffer("start", torch.tensor(agent.start, dtype=torch.int64), persistent=False)
+        self.register_buffer("strides", torch.tensor([width + 2, 1]), persistent=False)
+        self.max_sweeps = config.planning_steps or height * width
+        channels = config.grid_channels[0]
+        self.embed = convolution(self.planes.num_planes, channels, 1)
+        self.maps = orthogonal(nn.Conv2d(channels, 2, 1), 0.1 / SHARPNESS)
+        # At first a cell is worth little, unless it is a named place, and lets most of its neighbours' value through.
+        self.register_buffer("bias", torch.tensor([-4.0, 2.0]), persistent=False)
+        guess = torch.zeros(2, self.planes.num_planes, 1, 1)
+        guess[0, self.planes.positions] = FIRST_GUESS
+        self.register_buffer("guess", guess, persistent=False)
+        around = [row * (width + 2) + column for row in range(3) for column in range(3)]
+        self.register_buffer("around", torch.tensor(around), persistent=False)
+        self.num_features = 9 + 9 + 2 + self.planes.num_rest
+
+    def forward(self, obs: Any) -> Tensor:
+        """A batch of observations to [B, F]."""
+        reward, passes = self.reward_and_passes(obs)
+        value = propagate(reward, passes, self.max_sweeps)
+        # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
+        corner = ((obs[AGENT] - self.start) * self.strides).sum(1)  # the GPU has no product of whole-number matrices
+        places = corner.unsqueeze(1) + self.around
+        values = functional.pad(value, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
+        passable = functional.pad(passes, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
+        # Ratios tell near from far where all values are tiny. Counted in steps of the agent's own cell, the neighbour
+        # that its value came from is about 1 better than it.
+        logs = (values + SMALLEST).log()
+        log_pass = (passable[:, 4:5] + SMALLEST).log()
+        steps = torch.tanh((logs - logs[:, 4:5]) / (0.01 - log_pass))
+        distance = logs[:, 4:5] / (log_pass - 0.01) / (self.planes.height + self.planes.width)
+        features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
+        return self.planes.beside(features, obs)
+
+    def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
+        """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
+        planes = self.planes(obs)
+        maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), 0.2))  # no unit is ever dead
+        guess = functional.conv2d(planes, self.guess, self.bias)
+        maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND))
+        return maps[:, 0], maps[:, 1]
+
+
+def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
+    """The settled values [B, H, W] of rewards and passed-on shares [B, H, W], the latter in [0, 1].
+
+    Stopped after `max_sweeps` the gradient is that of the neighbours chosen so far.
+    """
+    values: Tensor = _Propagate.apply(reward, passes, max_sweeps)
+    return values
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
+        reward, passes = reward.detach().contiguous(), passes.detach().contiguous()
+        value = torch.empty_like(reward)
+        if reward.is_cuda:
+            _on_gpu().sweep(reward, passes, max_sweeps, value)
+        else:
+            _sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
+        ctx.save_for_backward(reward, passes, value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        reward, passes, value = ctx.saved_tensors
+        to_reward, to_passes = torch.empty_like(reward), torch.empty_like(passes)
+        tensors = (reward, passes, value, grads[0].contiguous(), to_reward, to_passes)
+        if reward.is_cuda:
+            _on_gpu().route_back(*tensors)
+        else:
+            _route_back(*(tensor.numpy() for tensor in tensors))
+        return to_reward, to_passes, None
+
+
+def _on_gpu() -> Any:
+    """The same for tensors on the GPU; most machines cannot even import it."""
+    from scramjet.policies.encoders import value_propagation_cuda
+
+    return value_propagation_cuda
+
+
+@compiled
+def _sweep(reward: np.ndarray, passes: np.ndarray, max_sweeps: int, value: np.ndarray) -> None:
+    """Sweep until nothing changes. 16 grids go side by side, so that one instruction serves several of them."""
+    rows, height, width = reward.shape
+    stride = width + 2  # a border of cells that are worth nothing saves the looking at edges
+    cells = (height + 2) * stride
+    v = np.empty((cells, 16), reward.dtype)
+    p = np.zeros((cells, 16), reward.dtype)
+    own = np.zeros((cells, 16), reward.dtype)
+    for first in range(0, rows, 16):
+        count = min(16, rows - first)
+        v[:] = -1e30
+        for r in range(height):
+            for c in range(width):
+                i = (r + 1) * stride + c + 1
+                for lane in range(count):
+                    v[i, lane] = reward[first + lane, r, c]
+                    p[i, lane] = passes[first + lane, r, c]
+                    own[i, lane] = (1 - p[i, lane]) * v[i, lane]
+        for sweep in range(max_sweeps):
+            moved = np.int32(0)
+            down, right = sweep % 2 == 0, sweep % 4 == 0 or sweep % 4 == 3
+            for a in range(height):
+                r = a + 1 if down else height - a
+                for b in range(width):
+                    i = r * stride + (b + 1 if right else width - b)
+                    for lane in range(16):
+                        best = max(max(v[i - 1, lane], v[i + 1, lane]), max(v[i - stride, lane], v[i + stride, lane]))
+                        offered = p[i, lane] * best + own[i, lane]
+                        moved |= np.int32(offered > v[i, lane])
+                        v[i, lane] = max(v[i, lane], offered)
+            if moved == 0:
+                break
+        for r in range(height):
+            for c in range(width):
+                for lane in range(count):
+                    value[first + lane, r, c] = v[(r + 1) * stride + c + 1, lane]
+
+
+@compiled
+def _route_back(
+    reward: np.ndarray, passes: np.ndarray, value: np.ndarray, grad: np.ndarray,
+    to_reward: np.ndarray, to_passes: np.ndarray,
+) -> None:  # fmt: skip
+    """Send each cell's gradient to its own reward and share, and on to the neighbour that its value came from.
+
+    A value never exceeds the one that it came from, so these neighbours make a forest: cells are done leaves first.
+    """
+    rows, height, width = reward.shape
+    cells = height * width
+    source = np.empty(cells, np.int32)
+    waiting = np.empty(cells, np.int32)  # how many cells drew their value from this one and are not done
+    ready = np.empty(cells, np.int32)
+    pull = np.empty(cells, grad.dtype)
+    for row in range(rows):
+        v, r, p = value[row].ravel(), reward[row].ravel(), passes[row].ravel()
+        waiting[:] = 0
+        for i in range(cells):
+            pull[i] = grad[row, i // width, i % width]
+            source[i] = -1
+            if v[i] > r[i]:
+                y, x = i // width, i % width
+                best = r[i]
+                if y > 0 and v[i - width] > best:
+                    best, source[i] = v[i - width], i - width
+                if x < width - 1 and v[i + 1] > best:
+                    best, source[i] = v[i + 1], i + 1
+                if y < height - 1 and v[i + width] > best:
+                    best, source[i] = v[i + width], i + width
+                if x > 0 and v[i - 1] > best:
+                    best, source[i] = v[i - 1], i - 1
+                if source[i] >= 0:
+                    waiting[source[i]] += 1
+        count = 0
+        for i in range(cells):
+            if waiting[i] == 0:
+                ready[count] = i
+                count += 1
+        done = 0
+        while done < count:
+            i = ready[done]
+            done += 1
+            j = source[i]
+            y, x = i // width, i % width
+            if j < 0:
+                to_reward[row, y, x], to_passes[row, y, x] = pull[i], 0
+                continue
+            to_reward[row, y, x] = (1 - p[i]) * pull[i]
+            to_passes[row, y, x] = (v[j] - r[i]) * pull[i]
+            pull[j] += p[i] * pull[i]
+            waiting[j] -= 1
+            if waiting[j] == 0:
+                ready[count] = j
+                count += 1
+        for i in range(cells):
+            if waiting[i] > 0:  # equal values that came from each other by rounding
+                to_reward[row, i // width, i % width], to_passes[row, i // width, i % width] = pull[i], 0

@@ -1,0 +1,232 @@
+"""Actors apart from the learner: they step envs with weights that may be a few updates old.
+
+Native worlds: an actor is a thread with envs, a pool and a copy of the policy of its own (`ActorThreads`). Envs of
+other libraries: see central_actors.py. Either plays trajectories into the slots of an `Exchange`. Driven by hand, one
+event after the other on one thread, they replay what was recorded.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from scramjet.accelerate.numba.executor import native_play
+from scramjet.engine.layout import Transition
+from scramjet.engine.trees import leaves
+from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.errors import ScramjetError
+from scramjet.policies.policy import Policy
+from scramjet.training.asynchronous.trajectories import Exchange, ScheduleError, Trajectory
+from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+
+MOST_RESTARTS = 10
+"""Of one native actor in a row, without a trajectory in between."""
+
+
+class Weights:
+    """The newest weights, where actors copy them from."""
+
+    def __init__(self, policy: Policy, device: torch.device) -> None:
+        """Kept on `device`, where the actors' policies are."""
+        self._kept = {name: tensor.detach().to(device, copy=True) for name, tensor in policy.state_dict().items()}
+
+    @torch.no_grad()
+    def take(self, policy: Policy) -> None:
+        """Keep those of a policy."""
+        for name, tensor in policy.state_dict().items():
+            self._kept[name].copy_(tensor)
+        wait_for_gpu(policy)
+
+    @torch.no_grad()
+    def give(self, policy: Policy) -> None:
+        """Put them into a policy."""
+        for name, tensor in policy.state_dict().items():
+            tensor.copy_(self._kept[name])
+        wait_for_gpu(policy)
+
+
+def wait_for_gpu(policy: Policy) -> None:
+    """For what this thread has asked of the GPU, if the policy is there; other threads may use what came of it."""
+    if policy.device.type == "cuda":
+        torch.cuda.current_stream().synchronize()
+
+
+class Actors(ABC):
+    """All actors of a run, and the exchange they play for."""
+
+    kind: str
+    """What a recorded event of theirs is called."""
+    leaves_values: bool
+    """Whether the learner values what they saw, as far as nobody did while they played."""
+
+    def __init__(
+        self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None
+    ) -> None:
+        """`policy` is the learner's."""
+        self.pool = pool
+        self.weights = Weights(policy, self._device_of(policy))
+        self.exchange = Exchange(len(pool.pools), max_lag, self._slot)
+        self._num_steps, self._horizon = num_steps, horizon
+        self._threads: list[threading.Thread] = []
+
+    @abstractmethod
+    def _device_of(self, policy: Policy) -> torch.device:
+        """Where the actors decide, given where the learner learns."""
+
+    @abstractmethod
+    def _slot(self, actor: int) -> Rollout:
+        """A slot for an actor's trajectories."""
+
+    @abstractmethod
+    def _targets(self) -> list[Any]:
+        """What each thread runs."""
+
+    @abstractmethod
+    def do(self, event: dict[str, Any]) -> None:
+        """One recorded event of the actors, on this thread."""
+
+    @abstractmethod
+    def begin_with(self, actor: int, first: Rollout) -> None:
+        """Have an actor's first trajectory go on from the last row of a slot."""
+
+    def begin(self) -> None:
+        """Take what the pool shows now as the beginning."""
+        for actor in range(len(self.pool.pools)):
+            first, shown = self._slot(actor), self.pool.shown.part(self.pool.rows_of(actor))
+            _show(first.rows[-1], shown)
+            self.begin_with(actor, first)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether threads are at work."""
+        return bool(self._threads)
+
+    def start(self) -> None:
+        """Have the actors play, beside whoever calls this."""
+        self.begin()
+        for target in self._targets():
+            thread = threading.Thread(target=self._guarded, args=(target,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _guarded(self, run: Any) -> None:
+        try:
+            run()
+        except BaseException as error:  # the learner says it, on its own thread
+            self.exchange.fail(error)
+
+    def close(self) -> None:
+        """End all threads; the pool is the caller's."""
+        self.exchange.close()
+        for thread in self._threads:
+            thread.join(timeout=30.0)
+        self._threads.clear()
+
+
+def _show(row: Transition, shown: Transition) -> None:
+    """Put what players see into a row."""
+    for mine, its in zip(leaves(row.obs), leaves(shown.obs), strict=True):
+        mine[:] = its
+    row.mask[:], row.turn[:] = shown.mask, shown.turn
+
+
+def carry_over(before: Rollout | None, slot: Rollout) -> None:
+    """Have a slot begin with what the last one ended with."""
+    if before is None or before is slot:
+        return
+    for name in ("obs", "mask", "alive", "seat"):
+        old, new = getattr(before, name), getattr(slot, name)
+        for mine, other in zip(leaves(new), leaves(old), strict=True) if new is not None else ():
+            mine[-1].copy_(other[-1])
+    if slot.memories.is_used:
+        slot.memories.states.copy_(before.memories.states)
+
+
+class ActorThreads(Actors):
+    """Native worlds: a thread for each pool; nothing of theirs needs Python while it runs."""
+
+    kind = "play"
+    leaves_values = False
+
+    def __init__(
+        self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
+        fused: bool, restarts: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
+        self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]
+        self._generators = [torch.Generator().manual_seed(seed_of(seed, i)) for i in range(len(pool.pools))]
+        self._seed, self._fused, self._restarts = seed, fused, restarts
+        self._last: list[Rollout | None] = [None] * len(pool.pools)
+
+    def _device_of(self, policy: Policy) -> torch.device:
+        return torch.device("cpu")
+
+    def begin_with(self, actor: int, first: Rollout) -> None:
+        self._last[actor] = first
+
+    def _slot(self, actor: int) -> Rollout:
+        pool, policy = self.pool.pools[actor], self._policies[actor]
+        rollout = allocate_rollout(pool, policy, self._num_steps, self._horizon)
+        if self._fused:
+            rollout.native = native_play(policy, rollout)
+        return rollout
+
+    def _targets(self) -> list[Any]:
+        return [partial(self._run, i) for i in range(len(self.pool.pools))]
+
+    def _run(self, actor: int) -> None:
+        failures = 0
+        while (trajectory := self.exchange.begin(actor)) is not None:
+            try:
+                self._play(trajectory)
+                failures = 0
+            except ScramjetError as error:
+                failures += 1
+                if not self._restarts or failures > MOST_RESTARTS:
+                    raise
+                self._begin_again(trajectory, error)
+
+    def _begin_again(self, trajectory: Trajectory, error: ScramjetError) -> None:
+        """Fresh episodes for an actor whose envs failed."""
+        actor, pool = trajectory.actor, self.pool.pools[trajectory.actor]
+        self.exchange.give_up(trajectory)
+        pool.restarts += 1
+        pool.say(f"restarted: {error}")
+        first = self._slot(actor)
+        pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.rows[-1])
+        self.begin_with(actor, first)
+
+    def _play(self, trajectory: Trajectory) -> None:
+        actor, slot = trajectory.actor, trajectory.rollout
+        pool, policy = self.pool.pools[actor], self._policies[actor]
+
+        def look() -> None:
+            self.weights.give(policy)
+            self.exchange.record({"play": actor, "version": self.exchange.version})
+
+        trajectory.version = self.exchange.look(look)
+        trajectory.versions = float(trajectory.version)
+        carry_over(self._last[actor], slot)
+        collect(pool, policy, slot, self._generators[actor])
+        self._last[actor] = slot
+        trajectory.episodes = pool.episodes()
+        self.exchange.finish(trajectory)
+
+    def do(self, event: dict[str, Any]) -> None:
+        trajectory = self.exchange.begin(event["play"], wait=False)
+        if trajectory is None:
+            raise ScheduleError(
+                f"actor {event['play']} may not run further ahead here; learn before, or allow more lag"
+            )
+        self._play(trajectory)
+
+
+def seed_of(*parts: int) -> int:
+    """A seed that all of these decide."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0]) >> 1  # below 2**31, as any env takes it

@@ -1,0 +1,196 @@
+"""Samples for gradient steps: a rollout laid flat, or with memory as sequences that begin from a kept state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.compile.jit import compiled
+from scramjet.engine.trees import map_leaves
+from scramjet.training.batches.targets import Targets
+from scramjet.training.rollout.recurrent_states import begins
+from scramjet.training.rollout.rollout import Rollout
+
+
+@dataclass(slots=True)
+class Samples:
+    """B samples: what one gradient step sees, or a whole rollout.
+
+    Without memory they stand in no order. With memory they are L steps of M sequences, time-major, B = L * M, and each
+    sequence goes on from a state of its own.
+    """
+
+    obs: Any  # [B, *obs_shape], or nested dicts of such
+    mask: Tensor | None  # [B, mask_size]
+    action: Tensor  # [B, *action_shape]
+    log_prob: Tensor  # [B], under the policy that acted
+    value: Tensor  # [B], at the time of acting
+    advantage: Tensor  # [B]
+    returns: Tensor  # [B]
+    place: Tensor  # [B], where in the flattened rollout [T * R]; -1 where a sequence is filled up
+    state: Tensor | None = None  # [M, state_size], what was remembered before each sequence; None without memory
+    begins: Tensor | None = None  # [L, M], steps that are an episode's first
+    counts: Tensor | None = None  # [B] bool, what may be learned from; None: all. Sequences are filled up, agents die
+    num_rows: int = 1  # of a step of the rollout; as many neighbours are of the same step
+    explained_variance: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))  # [], by the values, of returns
+    targets: Targets | None = None  # of the whole rollout, where advantages are estimated again as the policy moves
+
+    def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
+        """Take advantages and returns from how the rollout lies, [T, R] each."""
+        place = self.place.clamp(min=0)
+        torch.index_select(advantage.flatten(), 0, place, out=self.advantage)
+        torch.index_select(returns.flatten(), 0, place, out=self.returns)
+
+    def write_back(self, target: Tensor, data: Tensor) -> None:
+        """Write data [B] where it belongs in a rollout's target [T (+ 1), R]."""
+        place = self.place
+        if self.state is not None and self.counts is not None:  # sequences may be filled up
+            is_step = place >= 0
+            place, data = place[is_step], data[is_step]
+        target.view(-1)[place] = data
+
+    @property
+    def num_units(self) -> int:
+        """What minibatches are drawn from: samples, or whole sequences."""
+        return len(self.action) if self.state is None else len(self.state)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every sample counts, and none belongs to a sequence."""
+        return self.counts is None and self.state is None
+
+    def select(self, units: Tensor) -> Samples:
+        """The samples, or sequences, numbered `units`."""
+        return Samples(
+            obs=map_leaves(lambda leaf: self._take(leaf, units), self.obs),
+            mask=None if self.mask is None else self._take(self.mask, units),
+            action=self._take(self.action, units),
+            log_prob=self._take(self.log_prob, units),
+            value=self._take(self.value, units),
+            advantage=self._take(self.advantage, units),
+            returns=self._take(self.returns, units),
+            place=self._take(self.place, units),
+            state=None if self.state is None else self.state.index_select(0, units),
+            begins=None if self.begins is None else self.begins.index_select(1, units),
+            counts=None if self.counts is None else self._take(self.counts, units),
+        )
+
+    def counted(self, data: Tensor) -> Tensor:
+        """Of [B, ...] what counts, [C, ...]: all that a statistic may see."""
+        return data if self.counts is None else data[self.counts]
+
+    def _take(self, data: Tensor, units: Tensor) -> Tensor:
+        if self.state is None:
+            return data.index_select(0, units)
+        return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)
+
+
+def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None) -> Samples:
+    """The samples of a rollout, less those of agents that were dead and those that do not count [T, R]."""
+    alive = None if rollout.alive is None else rollout.alive[:-1].bool()
+    valid = counts if alive is None else alive if counts is None else alive & counts
+    everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
+    if not rollout.memories.is_used:
+        return _lay_flat(rollout, advantage, returns, valid, everywhere)
+    ended = rollout.terminated | rollout.truncated
+    states = rollout.states.flatten(0, 1)
+    if rollout.seat is not None:
+        place, first = _turns_of_seats(rollout.seat[:-1], ended, rollout.horizon, len(states))
+    else:
+        place = _segments(everywhere.view(ended.shape), rollout.horizon)
+        first = _segments(begins(ended, alive), rollout.horizon)
+    if rollout.seat is None and alive is None:  # every step was played: no need to look
+        samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=rollout.horizon == rollout.num_steps)
+        samples.state, samples.begins = states, first
+        return samples
+    assert valid is not None
+    is_valid = (place >= 0) & valid.flatten()[place]
+    played = is_valid.any(0).nonzero().squeeze(1)  # a sequence in which nothing counts tells nothing
+    if len(played) < len(states):
+        place, first, is_valid, states = place[:, played], first[:, played], is_valid[:, played], states[played]
+    is_whole = torch.equal(place.flatten(), everywhere)
+    samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=is_whole)
+    samples.state, samples.begins = states, first
+    samples.counts = None if bool(is_valid.all()) else is_valid.flatten()
+    return samples
+
+
+def every_step(rollout: Rollout) -> Samples:
+    """All steps of a rollout of a policy without memory, whether or not they count; advantages are not filled in."""
+    place = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
+    return _gather(rollout, rollout.log_prob, rollout.log_prob, place, is_whole=True)
+
+
+def _lay_flat(
+    rollout: Rollout, advantage: Tensor, returns: Tensor, valid: Tensor | None, everywhere: Tensor
+) -> Samples:
+    """Without memory: leave out what is not valid, or for seats on the GPU mark it, where graphs need fixed shapes."""
+    if valid is not None and rollout.seat is not None and valid.is_cuda:
+        samples = _gather(rollout, advantage, returns, everywhere, is_whole=True)
+        samples.counts = valid.flatten()
+        return samples
+    is_whole = valid is None or bool(valid.all())
+    place = everywhere if valid is None or is_whole else valid.flatten().nonzero().squeeze(1)
+    return _gather(rollout, advantage, returns, place, is_whole=is_whole)
+
+
+def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor, *, is_whole: bool) -> Samples:
+    """Samples at places of the flattened rollout; whole and in order they are views, not copies."""
+
+    index = place.clamp(min=0)
+
+    def take(data: Tensor) -> Tensor:
+        flat = data.flatten(0, 1)
+        return flat if is_whole else flat.index_select(0, index)
+
+    return Samples(
+        obs=map_leaves(lambda leaf: take(leaf[:-1]), rollout.obs),
+        mask=None if rollout.mask is None else take(rollout.mask[:-1]),
+        action=take(rollout.action),
+        log_prob=take(rollout.log_prob),
+        value=take(rollout.value[:-1]),
+        advantage=take(advantage),
+        returns=take(returns),
+        place=place,
+        num_rows=rollout.action.shape[1] if is_whole else 1,
+    )
+
+
+def _segments(data: Tensor, horizon: int) -> Tensor:
+    """[T, R] to [horizon, T / horizon * R]: the stretches between kept states side by side, as their states stand."""
+    return data.unflatten(0, (-1, horizon)).transpose(0, 1).flatten(1).contiguous()
+
+
+def _turns_of_seats(seat: Tensor, ended: Tensor, horizon: int, num_sequences: int) -> tuple[Tensor, Tensor]:
+    """Each seat's own turns one after the other: places in the flattened rollout and beginnings, [L, sequences] each.
+
+    A place of -1 fills up a sequence of fewer turns than the longest.
+    """
+    place = np.full((horizon, num_sequences), -1, np.int64)
+    first = np.zeros((horizon, num_sequences), np.bool_)
+    longest = _list_turns(seat.cpu().numpy(), ended.cpu().numpy(), horizon, place, first)
+    return torch.from_numpy(place[:longest]).to(seat.device), torch.from_numpy(first[:longest]).to(seat.device)
+
+
+@compiled
+def _list_turns(seat: np.ndarray, ended: np.ndarray, horizon: int, place: np.ndarray, first: np.ndarray) -> int:
+    num_steps, num_rows = seat.shape
+    num_seats = place.shape[1] // (num_rows * (num_steps // horizon))
+    num_turns = np.zeros(place.shape[1], np.int64)
+    is_new = np.zeros(place.shape[1], np.bool_)  # an episode began since this sequence's last turn
+    for t in range(num_steps):
+        for n in range(num_rows):
+            start = ((t // horizon) * num_rows + n) * num_seats
+            sequence = start + seat[t, n]
+            turn = num_turns[sequence]
+            place[turn, sequence] = t * num_rows + n
+            first[turn, sequence] = is_new[sequence]
+            num_turns[sequence] += 1
+            is_new[sequence] = False
+            if ended[t, n]:
+                is_new[start : start + num_seats] = True
+    return int(num_turns.max())

@@ -1,0 +1,62 @@
+"""The order in which an epoch takes its samples.
+
+On the CPU it is torch's own random permutation. On the GPU that would be a sort of millions of random numbers, so there
+each place is computed: a cipher of the place's own number, which maps 0 .. n - 1 onto itself (Luby and Rackoff 1988;
+numbers beyond n are enciphered again until they fall inside). It permutes runs of neighbours: samples of the same step
+in different envs, whose memory one read fetches together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.compile.jit import RowKernel
+
+NEIGHBOURS = 32
+"""Samples that stay together on the GPU, where the number of rows allows it."""
+_ROUNDS = 4
+
+
+def shuffled(num_units: int, generator: torch.Generator) -> Tensor:
+    """A random order of `num_units` numbers, on the CPU."""
+    return torch.randperm(num_units, generator=generator)
+
+
+def shuffle_on_gpu(order: Tensor, generator: torch.Generator, neighbours: int) -> None:
+    """Fill `order` [n] with 0 .. n - 1, runs of `neighbours` in random order; the generator is the CPU's."""
+    num_runs = len(order) // neighbours
+    keys = torch.randint(1 << 31, (_ROUNDS,), generator=generator).tolist()
+    half = max(1, (max(num_runs - 1, 1).bit_length() + 1) // 2)  # bits of each half of a number
+    _encipher.on(num_runs, order, num_runs, neighbours, half, *keys)
+
+
+def run_length(num_units: int, num_rows: int, num_minibatches: int) -> int:
+    """How many neighbours may stay together: runs end where a step's rows do, and minibatches hold whole runs."""
+    fits = num_rows % NEIGHBOURS == 0 and num_units % (NEIGHBOURS * num_minibatches) == 0
+    # A minibatch of few runs would be a poor sample of the rollout.
+    return NEIGHBOURS if fits and num_units // (NEIGHBOURS * num_minibatches) >= NEIGHBOURS else 1
+
+
+@RowKernel
+def _encipher(
+    start: int, stop: int,
+    order: np.ndarray, num_runs: int, neighbours: int, half: int, key_0: int, key_1: int, key_2: int, key_3: int,
+) -> None:  # fmt: skip
+    """Run number `row` of the order; all arithmetic stays below 2**63."""
+    low_bits = (1 << half) - 1
+    for row in range(start, stop):
+        number = row
+        while True:
+            left, right = number >> half, number & low_bits
+            for turn in range(4):
+                key = key_0 if turn == 0 else key_1 if turn == 1 else key_2 if turn == 2 else key_3
+                mixed = ((right + key) & 0xFFFFFFFF) * 0x2C1B3C6D & 0xFFFFFFFF
+                mixed = (mixed ^ (mixed >> 15)) * 0x297A2D39 & 0xFFFFFFFF
+                left, right = right, left ^ ((mixed ^ (mixed >> 14)) & low_bits)
+            number = (left << half) | right
+            if number < num_runs:
+                break
+        for k in range(neighbours):
+            order[row * neighbours + k] = number * neighbours + k

@@ -1,0 +1,46 @@
+"""What the losses aim at: advantages and returns of a rollout, step by step as it was played."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.training.rollout.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """A rollout and the rewards to learn from; both estimates give advantages and returns, [T, R] each, and which of
+    these count, [T, R] bool, or None where all do."""
+
+    rollout: Rollout
+    reward: Tensor  # [T, R] or [T, N, S], clipped and scaled
+    config: PPOConfig
+
+    def on_policy(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """For the policy that acted, from its own values."""
+        rollout = self.rollout
+        ends = rollout.terminated, rollout.truncated, rollout.final_value
+        decay: dict[str, Any] = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
+        if rollout.seat is not None:
+            return seat_gae(self.reward, rollout.value, rollout.seat, *ends, **decay)
+        return *gae(self.reward, rollout.value, *ends, **decay), None
+
+    def off_policy(self, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """For a policy that has moved on, by V-trace; its values [T + 1, R], and its log-probabilities less the old
+        ones, [T, R]. What comes after truncated episodes keeps the value it had when it was played."""
+        rollout, config = self.rollout, self.config
+        ends = rollout.terminated, rollout.truncated, rollout.final_value
+        settings: dict[str, Any] = {
+            "gamma": config.gamma,
+            "gae_lambda": config.gae_lambda,
+            "rho_clip": config.vtrace_rho_clip,
+            "c_clip": config.vtrace_c_clip,
+        }
+        if rollout.seat is not None:
+            return seat_vtrace(self.reward, value, rollout.seat, *ends, log_ratio, **settings)
+        return *vtrace(self.reward, value, *ends, log_ratio, **settings), None

@@ -1,0 +1,301 @@
+"""Configs as files: TOML and YAML in, presets, the frozen TOML of a run out. Keys are strict.
+
+A file is flat where the command line is flat: PPO's fields stand at the top (or in a table [ppo]), tables are [env],
+[policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import tomli_w
+
+from scramjet.adapters.registry import parameter_defaults
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runtime.files import read_regular, why_unreadable
+from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
+from scramjet.settings import CONTROL, coerce, plain_parameters
+from scramjet.training.config.foreign_names import brought_name
+from scramjet.training.config.presets import named_preset, preset_path
+from scramjet.training.config.run_config import RunConfig, reopened
+from scramjet.training.config.setting_tables import flattened_ppo
+from scramjet.training.config.toml_text import read_toml
+from scramjet.training.worlds.places import WorldPlace, find_world, is_same_world, name_in, open_world, recorded_name
+from scramjet.training.worlds.trust import check_name
+
+CONFIG_VERSION = 1
+# A config has a few thousand bytes; of so many, either takes seconds to read.
+_MAX_TOML_BYTES = 1 << 20
+_MAX_YAML_BYTES = 1 << 16
+_MAX_BITS = 1000  # of a whole number: one that is larger is no float either
+_PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
+_TABLES = ("policy", "eval", "checkpoint")
+_TOP_FIELDS = tuple(
+    field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
+)
+
+
+def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
+    """The contents of a TOML or YAML config file; `follow_links`: its path was typed by the user."""
+    limit = _MAX_YAML_BYTES if path.suffix in (".yaml", ".yml") else _MAX_TOML_BYTES
+    try:
+        text = read_regular(path, limit, follow_links=follow_links).decode()
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {str(path)[:300]}: it {why_unreadable(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the config file '{path}' is not text: {error}") from error
+    try:
+        if path.suffix in (".yaml", ".yml"):
+            data = _read_yaml(text)
+        elif path.suffix == ".toml":
+            data = read_toml(text)
+        else:
+            raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
+    except ValueError as error:
+        raise ConfigError(f"the config file '{path}' is not valid: {str(error)[:1000]}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"the config file '{path}' must hold key = value pairs, not {type(data).__name__}")
+    return data
+
+
+def _read_yaml(text: str) -> Any:
+    from scramjet.training.config.yaml_text import read_yaml  # most files are TOML
+
+    return read_yaml(text)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """What whoever reads a file has said himself: what the file names runs nothing beyond that (see trust.py)."""
+
+    trust: bool = False
+    """Let the file name any world."""
+    env: str | None = None
+    """A world in place of the file's."""
+    keeps_parameters: bool = False
+    """The file's parameters are for `env`, whatever the file calls it; else only if it calls it the same."""
+    run: Path | None = None
+    """The folder of the run that the file belongs to."""
+    folder: Path | None = None
+    """Of a config file: the one that it is in."""
+
+
+NOBODY = Caller()
+"""Has said nothing."""
+OURS = Caller(trust=True)
+"""Reads what comes with scramjet."""
+
+
+def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Caller = NOBODY) -> RunConfig:
+    """`config` with the values of a file laid over it; `source` is for messages.
+
+    Raises a TrustError where the file names a world that its `caller` does not let it name.
+    """
+    _check_plain(data, source)
+    data = flattened_ppo(data, _PPO_FIELDS, source)
+    version = data.pop("config_version", CONFIG_VERSION)
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= CONFIG_VERSION:
+        raise ConfigError(
+            f"{source} has config_version {shortened(version)}; this scramjet reads up to {CONFIG_VERSION}: upgrade "
+            f"scramjet"
+        )
+    known = ("env", *_TOP_FIELDS, *_PPO_FIELDS, *_TABLES)
+    for key in data:
+        if key not in known:
+            raise ConfigError(f"{source}: unknown key {shortened(key)}.{_suggestion(key, known)}")
+    top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
+    try:
+        if "env" in data or caller.env is not None:
+            top.update(_env_fields(config, data.get("env", {}), source, caller))
+        changes = {key: data[key] for key in _PPO_FIELDS if key in data}
+        ppo = reopened(config.ppo, replace(config.ppo, **changes), changes)
+        for table in _TABLES:
+            if table in data:
+                top[table] = _apply_table(getattr(config, table), data[table], table, source)
+        return replace(config, ppo=ppo, **top)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}" if source not in str(error) else str(error)) from error
+
+
+def _check_plain(data: Mapping[str, Any], source: str) -> None:
+    """Refuse what no config of ours holds and what later code could not show, copy or count with."""
+    if is_deeper_than(dict(data), MAX_DEPTH):
+        raise ConfigError(f"{source} is nested too deep; a config has tables of values")
+    values: list[Any] = [dict(data)]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict):
+            values += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            values += value
+        elif isinstance(value, str) and CONTROL.search(value):
+            raise ConfigError(f"{source}: {shortened(value)} holds a control character; write it without")
+        elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise ConfigError(f"{source}: {shortened(value)} is too large")
+
+
+def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{source}: [{table}] must be a table of values, not {shortened(values)}")
+    known = [field.name for field in fields(current)]
+    for key in values:
+        if key not in known:
+            raise ConfigError(f"{source}: unknown key {shortened(key)} in [{table}].{_suggestion(key, known)}")
+    return replace(current, **values)
+
+
+def _suggestion(key: Any, known: Iterable[str]) -> str:
+    """What an unknown key may mean: a setting that others call so, wherever ours stands, or a key beside it."""
+    settings = [name for name, _, _ in field_docs()]
+    return brought_name(str(key)[:100], settings, _place_in_file) or did_you_mean(key, known)
+
+
+def _place_in_file(name: str) -> str:
+    """A setting as a file has it: `policy.hidden` is 'hidden' in [policy]."""
+    table, _, key = name.rpartition(".")
+    return f"'{key}' in [{table}]" if table else f"'{key}'"
+
+
+def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> dict[str, Any]:
+    """The world's name and parameters from `env = "name"` or an [env] table: the one place where a file names it."""
+    table = {"name": value} if isinstance(value, str) else value
+    if not isinstance(table, Mapping) or not isinstance(table.get("name", ""), str):
+        raise ConfigError(
+            f"{source}: env must be a name, or a table with a name and parameters; got {shortened(value)}"
+        )
+    name = table.get("name", caller.env or config.env)
+    check_name(name, source)
+    place = find_world(name, caller.run, caller.folder) if caller.env is None else WorldPlace(caller.env, caller.env)
+    if caller.env is not None and not caller.keeps_parameters and not _means(name, caller):
+        table = {}
+    given = plain_parameters({key: item for key, item in table.items() if key != "name"})
+    name = open_world(place, given, source, trust=caller.trust, named=caller.env, run=caller.run)
+    known = parameter_defaults(name)
+    for key in given:
+        if known is not None and key not in known:
+            raise ConfigError(f"{source}: {name} has no parameter {shortened(key)}.{did_you_mean(key, known)}")
+    kept = config.env_parameters if is_same_world(name, config.env) else {}
+    return {"env": name, "env_parameters": {**kept, **given}}
+
+
+def _means(name: str, caller: Caller) -> bool:
+    """Whether a file's name of a world means the one that its reader has named."""
+    assert caller.env is not None
+    return is_same_world(name_in(name, caller.run), caller.env) or is_same_world(name, caller.env)
+
+
+def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's values but for its world: with these no code that the file names can be reached."""
+    return {key: value for key, value in data.items() if key != "env"}
+
+
+def starting_config(env: str | None, preset: str | None = None) -> RunConfig:
+    """The code's defaults with the world's preset laid over them, or the one called `preset`.
+
+    Where no world is given, it is the preset's.
+    """
+    path = None if preset is None else named_preset(preset)
+    if env is None and path is not None:
+        env = _world_in(read_file(path))
+    if env is None and path is not None:
+        raise ConfigError(
+            f"preset {path.stem} is for several worlds; name one: scramjet train WORLD --preset {path.stem}"
+        )
+    config = RunConfig() if env is None else RunConfig(env=env)
+    path = path or preset_path(config.env)
+    if path is None:
+        return config
+    return with_preset(config, path)
+
+
+def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:
+    """`config` with a preset, given by name or file, laid over it; the world of a preset for another is left out."""
+    path = named_preset(preset) if isinstance(preset, str) else preset
+    data = read_file(path)
+    own_world = _world_in(data)
+    if own_world is not None and not is_same_world(own_world, config.env):  # its parameters are for another one
+        data = without_world(data)
+    return apply(config, data, f"preset {path.name}", OURS)
+
+
+def _world_in(data: Mapping[str, Any]) -> str | None:
+    """The world that a file names, if it names one."""
+    env = data.get("env")
+    name = env.get("name") if isinstance(env, Mapping) else env
+    return name if isinstance(name, str) else None
+
+
+def load_config(path: Path | str, *, trust: bool = False, preset: str | None = None) -> RunConfig:
+    """Defaults, a preset (that of the world which the file names, or the one called `preset`), and the file, in order.
+
+    A world of somebody's own code is refused unless you have named it yourself before, or give `trust`.
+    """
+    path = Path(coerce("path", path, Path))
+    data = read_file(path)
+    name = _world_in(data)
+    if name is not None:
+        check_name(name, str(path))
+    base = starting_config(name, preset)  # of the file's world, only its name is looked at
+    return apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
+
+
+def to_dict(config: RunConfig, run: Path | None = None) -> dict[str, Any]:
+    """The config as a file holds it: flat, with tables. The files of a `run` have paths as seen from its folder."""
+    plain = asdict(config)
+    data: dict[str, Any] = {key: plain[key] for key in _TOP_FIELDS}
+    data.update(plain["ppo"])
+    name = config.env if run is None else recorded_name(config.env, run)
+    data["env"] = {"name": name, **plain["env_parameters"]}
+    for table in _TABLES:
+        data[table] = plain[table]
+    return data
+
+
+def to_toml(config: RunConfig, run: Path | None = None) -> str:
+    """The config as TOML, every value written out, readable back by `load_frozen` from the folder of `run`."""
+    data = to_dict(config, run)
+    _check_plain(data, "the config")  # before there is a run that could not be read back
+    text = tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(data)})
+    if len(text.encode()) > _MAX_TOML_BYTES:
+        raise ConfigError(
+            f"the config with its env parameters has {len(text):,} characters, and a run keeps at most "
+            f"{_MAX_TOML_BYTES:,}; give the env large data by way of a file"
+        )
+    return text
+
+
+def load_frozen(path: Path, caller: Caller = NOBODY) -> RunConfig:
+    """The config of an existing run, exactly as it was frozen."""
+    return apply(RunConfig(), read_file(path, follow_links=False), str(path), replace(caller, run=path.parent))
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: write "none", which the loader reads back."""
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value]
+    return "none" if value is None else value
+
+
+def field_docs() -> list[tuple[str, str, Any]]:
+    """Every config field as (key, type in words, default), in the order of the docs page."""
+    from scramjet.settings import describe
+
+    rows: list[tuple[str, str, Any]] = []
+    default = RunConfig()
+    for prefix, part in (
+        ("", default),
+        ("", default.ppo),
+        *((f"{table}.", getattr(default, table)) for table in _TABLES),
+    ):
+        hints = get_type_hints(type(part), include_extras=True)
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if not is_dataclass(value):
+                rows.append((prefix + field.name, describe(hints[field.name]), value))
+    return rows

@@ -1,0 +1,36 @@
+"""The presets that come with scramjet: which there are, and which belongs to a world."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scramjet.adapters.registry import canonical_name, is_foreign
+from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runtime.shipped import shipped_file, shipped_names
+
+
+def preset_path(env: str) -> Path | None:
+    """The tuned preset of a world, if there is one."""
+    name = _preset_name(env) if is_foreign(env) else canonical_name(env)
+    if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
+        return None
+    return shipped_file(f"configs/{name}.toml")
+
+
+def named_preset(name: str) -> Path:
+    """The preset called `name`, by the name of its file or of its world; raises a ConfigError where there is none."""
+    path = shipped_file(f"configs/{name}.toml") if name.isidentifier() and len(name) <= 100 else None
+    path = path or (preset_path(name) if name else None)
+    if path is None:
+        names = shipped_names("configs", ".toml")
+        file = "; a file of your own is given with --config" if name.endswith((".toml", ".yaml", ".yml")) else ""
+        raise ConfigError(
+            f"no preset {shortened(name)}.{did_you_mean(Path(name).stem, names)} Presets: {', '.join(names)}{file}"
+        )
+    return path
+
+
+def _preset_name(env: str) -> str:
+    """Of other libraries: `mujoco:HalfCheetah-v5` has mujoco_halfcheetah.toml; all games of Atari share one."""
+    library, _, rest = env.partition(":")
+    return "atari" if library == "ale" else f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")

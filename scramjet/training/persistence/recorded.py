@@ -1,0 +1,75 @@
+"""What a checkpoint says of itself: its config, its settings, and whether it fits a world and a network."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from scramjet.errors import CheckpointError
+from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
+from scramjet.runtime.runs import find_run
+from scramjet.training.config import files as config_files
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.persistence.state import DEFAULT_NETWORK, check_metadata
+
+
+def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
+    """The checkpoint a user named: its folder, a run's folder, or a run's name in `runs_dir`."""
+    if not os.path.exists(text) and os.path.basename(text) == str(text):  # os.path: a name may be too long for a file
+        return load_checkpoint(find_run(str(text), runs_dir))
+    return load_checkpoint(Path(text))
+
+
+def checkpoint_config(checkpoint: Checkpoint, caller: config_files.Caller = config_files.NOBODY) -> RunConfig:
+    """The config recorded in a checkpoint."""
+    check_metadata(checkpoint)
+    caller = replace(caller, run=run_of(checkpoint))
+    return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}", caller)
+
+
+def run_of(checkpoint: Checkpoint) -> Path:
+    """The folder of the run that a checkpoint belongs to; its own where it lies in none."""
+    path = checkpoint.path.resolve()  # the user may have a link to it
+    return path.parents[1] if path.parent.name == "checkpoints" else path
+
+
+def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
+    """The config recorded in a checkpoint but for its world, which is neither named nor loaded."""
+    check_metadata(checkpoint)
+    data = config_files.without_world(checkpoint.metadata["config"])
+    return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}")
+
+
+def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
+    """Refuse a checkpoint of another world, or of a network we do not have."""
+    check_metadata(checkpoint)
+    env = config.make_env()
+    for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):
+        there = checkpoint.metadata[name]
+        if repr(here) != there:
+            raise CheckpointError(
+                f"'{checkpoint.path}' was trained on another world: its {name.replace('_', ' ')} is {there}, "
+                f"that of {config.env} is {here!r}"
+            )
+    check_network_is_given(checkpoint, network)
+    trained_with, here = checkpoint_settings(checkpoint).policy, config.policy
+    for name in ("memory", "memory_size", "memory_layers") if network is None else ():
+        then, now = getattr(trained_with, name), getattr(here, name)
+        if then != now and (name == "memory" or here.memory is not None):
+            raise CheckpointError(
+                f"'{checkpoint.path}' was trained with policy.{name}={then or 'none'}, and this config has "
+                f"{now or 'none'}; add --policy.{name.replace('_', '-')} {then or 'none'}"
+            )
+
+
+def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) -> None:
+    """Refuse a checkpoint of a user's own network where that is not given."""
+    needed = checkpoint.metadata["network"]
+    if needed != DEFAULT_NETWORK and network is None:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python and give it "
+            f"again: network={needed.rpartition('.')[2]}(...)"
+        )

@@ -1,0 +1,75 @@
+"""Numbers that are none, and choices that are none, are found before the weights see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+from scramjet.engine.pool import Pool
+from scramjet.engine.trees import leaves, named_leaves, space_tree
+from scramjet.envs.api import Discrete, MultiDiscrete
+from scramjet.errors import TrainingError
+
+if TYPE_CHECKING:
+    from scramjet.training.rollout.rollout import Rollout
+
+
+@contextmanager
+def gpu_errors_explained(pool: Pool) -> Iterator[None]:
+    """A GPU that finds an index out of range stops for good, and cannot say whose it was."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "device-side assert" not in str(error):
+            raise
+        raise TrainingError(
+            f"something in {pool.name} or its network is out of range, most likely an observed choice outside its "
+            f"space; the GPU cannot say which: the same run with --device cpu names the env and the step"
+        ) from error
+
+
+def check(pool: Pool, rollout: Rollout) -> None:
+    """Refuse a rollout that must not be learned from."""
+    check_finite(pool, rollout)
+    check_choices(pool, rollout)
+
+
+def check_finite(pool: Pool, rollout: Rollout) -> None:
+    """Stop before numbers that are none reach the weights; name the env and the step they come from."""
+    # One sum is the cheapest look: it is finite unless an element is not (or the sum overflows, checked next).
+    steps_before = pool.steps_taken - rollout.num_steps
+    looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
+    looked_at.append(("a last observation with a value", rollout.final_value, 1))
+    for name, data, first in looked_at:
+        if not data.is_floating_point() or bool(torch.isfinite(data.sum())):
+            continue
+        bad = ~torch.isfinite(data)
+        if bool(bad.any()):
+            t, row = (int(i) for i in bad.nonzero()[0][:2])
+            raise bad_number(pool, name, float(data[bad][0]), row, steps_before + first + t)
+
+
+def check_choices(pool: Pool, rollout: Rollout) -> None:
+    """Refuse a choice outside its space: one-hot, it would be another one's, or nobody's."""
+    spaces = leaves(space_tree(pool.observation_space))
+    for (name, leaf), space in zip(named_leaves(rollout.obs), spaces, strict=True):
+        if not isinstance(space, Discrete | MultiDiscrete):
+            continue
+        most = torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec, device=leaf.device)
+        bad = (leaf < 0) | (leaf >= most)
+        if bool(bad.any()):
+            t, row = (int(i) for i in bad.nonzero()[0][:2])
+            step = pool.steps_taken - (pool.steps_taken - 1) % rollout.num_steps - 1 + t
+            raise bad_number(pool, f"{name} =", int(leaf[bad][0]), row, step)
+
+
+def bad_number(pool: Pool, name: str, value: float, row: int, step: int) -> TrainingError:
+    env = row * pool.num_envs // pool.num_rows
+    said = f"{name} {value}, outside its space," if name.endswith("=") else f"{name} of {value}"
+    return TrainingError(
+        f"{pool.name} gave {said} in env {env} at step {step}; look for it with `scramjet check`. "
+        f"The weights have not seen it, and the checkpoints are kept"
+    )

@@ -1,0 +1,228 @@
+"""Which worlds a file may name: what it names runs nothing unless the user has named that himself or says `--trust`.
+
+Built-in worlds and those of a few libraries may be named by anybody, with numbers as their parameters. Code of the
+user's own (a file, a module, a function) is remembered when he names it, so that his runs can be resumed, forked and
+evaluated without a question. SECURITY.md says why the rules are as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scramjet.adapters.registry import canonical_name, is_given, must_be_given
+from scramjet.adapters.world_code import (
+    NamedCode,
+    code_of,
+    covered_files,
+    file_in,
+    find_in_current_folder,
+    loaded_text,
+    path_in_current_folder,
+    source_fingerprint,
+)
+from scramjet.envs.beside import limit_imports
+from scramjet.errors import ConfigError, TrustError, WorldError, shortened
+from scramjet.runtime.private_folder import is_users_alone
+from scramjet.runtime.user_state import UserRecords
+
+MAX_NAME_LENGTH = 4096
+MAX_TEXTS = 256
+"""Text parameters remembered of one world, the newest ones."""
+
+_RECORDS = UserRecords("worlds", "runs of worlds in your own files and modules will need --trust")
+
+
+@dataclass(frozen=True)
+class _Remembered:
+    """What is known of a world that the user named or let through."""
+
+    source: str | None = None  # the fingerprint of its code
+    is_named: bool = False  # by the user himself, and not only let through with --trust
+    texts: tuple[str, ...] = ()  # hashes of text parameters
+
+
+def approve(
+    name: str,
+    parameters: Mapping[str, Any],
+    source: str,
+    *,
+    trust: bool,
+    named: str | None,
+    run: Path | None,
+    written: str | None = None,
+) -> None:
+    """Return if a file may name this world with these parameters; else raise a TrustError that says what would run.
+
+    `source` is the file, for messages, and `run` the folder of the run that it belongs to. `named` is a world that the
+    caller named himself, `written` the world's name as it stands in the file. With `trust` anything is let through, and
+    remembered.
+    """
+    if trust:
+        remember(name, parameters, is_named=False)
+        _limit_imports(name, run)
+        return
+    code, texts = code_of(name), loaded_text(name, parameters)
+    if is_given(name) or (named is not None and canonical_name(named) == canonical_name(name)):
+        code = None
+    if code is None and not texts:
+        return
+    if code is not None and must_be_given(name):
+        raise WorldError(
+            f"{source} names {name!r}, a function that is in no module and must be given again from Python: "
+            f"scramjet.train(..., env=...) or scramjet.evaluate(..., env=...)"
+        )
+    if code is not None:
+        _find_if_known(name, code, run)
+    known = _recalled(_key(name))
+    problem = None if code is None else _problem(code.path(), known, run)
+    if code is not None and problem is not None:
+        raise _refusal(f"{source} names the world {written or name!r}, which would {code}", parameters, problem)
+    _refuse_unknown(texts, known, name, source)
+    if code is not None:
+        _limit_imports(name, run)
+
+
+def _limit_imports(name: str, run: Path | None) -> None:
+    """Let the file of a world that is not the user's alone import what its fingerprint covers, and no more."""
+    code = code_of(name)
+    if code is None or not code.is_file:
+        return
+    path = Path(code.place)
+    is_own = _recalled(_key(name)).is_named and not _is_in(run, path) and is_users_alone(path)
+    limit_imports(code.place, None if is_own else covered_files(path))
+
+
+def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, source: str) -> None:
+    unknown = {key: value for key, value in texts.items() if _hash(key, value) not in known.texts}
+    if unknown:
+        raise _refusal(f"{source} gives the world {name!r} text that it may load or run things by", unknown, "")
+
+
+def approve_copy(
+    name: str, main: str, fingerprint: str, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str
+) -> None:
+    """Return if a run may play a copy of a world's source that came with it; else raise a TrustError.
+
+    `name` is the world's with the path of the copy, `main` the path within the copy, `fingerprint` a hash of every file
+    that is in the copy. These very files must have been the user's before, begun at this one, wherever they are now.
+    """
+    if trust:
+        remember_copy(name, main, fingerprint, parameters)
+        return
+    known = _recalled(_copy_key(name, main, fingerprint))
+    if known.source is None:
+        what = f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(name)}"
+        raise _refusal(what, parameters, "")
+    _refuse_unknown(loaded_text(name, parameters), known, name, source)
+
+
+def remember_copy(name: str, main: str, fingerprint: str, parameters: Mapping[str, Any]) -> None:
+    """Let runs play a copy of these files from now on, wherever it is: what the user trains is his."""
+    key = _copy_key(name, main, fingerprint)
+    known = _recalled(key)
+    now = _Remembered(fingerprint, False, _with_texts(known, loaded_text(name, parameters)))
+    if now != known:
+        _RECORDS.write(key, {"version": 1, **asdict(now)})
+
+
+def _copy_key(name: str, main: str, fingerprint: str) -> str:
+    """What a copy is remembered by: the world's file within it, what is called in it, and the contents."""
+    parts = file_in(name)
+    assert parts is not None
+    return f"copy {parts.at(main)}\n{fingerprint}"
+
+
+def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:
+    """Let later files name this world: its code as it is now, and these parameters.
+
+    `is_named`: the user named it himself, so that it stays allowed when he edits it. None: if it is not known yet.
+    """
+    code, texts = code_of(name), loaded_text(name, parameters or {})
+    if (code is None and not texts) or (code is not None and must_be_given(name)):
+        return
+    path = None if code is None else code.path()
+    if code is not None and code.is_file and is_named:
+        limit_imports(code.place, None)
+    source = None if path is None else source_fingerprint(path)
+    if code is not None and source is None:  # nowhere to be found, or built in
+        return
+    known = _recalled(_key(name))
+    is_own = known.is_named or (known.source is None if is_named is None else is_named)
+    now = _Remembered(source, is_own, _with_texts(known, texts))
+    if now != known:
+        _RECORDS.write(_key(name), {"version": 1, **asdict(now)})
+
+
+def _with_texts(known: _Remembered, texts: Mapping[str, Any]) -> tuple[str, ...]:
+    hashes = [_hash(key, value) for key, value in texts.items()]
+    return tuple(dict.fromkeys([*(text for text in known.texts if text not in hashes), *hashes]))[-MAX_TEXTS:]
+
+
+def _key(name: str) -> str:
+    """What a world is remembered by: its name, and where its code is. A module of that name elsewhere is another."""
+    code = code_of(name)
+    return f"{canonical_name(name)}\n{'' if code is None else code.path()}"
+
+
+def _recalled(key: str) -> _Remembered:
+    record = _RECORDS.read(key)
+    if record is None or record.get("version") != 1:
+        return _Remembered()
+    try:
+        return _Remembered(record["source"], record["is_named"] is True, tuple(map(str, record["texts"])))
+    except (KeyError, TypeError):
+        return _Remembered()
+
+
+def _find_if_known(name: str, code: NamedCode, run: Path | None) -> None:
+    """Have a module of the current folder found that is on no path, if the user has named it there before."""
+    here = path_in_current_folder(code) if code.path() is None else None
+    if here is not None and _problem(here, _recalled(f"{canonical_name(name)}\n{here}"), run) is None:
+        find_in_current_folder(code)
+
+
+def _problem(path: Path | None, known: _Remembered, run: Path | None) -> str | None:
+    """Why the code at a path may not run, in words to end the message with; None where it may."""
+    if known.source is None or path is None:
+        return ""
+    if known.source == source_fingerprint(path) or not os.path.exists(path):  # nothing runs that is not there
+        return None
+    if not known.is_named:
+        return "; its source has changed since you let it through"
+    if _is_in(run, path):
+        return "; it lies in the run's own folder, and has changed since you named it"
+    return None if is_users_alone(path) else "; it has changed since you named it, and others can write to it"
+
+
+def _is_in(run: Path | None, path: Path) -> bool:
+    """Whether a file lies in a run's own folder, and may have come with it."""
+    return run is not None and path.is_relative_to(run.resolve())
+
+
+def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustError:
+    shown = ", ".join(f"{key[:100]}={shortened(value)}" for key, value in [*parameters.items()][:8])
+    return TrustError(
+        f"{what}{f' ({shown})' if shown else ''}{problem}. A file runs nothing unless you say so: if you know where it "
+        f"comes from, add --trust (in Python trust=True), or name the world yourself (scramjet train WORLD ..., "
+        f"--env WORLD for a run, env=... in Python)"
+    )
+
+
+def _hash(key: str, value: Any) -> str:
+    """Of a parameter and its value; what JSON has no form for, by its repr."""
+    return hashlib.sha256(json.dumps([key, value], sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def check_name(name: str, source: str | None = None) -> None:
+    """Refuse a name that no world can have; `source` is the file that it comes from."""
+    if len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise ConfigError(
+            f"{'' if source is None else f'{source}: '}env has the name {shortened(name)}, which is no world's: give "
+            f"at most {MAX_NAME_LENGTH} characters, all printable"
+        )
