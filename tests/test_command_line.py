@@ -17,9 +17,10 @@ from scramjet.commands.command_line import parse, read_words
 from scramjet.commands.flags import flags_of
 from scramjet.commands.train import Arguments, Place, base_config
 from scramjet.errors import ScramjetError
+from scramjet.training.config import foreign_names
 from scramjet.training.config.files import apply, field_docs, starting_config
 from scramjet.training.config.foreign_names import suggestion
-from scramjet.training.config.run_config import RunConfig, foreign_names
+from scramjet.training.config.run_config import RunConfig
 
 COMMANDS = {"train": train, "eval": eval, "list": list, "example": example, "check": check, "bench": bench}
 NAMES = [name for name, _, _ in field_docs()]

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _NAMES_IN: dict[str, tuple[str, ...]] = {
-    "attention": (
+    "encoders.attention": (
         "EntitySpec",
         "EntityStream",
         "make_entity_network",
@@ -19,13 +19,13 @@ _NAMES_IN: dict[str, tuple[str, ...]] = {
         "MultiCategorical",
         "make_distribution",
     ),
-    "encoders": ("make_encoder",),
-    "grids": ("GridCNN",),
-    "images": (
+    "encoders.choice": ("make_encoder",),
+    "encoders.grids": ("GridCNN",),
+    "encoders.images": (
         "ImpalaCNN",
         "NatureCNN",
     ),
-    "memory": (
+    "recurrent.cores": (
         "GRU",
         "LSTM",
         "Core",
@@ -40,8 +40,8 @@ _NAMES_IN: dict[str, tuple[str, ...]] = {
     ),
     "observations": ("Observations",),
     "policy": ("Policy",),
-    "value_propagation": ("ValuePropagation",),
-    "vectors": ("Encoder",),
+    "encoders.value_propagation": ("ValuePropagation",),
+    "encoders.vectors": ("Encoder",),
 }
 _HOMES = {name: home for home, names in _NAMES_IN.items() for name in names}
 __all__ = sorted(_HOMES)

@@ -13,7 +13,7 @@ import scramjet
 from scramjet.errors import CallbackError, ConfigError
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.callbacks import Callbacks
-from scramjet.training.config.run_config import run_config as config
+from scramjet.training.config import run_config as config
 
 TINY: dict[str, Any] = {
     "num_envs": 4,

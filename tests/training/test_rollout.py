@@ -10,7 +10,8 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.rollout import acting, allocate_rollout, collect
+from scramjet.training.rollout import acting
+from scramjet.training.rollout.rollout import allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,8 +8,8 @@ from torch import nn
 import scramjet
 from scramjet.policies import PolicyConfig
 from scramjet.training import threads
+from scramjet.training.config import run_config as config_module
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-from scramjet.training.config.run_config import run_config as config_module
 from scramjet.training.threads import with_threads_to_spare
 
 SMALL, LARGE = nn.Linear(64, 64), nn.Linear(1024, 1024)
