@@ -36,7 +36,7 @@ _HOMES = {
     "TrainResult": "scramjet.training.result",
     "Evaluation": "scramjet.training.evaluation",
     "Callback": "scramjet.training.callbacks",
-    "LossBatch": "scramjet.training.own_losses",
+    "LossBatch": "scramjet.accelerate.own_losses",
     "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
     "load_config": "scramjet.training.config.files",
@@ -48,6 +48,7 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
+    from scramjet.accelerate.own_losses import LossBatch as LossBatch
     from scramjet.adapters.make import make as make
     from scramjet.algorithms.ppo import PPOConfig as PPOConfig
     from scramjet.envs import Env as Env
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from scramjet.training.config.run_config import RunConfig as RunConfig
     from scramjet.training.evaluation import Evaluation as Evaluation
     from scramjet.training.loop import train as train
-    from scramjet.training.own_losses import LossBatch as LossBatch
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult

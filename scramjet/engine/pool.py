@@ -145,6 +145,11 @@ class Pool(ABC):
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         """Step every env and write the results into `out` (by default into the pool's own arrays)."""
 
+    def rollout_step(self, actions: Any, out: Transition) -> None:
+        """`step` as a rollout wants it: actions that a policy drew need no check, and the last observations of
+        terminated episodes are not asked for."""
+        self.step(actions, out=out)
+
     def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
         """Step the envs of some rows, reading these rows of `actions` [R, ...] and writing these rows of `out`.
 

@@ -18,7 +18,7 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import Episodes, Pool
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
-from scramjet.training.rollout.recurrent_states import Player
+from scramjet.training.player import Player
 
 MAX_ENVS = 32
 MAX_FOREIGN_ENVS = 8

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 from torch import nn
 
+from scramjet.accelerate import own_losses
 from scramjet.engine.worlds.hanging import what_hangs
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.errors import ScramjetError
@@ -21,7 +22,7 @@ from scramjet.runtime.background import Background
 from scramjet.runtime.machine.devices import memory_errors_explained
 from scramjet.runtime.signals import StopSignal
 from scramjet.settings import coerce
-from scramjet.training import own_losses, start
+from scramjet.training import start
 from scramjet.training.best import Best, is_new_best
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.run_config import RunConfig

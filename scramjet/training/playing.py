@@ -36,7 +36,7 @@ from scramjet.training.persistence.recorded import (
     find_checkpoint,
 )
 from scramjet.training.persistence.state import check_weights, env_terms, load_weights, policy_spaces
-from scramjet.training.rollout.recurrent_states import Player
+from scramjet.training.player import Player
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
 from scramjet.training.worlds.named import name_of

@@ -18,7 +18,7 @@ from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.settings import coerce
-from scramjet.training.collector import cut_schedule
+from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
 from scramjet.training.config.run_config import Count, RunConfig, changes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scramjet.training.rollout.host_rollout import Part
 from torch import Tensor
 
 import scramjet
@@ -22,7 +23,6 @@ from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.machine.devices import set_precision
 from scramjet.training.config.files import starting_config
 from scramjet.training.rollout import host_rollout
-from scramjet.training.rollout.host_rollout import Part
 from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")

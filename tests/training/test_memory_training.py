@@ -29,7 +29,7 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.recurrent.cores import Core
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.recurrent_states import Player
+from scramjet.training.player import Player
 from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
 
 pytestmark = pytest.mark.usefixtures("one_thread")

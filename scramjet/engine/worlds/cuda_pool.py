@@ -123,6 +123,9 @@ class CudaPool(WorldPool):
         )  # fmt: skip
         return out
 
+    def rollout_step(self, actions: Any, out: Transition) -> None:
+        self.step(actions, out=out, of_terminated=False)
+
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""

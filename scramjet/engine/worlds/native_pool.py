@@ -110,10 +110,10 @@ class NativePool(WorldPool):
             raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
         if self._stepped_rows:
             raise RuntimeError(f"step() after step_part(): rows from {self._stepped_rows} on are still to be stepped")
-        self.step_unchecked(actions, out)
+        self.rollout_step(actions, out)
         return out
 
-    def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
+    def rollout_step(self, actions: np.ndarray, out: Transition) -> None:
         """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
         self._tick += 1
         if self._probation is not None:

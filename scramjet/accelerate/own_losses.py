@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.accelerate.samples import Samples
 from scramjet.errors import ConfigError, TrainingError, shortened
 from scramjet.policies.layers import PolicyOutput
 from scramjet.policies.policy import Policy
-from scramjet.training.batches.samples import Samples
-from scramjet.training.telemetry.own_metrics import MAX_NAME_LENGTH
+
+MAX_NAME_LENGTH = 100
+"""Characters of the name of a loss or metric that a user's code adds."""
 
 _WHAT_IT_MAY_NOT_DO = (
     "it may not change the batch or the weights in place, call backward() on what the batch holds, or turn gradients "
