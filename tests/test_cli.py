@@ -21,6 +21,7 @@ from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.config.files import load_frozen, starting_config
+from tests.helpers import ROOT
 
 TINY = ["--num-envs", "8", "--num-steps", "16", "--total-timesteps", "512"]
 TINY += ["--eval.final-episodes", "2", "--eval.every", "2", "--eval.episodes", "2"]
@@ -609,7 +610,7 @@ def test_the_optimizer_goes_back_to_the_parameters_it_came_from(tmp_path: Path) 
 def test_a_resumed_run_says_when_the_rules_of_its_world_have_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = (Path(__file__).parents[1] / "examples" / "corridor.py").read_text()
+    source = (ROOT / "examples" / "corridor.py").read_text()
     (tmp_path / "walk.py").write_text(source)
     assert call("train", tmp_path / "walk.py", *TINY, "--runs-dir", tmp_path, "--display", "quiet") == 0
     (tmp_path / "walk.py").write_text(source.replace("-0.01", "-0.5"))
@@ -621,7 +622,7 @@ def test_a_resumed_run_says_when_the_rules_of_its_world_have_changed(
 def test_a_world_that_writes_past_its_observation_is_refused_before_it_is_compiled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = (Path(__file__).parents[1] / "examples" / "corridor.py").read_text()
+    source = (ROOT / "examples" / "corridor.py").read_text()
     (tmp_path / "wild.py").write_text(source.replace("obs[0] =", "obs[5] ="))
     message = refusal(capsys, "train", tmp_path / "wild.py", *TINY, "--runs-dir", tmp_path)
     assert "Corridor.observe" in message

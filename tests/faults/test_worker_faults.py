@@ -24,6 +24,7 @@ from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.gymnasium.workers.process import WorkerFailedError
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
+from tests.helpers import ROOT
 
 pytestmark = pytest.mark.faults
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test
@@ -369,7 +370,7 @@ PARENT = """
 import sys, time
 sys.path[:0] = {path!r}
 import numpy as np
-from test_worker_faults import WorkerPool, fragile
+from tests.faults.test_worker_faults import WorkerPool, fragile
 pool = WorkerPool("Fragile", fragile({how!r}), 4, num_workers=2)
 pool.reset(10)
 print(*pool.worker_pids, flush=True)
@@ -379,7 +380,7 @@ input()
 
 
 def start_parent(how: str, then: str) -> tuple[subprocess.Popen[str], list[int]]:
-    script = PARENT.format(path=[str(Path(__file__).parent)], how=how, then=then)
+    script = PARENT.format(path=[str(ROOT)], how=how, then=then)
     pipe = subprocess.PIPE
     parent = subprocess.Popen(
         [sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import runpy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +29,10 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.recurrent_states import Player
 from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+from tests.helpers.choosing import choosing_world
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-TESTS = Path(__file__).parents[1]
-choosing_world = runpy.run_path(str(TESTS / "learning" / "choosing.py"))["choosing_world"]
 MEMORIES = ("lstm", "gru", "mingru")
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import runpy
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,12 +23,12 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+from tests.helpers import HELPERS
+from tests.helpers.choosing import choosing_world
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-TESTS = Path(__file__).parents[1]
-EVERY_AGENT = f"{TESTS}/parity/worlds/everything.py:EveryAgent"
-choosing_world = runpy.run_path(str(TESTS / "learning" / "choosing.py"))["choosing_world"]
+EVERY_AGENT = f"{HELPERS}/worlds/everything.py:EveryAgent"
 
 CHOICES = [
     {"obs": obs, "action": action, "players": players, "masked": masked}
@@ -498,7 +496,7 @@ def test_a_game_of_seats_that_never_ends_counts_as_it_stands_for_each_of_them():
 
 # --- a whole run -----------------------------------------------------------------------------------------------------
 
-SEATS = f"{TESTS}/engine/player_worlds.py:Trio"
+SEATS = f"{HELPERS}/player_worlds.py:Trio"
 
 
 @pytest.mark.parametrize("world", [EVERY_AGENT, SEATS], ids=["agents", "seats"])
