@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 
 import gymnasium
@@ -20,18 +17,11 @@ from scramjet.engine import NativePool
 from scramjet.envs import load_env, register, registrations, registry
 from scramjet.plugin import gym_id
 from tests.helpers import HELPERS
+from tests.helpers.processes import run_python
 
 COUNTER = f"{HELPERS}/pool_worlds.py:Counter"
 BUILT_IN = [entry for entry in registrations() if entry.env_class().__module__.startswith("scramjet.envs")]
 IDS = [gym_id(entry) for entry in BUILT_IN]
-
-
-def run_python(program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 def test_the_ids_are_the_documented_ones() -> None:

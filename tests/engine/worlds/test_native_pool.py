@@ -1,13 +1,8 @@
-"""The pool of native worlds: auto-reset, episodes, threads, snapshots, search and memory."""
+"""The pool of native worlds: auto-reset, episodes, threads and seeds."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import subprocess
-import sys
-import tracemalloc
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,29 +10,9 @@ import pytest
 from scramjet.adapters.make import make
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.envs import load_env
-from scramjet.errors import ConfigError, WorldError
-from tests.helpers import ROOT
+from tests.helpers.pool_transitions import BACKENDS, FIELDS, assert_equal, copy, random_actions
 from tests.helpers.pool_worlds import Counter, Forgetful, Sometimes
-
-BACKENDS = ["interpreted", "cpu"]
-FIELDS = [field.name for field in fields(Transition) if field.init]
-
-
-def random_actions(steps: int, num_envs: int, seed: int = 0, n: int = 4) -> np.ndarray:
-    return np.random.default_rng(seed).integers(n, size=(steps, num_envs))
-
-
-def copy(out: Transition) -> Transition:
-    return Transition(*[getattr(out, name).copy() for name in FIELDS])
-
-
-def assert_equal(one: Transition, other: Transition) -> None:
-    """All that two steps gave is the same; `final_obs` where an episode ended, elsewhere it is stale."""
-    for name in ("obs", "mask", "reward", "terminated", "truncated"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    ended = one.terminated | one.truncated
-    np.testing.assert_array_equal(one.final_obs[ended], other.final_obs[ended], err_msg="final_obs")
+from tests.helpers.processes import run_python
 
 
 @dataclass
@@ -154,8 +129,7 @@ print(len(digests))
 
 
 def test_one_two_and_three_threads_give_the_same_episodes_when_envs_do_not_divide() -> None:
-    environment = {"NUMBA_NUM_THREADS": "3", "PYTHONPATH": str(ROOT)}
-    assert run_python(THREADS, **environment) == "1"
+    assert run_python(THREADS, NUMBA_NUM_THREADS="3") == "1"
 
 
 RAISING = """
@@ -180,16 +154,7 @@ for num_threads in (1, 2):
 
 
 def test_an_exception_in_a_rule_is_told_on_whichever_thread_it_is_raised() -> None:
-    environment = {"NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(ROOT)}
-    assert run_python(RAISING, **environment).splitlines() == ["7 True True"] * 4
-
-
-def run_python(program: str, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    assert run_python(RAISING, NUMBA_NUM_THREADS="2").splitlines() == ["7 True True"] * 4
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -212,306 +177,3 @@ def test_different_seeds_give_different_episodes() -> None:
     for seed in (1, 7, 8, -1):
         assert not np.isin(first, pool.reset(seed).obs).any()
     np.testing.assert_array_equal(pool.reset(0).obs, first)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("is_fresh", [False, True])
-def test_a_restored_snapshot_goes_on_exactly(backend, is_fresh: bool) -> None:
-    actions = random_actions(40, 5)
-    pool = NativePool(Counter(), 5, num_threads=1, backend=backend)
-    pool.reset(3)
-    for row in actions[:17]:
-        last = pool.step(row)
-    last_obs, last_mask = last.obs.copy(), last.mask.copy()
-    snapshot = pool.snapshot()
-    pool.episodes()
-    after = [copy(pool.step(row)) for row in actions[17:]]
-    episodes = pool.episodes()
-    if is_fresh:
-        pool = NativePool(Counter(), 5, num_threads=1, backend=backend)
-    restored = pool.restore(snapshot)
-    np.testing.assert_array_equal(restored.obs, last_obs)
-    np.testing.assert_array_equal(restored.mask, last_mask)
-    for row, expected in zip(actions[17:], after, strict=True):
-        assert_equal(pool.step(row), expected)
-    again = pool.episodes()
-    for name in ("returns", "lengths", "env_ids"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(episodes, name))
-
-
-def test_a_snapshot_is_not_touched_by_later_steps() -> None:
-    pool = NativePool(Counter(), 5, num_threads=1)
-    pool.reset(3)
-    snapshot = pool.snapshot()
-    before = {name: value.tobytes() for name, value in snapshot.items()}
-    for row in random_actions(10, 5):
-        pool.step(row)
-    assert {name: value.tobytes() for name, value in snapshot.items()} == before
-
-
-def test_a_snapshot_goes_from_the_compiled_to_the_interpreted_back_end() -> None:
-    actions = random_actions(20, 3)
-    compiled, interpreted = NativePool(Counter(), 3, num_threads=1), NativePool(Counter(), 3, backend="interpreted")
-    compiled.reset(9)
-    compiled.step(actions[0])
-    interpreted.restore(compiled.snapshot())
-    for row in actions[1:]:
-        assert_equal(interpreted.step(row), compiled.step(row))
-
-
-@pytest.mark.parametrize("other", [lambda: NativePool(Counter(), 4, num_threads=1), lambda: make("bandit", 3)])
-def test_a_snapshot_of_another_size_is_refused(other) -> None:
-    pool = NativePool(Counter(), 3, num_threads=1)
-    pool.reset(0)
-    with pytest.raises(ConfigError, match="does not fit a pool"):
-        other().restore(pool.snapshot())
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_simulate_leaves_the_pool_untouched_and_equals_the_step_where_no_episode_ends(backend) -> None:
-    pool = NativePool(Counter(), 6, num_threads=1, backend=backend)
-    pool.reset(1)
-    compared = 0
-    for row in random_actions(25, 6):
-        before, before_out = pool.snapshot()["states"].copy(), copy(pool._own)
-        states, imagined = pool.simulate(pool.states(), row)
-        np.testing.assert_array_equal(pool.snapshot()["states"], before)
-        assert_equal(before_out, pool._own)
-        out = pool.step(row)
-        for name in ("reward", "terminated", "truncated"):
-            np.testing.assert_array_equal(getattr(imagined, name), getattr(out, name))
-        over = out.terminated | out.truncated
-        np.testing.assert_array_equal(imagined.obs[~over], out.obs[~over])
-        np.testing.assert_array_equal(imagined.mask[~over], out.mask[~over])
-        np.testing.assert_array_equal(imagined.obs[over], out.final_obs[over])  # no auto-reset: the end itself
-        np.testing.assert_array_equal(states[~over], pool.states()[~over])
-        compared += int((~over).sum())
-    assert compared > 50
-    num_logged = len(pool.episodes())
-    pool.simulate(pool.states(), np.zeros(6, np.int64))
-    assert num_logged > 0
-    assert len(pool.episodes()) == 0
-
-
-def test_simulate_takes_any_number_of_states() -> None:
-    pool = NativePool(Counter(), 2, num_threads=1)
-    pool.reset(0)
-    states = np.repeat(pool.states(), 4)
-    _, out = pool.simulate(states, np.tile(np.arange(4), 2))
-    assert out.reward.tolist() == [10, 11, 12, 13] * 2
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("split", [(0, 3, 7), (0, 1, 2, 7), (0, 7)])
-def test_parts_sent_one_after_the_other_equal_one_step(backend, split) -> None:
-    actions = random_actions(30, 7)
-    whole = NativePool(Counter(), 7, num_threads=1, backend=backend)
-    parts = NativePool(Counter(), 7, num_threads=1, backend=backend)
-    whole.reset(2)
-    parts.reset(2)
-    for row in actions:
-        expected = whole.step(row)
-        slices = [slice(a, b) for a, b in itertools.pairwise(split)]
-        for rows in slices:
-            parts.send(row[rows], rows)
-        for rows in slices:
-            batch = parts.recv()
-            assert batch.rows == rows
-            assert_equal(batch.transition, Transition(*[getattr(expected, name)[rows] for name in FIELDS]))
-    one, other = whole.episodes(), parts.episodes()
-    assert len(one) > 20
-    for name in ("returns", "lengths", "env_ids"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("num_threads", [1, 3])
-@pytest.mark.parametrize("split", [(0, 3, 7), (0, 1, 2, 7), (0, 7)])
-def test_a_step_in_parts_equals_a_whole_one_and_counts_as_one(backend, num_threads, split) -> None:
-    whole = NativePool(Counter(), 7, num_threads=1, backend=backend)
-    parts = NativePool(Counter(), 7, num_threads=num_threads, backend=backend)
-    out = parts.allocate()
-    whole.reset(2)
-    parts.reset(2, out=out)
-    for row in random_actions(30, 7):
-        expected = whole.step(row)
-        for start, stop in itertools.pairwise(split):
-            before = copy(out)
-            parts.step_part(row, slice(start, stop), out)
-            untouched = np.r_[0:start, stop:7]
-            for name in (name for name in FIELDS if name != "turn"):
-                np.testing.assert_array_equal(getattr(out, name)[untouched], getattr(before, name)[untouched])
-        assert_equal(out, expected)
-        assert parts.steps_taken == whole.steps_taken
-    one, other = whole.episodes(), parts.episodes()
-    assert len(one) > 20
-    for name in ("returns", "lengths", "env_ids"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-def test_parts_of_a_step_follow_each_other_and_nothing_comes_between() -> None:
-    pool = NativePool(Counter(), 4, num_threads=1)
-    out, actions = pool.reset(0), np.zeros(4, np.int64)
-    with pytest.raises(RuntimeError, match="rows 2:4, but those from 0 on are next"):
-        pool.step_part(actions, slice(2, 4), out)
-    pool.step_part(actions, slice(0, 2), out)
-    with pytest.raises(RuntimeError, match="rows 0:2, but those from 2 on are next"):
-        pool.step_part(actions, slice(0, 2), out)
-    with pytest.raises(RuntimeError, match=r"rows from 2 on are still to be stepped"):
-        pool.step(actions)
-    pool.step_part(actions, slice(2, 4), out)
-    pool.step(actions)
-    pool.step_part(actions, slice(0, 2), out)
-    pool.reset(0)
-    pool.step(actions)
-    assert pool.steps_taken == 1
-
-
-def test_a_part_of_a_step_reads_and_writes_nothing_past_its_arrays() -> None:
-    pool = NativePool(Counter(), 4, num_threads=1)
-    out = pool.reset(0)
-    with pytest.raises(ConfigError, match=r"actions are int64 \[1\]"):
-        pool.step_part(np.zeros(3, np.int64), slice(2, 4), out)
-    with pytest.raises(ConfigError, match="out= does not fit"):
-        pool.step_part(np.zeros(4, np.int64), slice(0, 2), out.part(slice(0, 2)))
-
-
-def test_send_without_rows_is_for_all_of_them() -> None:
-    pool = NativePool(Counter(), 3, num_threads=1)
-    pool.reset(0)
-    pool.send(np.array([1, 2, 3]))
-    assert pool.recv().transition.reward.tolist() == [11.0, 12.0, 13.0]
-
-
-def test_recv_without_send_and_a_second_send_are_refused() -> None:
-    pool = NativePool(Counter(), 4, num_threads=1)
-    pool.reset(0)
-    with pytest.raises(RuntimeError, match="without send"):
-        pool.recv()
-    pool.send(np.zeros(2, np.int64), slice(0, 2))
-    with pytest.raises(RuntimeError, match=r"step\(\) after send\(\)"):
-        pool.step(np.zeros(4, np.int64))
-    with pytest.raises(RuntimeError, match="rows 0:2 were sent already"):
-        pool.send(np.zeros(4, np.int64))
-    with pytest.raises(RuntimeError, match="sent already"):
-        pool.send(np.zeros(1, np.int64), slice(1, 2))
-    pool.send(np.zeros(2, np.int64), slice(2, 4))
-    pool.recv()
-    pool.recv()
-    with pytest.raises(RuntimeError, match="without send"):
-        pool.recv()
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_results_are_written_into_the_rows_given_and_nowhere_else(backend) -> None:
-    """Rows of a rollout, time-major: step t fills row t of each array in place."""
-    pool = NativePool(Counter(), 3, num_threads=1, backend=backend)
-    twin = NativePool(Counter(), 3, num_threads=1, backend=backend)
-    single = pool.allocate()
-    rollout = {name: np.full((4, *getattr(single, name).shape), 7, getattr(single, name).dtype) for name in FIELDS}
-    rows = [Transition(*[rollout[name][t] for name in FIELDS]) for t in range(4)]
-    own = copy(pool._own)
-    assert pool.reset(5, out=rows[0]) is rows[0]
-    np.testing.assert_array_equal(rollout["obs"][0], twin.reset(5).obs)
-    for t, row in enumerate(random_actions(3, 3), start=1):
-        assert pool.step(row, out=rows[t]) is rows[t]
-        expected = twin.step(row)
-        assert_equal(Transition(*[rollout[name][t] for name in FIELDS]), expected)
-        assert (rollout["obs"][t + 1 :] == 7).all()
-    assert_equal(own, pool._own)
-    pool.restore(pool.snapshot(), out=rows[0])
-    np.testing.assert_array_equal(rollout["obs"][0], rollout["obs"][3])
-
-
-@pytest.mark.parametrize("num_threads", [1, 2])
-def test_a_thousand_steps_allocate_no_array(num_threads: int) -> None:
-    num_envs = 16384  # the smallest batch array, one byte an env, is 16 KiB
-    pool = make("cartpole", num_envs, num_threads=num_threads)
-    actions = random_actions(1, num_envs, n=2)[0]
-    out = pool.allocate()
-    pool.prepare()
-    pool.reset(0)
-    for _ in range(3):
-        pool.step(actions, out=out)
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        for _ in range(1000 // num_threads):
-            pool.step(actions, out=out)
-        after, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak - before < 8192
-    assert after - before < 2048
-
-
-# --- bad input ------------------------------------------------------------------------------------------------
-
-
-def test_a_pool_must_be_reset_first() -> None:
-    pool = NativePool(Counter(), 2, num_threads=1)
-    for act in (pool.step, pool.send):
-        with pytest.raises(RuntimeError, match="reset the pool"):
-            act(np.zeros(2, np.int64))
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.5, "3", True])
-@pytest.mark.parametrize("name", ["num_envs", "num_threads"])
-def test_sizes_that_are_no_whole_number_or_below_one_are_refused_by_name(name, count) -> None:
-    with pytest.raises(ConfigError, match=f"{name}={count!r} must be a whole number of at least 1"):
-        NativePool(Counter(), **{"num_envs": 1, name: count})
-
-
-@pytest.mark.parametrize("seed", [None, 1.5, "1"])
-def test_a_seed_that_is_no_whole_number_is_refused(seed) -> None:
-    with pytest.raises(ConfigError, match=f"seed={seed!r} must be a whole number"):
-        NativePool(Counter(), 2, num_threads=1).reset(seed)
-
-
-def test_what_is_no_snapshot_and_no_env_of_the_pool_is_refused() -> None:
-    pool = NativePool(Counter(), 2, num_threads=1)
-    pool.reset(0)
-    with pytest.raises(ConfigError, match="it has no states and no tick"):
-        pool.restore({})
-    with pytest.raises(ConfigError, match="there is no env 99; this pool has 2"):
-        pool.record(99)
-
-
-@pytest.mark.parametrize(
-    "actions", [np.zeros(3, np.int64), np.zeros((2, 1), np.int64), np.zeros(2), np.zeros(2, np.int32)]
-)
-def test_actions_of_a_wrong_shape_or_dtype_are_refused(actions) -> None:
-    pool = NativePool(Counter(), 2, num_threads=1)
-    pool.reset(0)
-    with pytest.raises(ConfigError, match=r"this pool takes int64 \[2\]"):
-        pool.step(actions)
-
-
-@pytest.mark.parametrize("action", [-1, 8])
-def test_an_action_outside_the_space_is_an_error_interpreted_and_harmless_compiled(action: int) -> None:
-    interpreted, compiled = NativePool(Counter(), 2, backend="interpreted"), NativePool(Counter(), 2, num_threads=1)
-    interpreted.reset(0)
-    compiled.reset(0)
-    with pytest.raises(WorldError, match=rf"action {action} of env 1 is outside Discrete\(8\) of Counter"):
-        interpreted.step(np.array([0, action]))
-    nearest = min(max(action, 0), 7)
-    assert compiled.step(np.array([0, action])).reward.tolist() == [10.0, 10.0 + nearest]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 2**64 + 1])
-def test_a_seed_that_does_not_fit_64_bits_is_one_like_any_other(backend, seed: int) -> None:
-    pool = NativePool(load_env("cartpole"), 2, num_threads=1, backend=backend)
-    first = pool.reset(seed).obs.copy()
-    for wrapped in {seed % 2**63, seed % 2**64, seed % 2**64 - 2**64} - {seed}:  # what lost bits would make of it
-        assert not np.isin(first, pool.reset(wrapped).obs).any()
-    np.testing.assert_array_equal(pool.reset(seed).obs, first)
-
-
-def test_arrays_of_another_pools_size_are_refused_rather_than_overrun() -> None:
-    pool, small = NativePool(load_env("cartpole"), 8, num_threads=1), NativePool(load_env("cartpole"), 2, num_threads=1)
-    pool.reset(1)
-    for call in (lambda out: pool.step(np.zeros(8, np.int64), out=out), lambda out: pool.reset(1, out=out)):
-        with pytest.raises(ConfigError, match=r"pool\.allocate"):
-            call(small.allocate())

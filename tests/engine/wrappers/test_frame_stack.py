@@ -12,11 +12,11 @@ import torch
 
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine import NativePool, Transition
+from scramjet.engine import NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.trees import leaves
 from scramjet.engine.wrappers.frame_stack import FrameStackPool, stacked_space
 from scramjet.envs import Box, Dict, Discrete, Env, MultiBinary
 from scramjet.errors import ConfigError
@@ -26,9 +26,9 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.session import make_evaluator, make_policy
 from tests.helpers import HELPERS
 from tests.helpers.player_worlds import Duel, Mortals
+from tests.helpers.pool_transitions import BACKENDS, copy
 from tests.helpers.pool_worlds import Counter
 
-BACKENDS = ["interpreted", "cpu"]
 POOL_WORLDS = HELPERS / "pool_worlds.py"
 
 
@@ -182,11 +182,6 @@ def test_a_restored_snapshot_of_stacked_frames_goes_on_exactly(world: type[Env],
         ended = out.terminated | out.truncated
         for ours, theirs in zip(leaves(out.final_obs), leaves(expected.final_obs), strict=True):
             np.testing.assert_array_equal(ours[ended], theirs[ended])
-
-
-def copy(out: Transition) -> Transition:
-    names = ("obs", "mask", "turn", "reward", "terminated", "truncated", "final_obs")
-    return Transition(**{name: map_leaves(np.copy, getattr(out, name)) for name in names})
 
 
 def test_a_reset_forgets_the_frames_of_the_play_before() -> None:

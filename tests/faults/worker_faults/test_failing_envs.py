@@ -1,16 +1,12 @@
-"""Envs that raise, hang or die: told with their own traceback, restarted by choice, and nothing is left behind."""
+"""Envs that raise, hang or die in worker processes: told with their own traceback, and restarted by choice."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 import signal
-import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,103 +18,12 @@ import pytest
 from scramjet.adapters.gymnasium.workers import protocol
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.gymnasium.workers.process import WorkerFailedError
-from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
-from tests.helpers import ROOT
+from tests.helpers.fragile_envs import SEEDS, Fragile, fragile, gone_within
 
 pytestmark = pytest.mark.faults
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test
-
-SEEDS = EpisodeSeed.of(10).of_envs(4)  # of the envs of a pool reset with 10
-
-
-class Fragile(gymnasium.Env):
-    """Shows its seed and counts steps; fails as told at a step, in env 1 of a pool reset with 10."""
-
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, how: str = "", at: int = 3, in_seed: int | None = SEEDS[1]) -> None:
-        self.how, self.at, self.in_seed = how, at, in_seed
-        self.seed = self.count = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        if seed is not None:
-            self.seed = seed
-        self.count = 0
-        return np.array([self.seed % 1000, 0], np.float32), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        self.count += 1
-        if self.count == self.at and self.in_seed in (None, self.seed):
-            self.fail()
-        return np.array([self.seed % 1000, self.count], np.float32), 1.0, False, False, {}
-
-    def fail(self) -> None:
-        if self.how == "raise":
-            raise KeyError("the door is missing")
-        if self.how == "hang":
-            time.sleep(1000)
-        if self.how == "spin":
-            while True:
-                pass
-        if self.how == "interrupt":
-            raise KeyboardInterrupt
-        if self.how == "exit":
-            os._exit(7)
-        if self.how == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.how == "kill group":
-            os.killpg(0, signal.SIGKILL)
-        if self.how == "kill guard":
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(10)
-        if self.how == "close files":
-            os.closerange(3, 256)
-        if self.how == "write to files":
-            for file in range(3, 256):
-                with contextlib.suppress(OSError):
-                    os.write(file, b"\xff" * 100)
-
-
-def fragile(how: str, at: int = 3, in_seed: int | None = SEEDS[1]) -> Any:
-    return lambda: Fragile(how, at, in_seed)
-
-
-def is_alive(pid: int) -> bool:
-    """Running, or a zombie of ours; one that its new parent has yet to bury is not ours to answer for."""
-    try:
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z" or int(parent) == os.getpid()
-
-
-def gone_within(pids: list[int], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while any(is_alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not any(is_alive(pid) for pid in pids)
-
-
-def children() -> set[str]:
-    """The processes that this one has started and not seen the end of."""
-    found: set[str] = set()
-    for listed in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # of a thread that has just ended
-            found |= set(listed.read_text().split())
-    return found
-
-
-@pytest.fixture(autouse=True)
-def no_process_or_descriptor_is_left() -> Iterator[None]:
-    """Of what a test has begun: what earlier ones left, such as the process that compiles ahead, is not its own."""
-    gc.collect()
-    processes, descriptors = children(), len(os.listdir("/proc/self/fd"))
-    yield
-    gc.collect()
-    assert not children() - processes
-    assert len(os.listdir("/proc/self/fd")) <= descriptors
 
 
 def step_until_it_fails(pool: WorkerPool, steps: int = 5) -> None:
@@ -366,80 +271,6 @@ def test_a_factory_that_fails_in_the_worker_is_told_with_its_traceback() -> None
     assert "Traceback" in str(caught.value)
 
 
-PARENT = """
-import sys, time
-sys.path[:0] = {path!r}
-import numpy as np
-from tests.faults.test_worker_faults import WorkerPool, fragile
-pool = WorkerPool("Fragile", fragile({how!r}), 4, num_workers=2)
-pool.reset(10)
-print(*pool.worker_pids, flush=True)
-input()
-{then}
-"""
-
-
-def start_parent(how: str, then: str) -> tuple[subprocess.Popen[str], list[int]]:
-    script = PARENT.format(path=[str(ROOT)], how=how, then=then)
-    pipe = subprocess.PIPE
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
-    )
-    assert parent.stdin is not None
-    assert parent.stdout is not None
-    pids = [int(word) for word in parent.stdout.readline().split()]
-    assert len(pids) == 2
-    assert all(is_alive(pid) for pid in pids)
-    parent.stdin.write("\n")
-    parent.stdin.close()
-    parent.stdin = None
-    return parent, pids
-
-
-STEPS = "for _ in range(1000): pool.step(np.zeros(4, np.int64))"
-
-
-@pytest.mark.parametrize(
-    ("how", "then"),
-    [("", "time.sleep(100)"), ("", "while True: pool.step(np.zeros(4, np.int64))"), ("hang", STEPS), ("spin", STEPS)],
-    ids=["idle", "stepping", "hung", "spinning"],
-)
-def test_the_workers_of_a_parent_killed_with_kill_9_are_gone_at_once(how, then) -> None:
-    parent, pids = start_parent(how, then)
-    time.sleep(0.3)
-    parent.kill()
-    parent.wait()
-    assert parent.stdout is not None
-    parent.stdout.close()
-    assert gone_within(pids, 4.0)  # half a second, and what a busy machine adds
-
-
-@pytest.mark.parametrize("then", ["", "raise SystemExit(3)", "del pool", "1 / 0", "pool.close(); pool.close()"])
-def test_the_workers_of_a_parent_that_ends_by_itself_are_gone_before_it(then) -> None:
-    parent, pids = start_parent("", then)
-    parent.communicate(timeout=20)
-    assert gone_within(pids, 0.1)
-
-
-def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
-    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2)
-    pids = pool.worker_pids
-    del pool
-    gc.collect()
-    assert gone_within(pids, 0.1)
-
-
-def test_a_signal_meant_for_the_parent_leaves_workers_at_work() -> None:
-    pool = WorkerPool("Fragile", fragile(""), 2, num_workers=2)
-    pool.reset(0)
-    for pid in pool.worker_pids:
-        os.kill(pid, signal.SIGINT)
-        os.kill(pid, signal.SIGTERM)
-    time.sleep(0.05)
-    assert pool.step(np.zeros(2, np.int64)).reward.tolist() == [1, 1]
-    pool.close()
-
-
 def test_an_env_that_fails_every_few_steps_is_given_up_after_a_while() -> None:
     pool = WorkerPool("Fragile", lambda: Fragile("raise", in_seed=None), 2, num_workers=1, on_error="restart")
 
@@ -455,54 +286,3 @@ def test_an_env_that_fails_every_few_steps_is_given_up_after_a_while() -> None:
             play()
     finally:
         pool.close()
-
-
-class Spawning(Fragile):
-    """Starts a program, says in its observation which, and leaves it running."""
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
-        self.program = subprocess.Popen(["sleep", "1000"])
-        return np.array([self.program.pid, 0], np.float32), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
-        if self.how == "hang":
-            time.sleep(1000)
-        return np.array([self.program.pid, 0], np.float32), 1.0, False, False, {}
-
-
-@pytest.mark.parametrize("how", ["", "hang"])
-def test_what_an_env_has_started_ends_with_its_worker(how) -> None:
-    pool = WorkerPool("Spawning", lambda: Spawning(how), 2, num_workers=1, timeout=0.5)
-    started = [int(pid) for pid in pool.reset(1).obs[:, 0]]
-    assert all(is_alive(pid) for pid in started)
-    if how == "hang":
-        with pytest.raises(WorldError, match="did not answer"):
-            pool.step(np.zeros(2, np.int64))
-    pool.close()
-    assert gone_within(started, 5)
-
-
-def test_what_an_env_has_started_ends_when_the_parent_is_killed(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import subprocess, sys, time\n"
-        "import gymnasium, numpy as np\n"
-        "from scramjet.adapters.gymnasium.workers.pool import WorkerPool\n"
-        "class Spawning(gymnasium.Env):\n"
-        "    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float64)\n"
-        "    action_space = gymnasium.spaces.Discrete(2)\n"
-        "    def reset(self, *, seed=None, options=None):\n"
-        "        return np.array([subprocess.Popen(['sleep', '1000']).pid], float), {}\n"
-        "if __name__ == '__main__':\n"
-        "    pool = WorkerPool('Spawning', Spawning, 1, num_workers=1)\n"
-        "    print(int(pool.reset(1).obs[0, 0]), flush=True)\n"
-        "    time.sleep(1000)\n"
-    )
-    parent = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    started = int(parent.stdout.readline())
-    assert is_alive(started)
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    assert gone_within([started], 5)
