@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "scramjet"
+from tests.helpers import ROOT
+
+PACKAGE = ROOT / "scramjet"
 BELOW_ALL = {"errors", "settings", "plugin"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "training", "arena",

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_advantages import random_rollout, single_env
-from test_seat_gae import games_of, one_game, random_games
 
 from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
+from tests.algorithms.test_advantages import random_rollout, single_env
+from tests.algorithms.test_seat_gae import games_of, one_game, random_games
 
 SHARES = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 DISCOUNTS = st.sampled_from([0.0, 0.5, 0.9, 1.0])

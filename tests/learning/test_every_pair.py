@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from choosing import choosing_world
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.random_play import random_actions
@@ -19,6 +18,7 @@ from scramjet.policies.networks import default_network
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.rollout import allocate_rollout, collect
+from tests.helpers.choosing import choosing_world
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 

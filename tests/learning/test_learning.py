@@ -1,7 +1,6 @@
 """Agents trained to known answers: each world catches one class of mistake in the learner."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,10 +20,11 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.evaluation import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.rollout import allocate_rollout, collect
+from tests.helpers import ROOT
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 
-CORRIDOR = Path(__file__).resolve().parents[2] / "examples" / "corridor.py"
+CORRIDOR = ROOT / "examples" / "corridor.py"
 GAMMA = 0.9
 
 

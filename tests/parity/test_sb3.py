@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import runpy
 import warnings
-from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 
 import scramjet  # noqa: F401, its worlds are then known to Gymnasium
+from tests.helpers import ROOT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 sb3 = pytest.importorskip("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
@@ -38,7 +38,7 @@ def test_stable_baselines3_learns_on_a_native_world_unchanged() -> None:
 
 
 def test_the_cleanrl_style_example_learns() -> None:
-    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "cleanrl_style.py"))
+    example = runpy.run_path(str(ROOT / "examples" / "cleanrl_style.py"))
     returns = example["train"](steps=24_000, seed=1)
     assert np.mean(returns[:50]) < 40
     assert np.mean(returns[-50:]) > 80
