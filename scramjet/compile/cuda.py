@@ -50,14 +50,14 @@ def require_cuda() -> Any:
 
 @cache
 def numba_cuda() -> Any:
-    """Numba's CUDA module, told not to warn of what is meant."""
+    """Numba's CUDA module, with warnings off about what we do on purpose."""
     from numba import cuda
-    from numba.core.errors import NumbaExperimentalFeatureWarning
-    from numba.cuda import dispatcher
 
-    dispatcher.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # few envs, small grids
+    from scramjet.compile.numba_internals import quiet_cuda
+
+    quiet_cuda()
     # Records in shared memory are those of global memory with room behind them: the same functions serve both.
-    warnings.filterwarnings("ignore", ".*considered a subtype.*", NumbaExperimentalFeatureWarning)
+    warnings.filterwarnings("ignore", ".*considered a subtype.*")
     return cuda
 
 
