@@ -120,19 +120,19 @@ HAS_BLAS = numba_versions.IS_TESTED and _register()
 # of arrays, there would be a version to compile for each way in which they may lie.
 
 
-@register_jitable(**HELPER_OPTIONS)
+@register_jitable(error_model="numpy", **HELPER_OPTIONS)
 def multiply(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a [m, k] b [k, n] + keep * c, float32."""
     _sgemm(_PLAIN, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
-@register_jitable(**HELPER_OPTIONS)
+@register_jitable(error_model="numpy", **HELPER_OPTIONS)
 def multiply_by_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a b' + keep * c, of a [m, k] and b [n, k]: such as a layer. Slower than `multiply` for few rows."""
     _sgemm(_TRANSPOSED, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
-@register_jitable(**HELPER_OPTIONS)
+@register_jitable(error_model="numpy", **HELPER_OPTIONS)
 def multiply_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a' b + keep * c, of a [k, m] and b [k, n]: such as the gradient of a weight."""
     _sgemm(_PLAIN, _TRANSPOSED, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)

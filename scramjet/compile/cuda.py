@@ -48,6 +48,15 @@ def require_cuda() -> Any:
     return cuda
 
 
+def cuda_is_ready() -> bool:
+    """Whether there is a GPU, and all that compiles worlds for it."""
+    try:
+        require_cuda()
+    except ConfigError:
+        return False
+    return True
+
+
 @cache
 def numba_cuda() -> Any:
     """Numba's CUDA module, with warnings off about what we do on purpose."""
