@@ -16,8 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from scramjet.plugin import announce_worlds
-
-__version__ = "0.1.0"
+from scramjet.version import __version__ as __version__
 
 # Threads that wait by spinning starve each other on a busy machine; OpenMP reads this when torch is first loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")

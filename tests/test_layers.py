@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import ROOT
 
 PACKAGE = ROOT / "scramjet"
-BELOW_ALL = {"errors", "settings", "plugin"}
+BELOW_ALL = {"errors", "settings", "plugin", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "training", "arena",
     "web", "commands",
@@ -40,8 +40,8 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             names = [module]
-            if module == "scramjet":  # the version number is anybody's
-                names = [f"scramjet.{alias.name}" for alias in node.names if alias.name != "__version__"]
+            if module == "scramjet":
+                names = [f"scramjet.{alias.name}" for alias in node.names]
         else:
             continue
         for name in names:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scramjet.engine.records import map_fields
+from scramjet.engine.trees import map_fields
 
 
 @dataclass(slots=True)

@@ -378,7 +378,7 @@ def _machine(device: str = "cpu") -> str:
 def _versions() -> dict[str, Any]:
     import numba
 
-    from scramjet import __version__
+    from scramjet.version import __version__
 
     return {
         "scramjet": __version__,

@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 from numba import types
 
-from scramjet.compile import cache, cache_folder
+from scramjet.compile import cache_folder
 from scramjet.compile.cache_folder import cache_directory, entry_directory, held, make_entry, write_kernel
 from scramjet.compile.jit import compiled
+from scramjet.compile.numba_internals import kernel_cache
 from scramjet.runtime import private_folder
 
 SOMEBODY = 54321
@@ -44,7 +45,7 @@ def misses(function) -> int:
 @pytest.fixture
 def chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that SCRAMJET_CACHE_DIR names."""
-    cache._TOLD.clear()
+    kernel_cache._TOLD.clear()
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "chosen"))
     return tmp_path / "chosen"
 

@@ -11,7 +11,7 @@ import pytest
 from numba import njit
 
 from scramjet.compile.jit import compiled
-from scramjet.compile.numba_internals import HelperCompiler
+from scramjet.compile.numba_internals.helper_pipeline import HelperCompiler
 
 WORLD = """
 import numpy as np

@@ -14,6 +14,7 @@ from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSet
 from scramjet.accelerate.numba.network import ACTIVATIONS, CORES, Head, NumbaNetwork, NumbaStep, Tower
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.compile.addresses import AVAILABLE
 from scramjet.compile.blas import HAS_BLAS
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
@@ -85,6 +86,8 @@ class NumbaExecutor(Executor):
 def numba_network(policy: Policy) -> NumbaNetwork:
     """Compiled functions over a policy's own weights."""
     network, distribution = policy.network, policy.distribution
+    if not AVAILABLE:
+        raise UnsupportedPolicyError("this version of Numba is not among those tried out")
     if not HAS_BLAS:
         raise UnsupportedPolicyError("this torch brings no BLAS that compiled functions can call")
     # A class of the user's own may do anything, and weights may be shared or kept from learning.

@@ -16,8 +16,7 @@ from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Executor
 from scramjet.engine.pool import Pool
-from scramjet.engine.records import arrays_of
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import arrays_of, map_leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.actors import Actors, seed_of, wait_for_gpu

@@ -22,11 +22,11 @@ from scramjet.adapters.registry import (
 )
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule, parse_count
+from scramjet.compile.cuda import cuda_is_ready
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.networks import PolicyConfig
 from scramjet.runtime.machine.cores import available_cores
-from scramjet.runtime.machine.devices import cuda_is_ready
 from scramjet.settings import Spelling, largest_divisor, plain_parameters, require, require_counts, settle
 from scramjet.training.worlds.trust import check_name
 

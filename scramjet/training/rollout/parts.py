@@ -14,8 +14,7 @@ from torch import Tensor
 from scramjet.accelerate.cuda_graphs import stage
 from scramjet.accelerate.executor import Executor
 from scramjet.engine.pool import Pool
-from scramjet.engine.records import map_fields
-from scramjet.engine.trees import leaves
+from scramjet.engine.trees import leaves, map_fields
 from scramjet.training.rollout.acting import Acting
 from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.final_observations import Finals, ValueInto, final_observations

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from scramjet.engine.layout import PlayedBy, obs_bytes
 from scramjet.engine.pool import Pool
-from scramjet.engine.records import map_fields
-from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.trees import leaves, map_fields, map_leaves
 from scramjet.policies.layers import count_parameters
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.memory import require_memory

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
 from scramjet.engine.pool import Pool
-from scramjet.engine.records import arrays_of, map_optional
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import arrays_of, map_leaves
 
 
 @dataclass(slots=True)
@@ -64,7 +63,7 @@ class StepBuffers:
         """T views: where step t is written, last observations of episodes to `final_obs[t]`."""
         return [
             Transition(
-                **{field.name: map_optional(_row(t + (field.name in self.SHOWN)), getattr(self, field.name))
+                **{field.name: map_leaves(_row(t + (field.name in self.SHOWN)), getattr(self, field.name))
                    for field in fields(self)},
                 final_obs=final,
             )

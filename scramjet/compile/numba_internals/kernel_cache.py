@@ -13,14 +13,15 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import types
 from numba.core import compiler, sigutils, typing
 from numba.core.caching import _Cache
+from numba.core.ccallback import CFunc
 from numba.core.environment import Environment, lookup_environment
 from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.runtime import rtsys
@@ -28,11 +29,11 @@ from numba.core.typed_passes import _reload_parfors
 
 from scramjet.compile import kernel_file
 from scramjet.compile import progress as compiling
-from scramjet.compile.cache_folder import entry_directory, kernel_path, read_kernel, remove_entry, write_kernel
-from scramjet.compile.numba_internals import calls_by_address
+from scramjet.compile.cache_folder import entry_directory, held, kernel_path, read_kernel, remove_entry, write_kernel
+from scramjet.compile.numba_internals.helper_pipeline import calls_by_address
 from scramjet.runtime.private_folder import NotPrivateError
 
-_Packed = tuple[dict[str, Any], list[bytes]]
+Packed = tuple[dict[str, Any], list[bytes]]
 """What a kernel's file holds: plain values, and machine code."""
 
 
@@ -53,11 +54,11 @@ def _tell_not_kept(folder: Path, error: OSError) -> None:
     )
 
 
-class _NotKeptError(Exception):
+class NotKeptError(Exception):
     """A kernel that another process could not use."""
 
 
-class _FileCache(_Cache):
+class FileCache(_Cache):
     """What Numba asks before it compiles one kernel, and tells after."""
 
     def __init__(
@@ -104,7 +105,7 @@ class _FileCache(_Cache):
             write_kernel(self._path(signature, self._codegen(result)), content)
         except OSError as error:
             _tell_not_kept(self.directory.parent, error)
-        except (_NotKeptError, TypeError, LookupError, AttributeError):  # the last: a newer Numba keeps other things
+        except (NotKeptError, TypeError, LookupError, AttributeError):  # the last: a newer Numba keeps other things
             pass
 
     def _path(self, signature: Any, codegen: Any) -> Path:
@@ -120,8 +121,8 @@ class _FileCache(_Cache):
         """Load what machine code needs to run."""
 
     @abstractmethod
-    def _reduce(self, signature: Any, result: Any) -> _Packed:
-        """What to write of a compiled kernel; _NotKeptError where another process could not use it."""
+    def _reduce(self, signature: Any, result: Any) -> Packed:
+        """What to write of a compiled kernel; NotKeptError where another process could not use it."""
 
     @abstractmethod
     def _rebuild(self, target_context: Any, signature: Any, header: dict[str, Any], parts: list[bytes]) -> Any:
@@ -141,7 +142,7 @@ _RESULTS = {str(kind): kind for kind in (types.none, types.boolean, *types.integ
 """What a kernel that is kept may return, by its name."""
 
 
-class KernelCache(_FileCache):
+class KernelCache(FileCache):
     """Keeps kernels of the CPU."""
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -158,14 +159,14 @@ class KernelCache(_FileCache):
         """All that the compiler knows of Python stays unloaded: it takes long."""
         rtsys.initialize(target_context)
 
-    def _reduce(self, signature: Any, result: Any) -> _Packed:
+    def _reduce(self, signature: Any, result: Any) -> Packed:
         described, library = result.fndesc, result.library
         if library.has_dynamic_globals or calls_by_address(library):
-            raise _NotKeptError("addresses of this process are in it")
+            raise NotKeptError("addresses of this process are in it")
         arguments, _ = sigutils.normalize_signature(signature)
         is_usual = not result.objectmode and not result.lifted and described.argtypes == arguments
         if not is_usual or str(described.restype) not in _RESULTS or set(result.reload_init) - {_reload_parfors}:
-            raise _NotKeptError("it needs more than its machine code")
+            raise NotKeptError("it needs more than its machine code")
         name, _, code = library.serialize_using_object_code()
         header = {
             "library": name,
@@ -218,7 +219,7 @@ class KernelCache(_FileCache):
 def _dtypes(constants: list[Any]) -> list[str]:
     """Python objects that a function needs when it runs: to print an array, its dtype."""
     if not all(isinstance(one, np.dtype) and one.isbuiltin == 1 for one in constants):
-        raise _NotKeptError("it uses other Python objects")
+        raise NotKeptError("it uses other Python objects")
     return [one.str for one in constants]
 
 
@@ -234,49 +235,25 @@ def _environment(name: str, dtypes: list[str]) -> Any:
     return made
 
 
-_FROM_THIS_PROCESS = ("signature", "call_helper", "extensions", "codelibrary")
-_CODE = ("codegen", "ptx_cache", "cubin_cache", "linkerinfo_cache")
+def keep_on_disk(
+    dispatcher: Any,
+    fingerprint: str | Callable[[], str],
+    kernel: str,
+    what: str = "functions for acting and learning",
+) -> None:
+    """Have a function that `njit` made read from disk where its machine code is there, and written there where not.
+
+    `fingerprint` names all that decides the code (a function is asked when it is first needed), `kernel` the function;
+    `what` is shown to people while it compiles.
+    """
+    dispatcher._cache = KernelCache(fingerprint, kernel, what)
 
 
-class CudaKernelCache(_FileCache):
-    """Keeps kernels of the GPU."""
-
-    def __init__(self, fingerprint: str | Callable[[], str], kernel: str, what: str = "functions for the GPU") -> None:
-        super().__init__(fingerprint, f"{kernel}-cuda-{version('numba-cuda')}", what)
-
-    def _codegen(self, result: Any) -> Any:
-        return result._codelibrary.codegen
-
-    def _make_ready(self, target_context: Any) -> None:
-        target_context.refresh()
-
-    def _reduce(self, signature: Any, result: Any) -> _Packed:
-        kernel = result._reduce_states()
-        if kernel["debug"] or kernel["extensions"]:
-            raise _NotKeptError("it needs Python objects when it runs")
-        try:
-            library = kernel["codelibrary"]._reduce_states()
-        except Exception as error:  # it links files, or holds arrays of this process
-            raise _NotKeptError(str(error)) from error
-        images = library["cubin_cache"]
-        header = {
-            "kernel": {name: value for name, value in kernel.items() if name not in _FROM_THIS_PROCESS},
-            "library": {name: value for name, value in library.items() if name not in _CODE},
-            "capabilities": [list(capability) for capability in images],
-        }
-        return header, [bytes(image.code) for image in images.values()]
-
-    def _rebuild(self, target_context: Any, signature: Any, header: dict[str, Any], parts: list[bytes]) -> Any:
-        from numba.cuda import codegen, dispatcher
-
-        cuda: Any = dispatcher  # numba-cuda's, which has more than Numba's own
-        images = zip(map(tuple, header["capabilities"]), map(cuda.driver.ObjectCode.from_cubin, parts), strict=True)
-        code = {"codegen": None, "ptx_cache": {}, "cubin_cache": dict(images), "linkerinfo_cache": {}}
-        arguments, _ = cuda.sigutils.normalize_signature(signature)
-        return cuda._Kernel._rebuild(
-            signature=cuda.typing.signature(cuda.types.none, *arguments),
-            codelibrary=codegen.CUDACodeLibrary._rebuild(**header["library"], **code),
-            call_helper=None,  # for errors of kernels that are debugged
-            extensions=[],
-            **header["kernel"],
-        )
+def c_function(function: FunctionType, fingerprint: str) -> Any:
+    """A function of int64 numbers that returns nothing as a C function, read from disk or compiled; has `address`."""
+    signature = sigutils.normalize_signature(types.void(*[types.int64] * function.__code__.co_argcount))
+    made: Any = CFunc(function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
+    made._cache = KernelCache(fingerprint, function.__name__)
+    with compiling.during(made._cache.what), held(made._cache.directory):  # another process may compile it
+        made.compile()
+    return made

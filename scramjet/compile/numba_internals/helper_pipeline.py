@@ -1,8 +1,8 @@
-"""Helpers of compiled functions, without machine code of their own.
+"""A compiler pipeline for helpers: functions that only compiled functions call get no machine code of their own.
 
-Numba makes every function one that Python could call: it is optimized and turned into machine code for itself, and once
-more as a part of each function that calls it. For a helper that only compiled code calls, the first is never run, and
-takes a seventh of the time in which a world or a learner compiles.
+Numba makes every function one that Python could call: it is optimized and turned into machine code by itself, and once
+more as a part of each function that calls it. For a helper the first is never run, and takes a seventh of the time in
+which a world or a learner compiles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba.core.typed_passes import NativeLowering
 
 
 class _LinkedLibrary(JITCodeLibrary):
-    """A helper's code, to be put into the code of those that call it and optimized there."""
+    """The code of a helper: it is linked into each function that calls it and optimized there."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -29,7 +29,7 @@ class _LinkedLibrary(JITCodeLibrary):
 
 
 def calls_by_address(library: Any) -> bool:
-    """Whether functions in it call each other in a circle: they find each other by addresses in this process."""
+    """Whether functions of a library call each other in a circle: they do so by addresses of this process."""
     return any(variable.name.startswith(RuntimeLinker.PREFIX) for variable in library._final_module.global_variables)
 
 
@@ -41,7 +41,7 @@ def _is_in_a_circle(called: Any) -> bool:
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LinkedLowering(NativeLowering):
-    """From types to LLVM's code, and no further."""
+    """Translates a typed function to LLVM's code and stops there: no machine code is made."""
 
     _name = "linked_lowering"
 
@@ -52,7 +52,7 @@ class _LinkedLowering(NativeLowering):
         library.enable_object_caching()
         state.flags.no_compile = True
         super().run_pass(state)
-        # Numba knows a function by what Python would call, at some address: there is none.
+        # Numba finds a compiled function by the Python object that would call its machine code; this one calls none.
         lowered = state["cr"]
         name = lowered.fndesc.qualname.rpartition(".")[2]
         handle = _dynfunc.make_function(lowered.fndesc.lookup_module(), name, name, 0, lowered.env, (library,))
@@ -62,7 +62,7 @@ class _LinkedLowering(NativeLowering):
 
 
 class HelperCompiler(CompilerBase):
-    """Compiles helpers: `njit(pipeline_class=HelperCompiler)`."""
+    """The pipeline for helpers: `njit(pipeline_class=HelperCompiler)`."""
 
     def define_pipelines(self) -> list[Any]:
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
@@ -72,3 +72,15 @@ class HelperCompiler(CompilerBase):
         ]
         manager.finalize()
         return [manager]
+
+
+# Numba writes an entrance for Python and one for C into every function: for helpers, a fifth of their compilation.
+# A function takes over from its caller whether references are counted, unless it is told.
+ENTRY_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "_nrt": True}
+"""Options of `njit` for functions that Python calls."""
+HELPER_OPTIONS: dict[str, Any] = {**ENTRY_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": HelperCompiler}
+"""Options of `njit` for functions that only compiled ones call."""
+INLINED_HELPER_OPTIONS: dict[str, Any] = {**HELPER_OPTIONS, "forceinline": True}
+"""Options of `njit` for helpers that become a part of each function that calls them."""
+BORROWING_HELPER_OPTIONS: dict[str, Any] = {**INLINED_HELPER_OPTIONS, "_nrt": False}
+"""Options of `njit` for such helpers that keep and return none of their arrays: references are not counted."""
