@@ -13,7 +13,7 @@ from typing import Any
 
 from scramjet.errors import CallbackError, ConfigError, did_you_mean, shortened
 from scramjet.training.display.text import short_path
-from scramjet.training.evaluation import Evaluation
+from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.result import TrainResult
 from scramjet.training.session import Session
 from scramjet.training.telemetry.metrics import Record

@@ -25,9 +25,11 @@ from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
+from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
 from scramjet.training.config.files import Caller
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
-from scramjet.training.evaluation import Evaluation, steps_at_most
+from scramjet.training.evaluation.limits import steps_at_most
+from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.recorded import (
     check_fits,
     check_network_is_given,
@@ -38,7 +40,6 @@ from scramjet.training.persistence.recorded import (
 from scramjet.training.persistence.state import check_weights, env_terms, load_weights, policy_spaces
 from scramjet.training.rollout.recurrent_states import Player
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
 from scramjet.training.worlds.named import name_of
 from scramjet.training.worlds.places import note_on_world
 

@@ -24,8 +24,8 @@ from scramjet.envs import Box, Dict, Discrete, Env, MultiBinary
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders.images import ImageLayout
+from scramjet.training.components import make_evaluator, make_policy
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.session import make_evaluator, make_policy
 
 BACKENDS = ["interpreted", "cpu"]
 POOL_WORLDS = Path(__file__).with_name("pool_worlds.py")

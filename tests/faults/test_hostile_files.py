@@ -37,10 +37,10 @@ from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustEr
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime import checkpoint_format
 from scramjet.training.collector import read_schedule
+from scramjet.training.components import make_pool
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.playing import load_trained
-from scramjet.training.session import make_pool
 
 TINY: dict[str, Any] = {
     "num_envs": 4,

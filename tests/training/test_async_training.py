@@ -27,10 +27,10 @@ from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
-from scramjet.training import start
 from scramjet.training.asynchronous.central_actors import CentralActors
+from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.session import make_pool
+from scramjet.training.resume import resume_run
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
@@ -504,7 +504,7 @@ def test_the_command_line_trains_and_tells(tmp_path, capsys):
 @pytest.mark.parametrize("env", ["cartpole", "snake"])
 def test_a_resumed_run_begins_with_what_its_fresh_episodes_show(env, tmp_path):
     result = train(settings(env, policy=PolicyConfig(hidden=(16,))), tmp_path, run_name="run")
-    session = start.resume_run(str(result.run_path), tmp_path, None, 2 * result.step, None)
+    session = resume_run(str(result.run_path), tmp_path, None, 2 * result.step, None)
     with session.run, contextlib.closing(session):
         shown = session.pool.shown.obs.copy()
         rollout = session.collector.collect()

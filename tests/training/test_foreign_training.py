@@ -31,10 +31,10 @@ from scramjet.adapters.registry import (
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.machine.cores import available_cores
+from scramjet.training.components import make_pool
 from scramjet.training.config.files import preset_path, starting_config
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.rollout.rollout import allocate_rollout, collect
-from scramjet.training.session import make_pool
 
 NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it

@@ -22,7 +22,7 @@ from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.evaluation import Evaluator
+from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
 

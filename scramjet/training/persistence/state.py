@@ -17,8 +17,8 @@ from scramjet.errors import CheckpointError, ScramjetError, WorldError, shortene
 from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.best import Best
 from scramjet.training.config import files as config_files
+from scramjet.training.evaluation.best import Best
 from scramjet.training.learner import Learner
 from scramjet.training.persistence.space_files import space_from_data, space_to_data
 from scramjet.training.session import Session
