@@ -25,7 +25,7 @@ from scramjet.training.asynchronous.trajectories import ScheduleError, Trajector
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.acting import value_rows
 from scramjet.training.rollout.rollout import Rollout, collect
-from scramjet.training.worlds.places import placeless_name
+from scramjet.training.worlds.world_files import placeless_name
 
 _MAX_SCHEDULE_BYTES = 1 << 28  # of millions of events
 _MAX_REPLAYED_BYTES = 1 << 26

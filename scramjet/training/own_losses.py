@@ -16,7 +16,7 @@ from scramjet.errors import ConfigError, TrainingError, shortened
 from scramjet.policies.layers import PolicyOutput
 from scramjet.policies.policy import Policy
 from scramjet.training.batches.samples import Samples
-from scramjet.training.telemetry.own_metrics import MAX_NAME_LENGTH
+from scramjet.training.telemetry.user_metrics import MAX_NAME_LENGTH
 
 _WHAT_IT_MAY_NOT_DO = (
     "it may not change the batch or the weights in place, call backward() on what the batch holds, or turn gradients "

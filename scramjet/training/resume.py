@@ -15,10 +15,11 @@ from scramjet.runtime.runs import Run, find_run
 from scramjet.training.collector import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig, changes
-from scramjet.training.persistence.recorded import check_fits, checkpoint_settings
-from scramjet.training.persistence.state import best_of, restore_everything
+from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_settings
+from scramjet.training.persistence.metadata import best_of
+from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
-from scramjet.training.worlds import places as world_places
+from scramjet.training.worlds import world_files
 
 
 def resume_run(
@@ -70,11 +71,11 @@ def _go_on(
         raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
     if checkpoint is None:
         session.metrics_log.truncate_after(-1)
-        note = world_places.note_on_world(config.env, session.pool.env, None)
+        note = world_files.note_on_world(config.env, session.pool.env, None)
         session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
     else:
         _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, session) or caller.trust)
-    world_places.refresh_copy(config.env, config.env_parameters, run.path)
+    world_files.refresh_copy(config.env, config.env_parameters, run.path)
     if config.total_timesteps != frozen.total_timesteps or caller.env is not None:  # the next resume must know
         text = config_files.to_toml(replace(config, time_limit=frozen.time_limit), run.path)
         write_atomic(run.config_path, text.encode())
@@ -90,7 +91,7 @@ def _has_own_records(checkpoint: Checkpoint, session: Session) -> bool:
     if json.dumps(here) == json.dumps(there):
         return True
     is_renamed = isinstance(there, dict) and json.dumps({**there, "name": here["name"]}) == json.dumps(here)
-    return is_renamed and world_places.has_rules(session.pool.env, metadata["rules"])
+    return is_renamed and world_files.has_rules(session.pool.env, metadata["rules"])
 
 
 def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None, *, is_own: bool) -> None:
@@ -99,7 +100,7 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
     _check_config_unchanged(checkpoint, config)
     check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint, is_own=is_own)
-    note = world_places.note_on_world(config.env, session.pool.env, checkpoint.metadata["rules"])
+    note = world_files.note_on_world(config.env, session.pool.env, checkpoint.metadata["rules"])
     session.note = joined_notes(session.note, note, session.pool.resume_note or "")
     session.first_update = int(checkpoint.metadata["update"])
     session.note = joined_notes(session.note, _cut_logs(session, checkpoint.step))

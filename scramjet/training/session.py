@@ -38,7 +38,7 @@ from scramjet.training.rollout.rollout import Rollout, allocate_rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
 from scramjet.training.telemetry.progress import Progress
 from scramjet.training.telemetry.sinks import MetricsFile, Sink
-from scramjet.training.worlds.places import placeless_name, world_fingerprint
+from scramjet.training.worlds.world_files import placeless_name, world_fingerprint
 
 SCHEDULE = "schedule.jsonl"
 """The file of a run that records what its actors did and when; see `record_schedule`."""

@@ -19,14 +19,14 @@ from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
 from scramjet.training.config.run_config import Count, RunConfig
+from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.persistence.lineage import lineage_of
-from scramjet.training.persistence.recorded import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.persistence.state import checkpoint_of, restore_learning
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
 from scramjet.training.threads import with_threads_to_spare
-from scramjet.training.worlds import places as world_places
-from scramjet.training.worlds.named import name_of
+from scramjet.training.worlds import world_files
+from scramjet.training.worlds.user_worlds import name_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
     run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
         session = build_session(config, run, network)
-    session.note = joined_notes(about_threads, _advice(config), world_places.note_without_copy(config.env, run.path))
+    session.note = joined_notes(about_threads, _advice(config), world_files.note_without_copy(config.env, run.path))
     return session
 
 
@@ -118,16 +118,16 @@ def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, 
 
 def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage: dict[str, Any] | None = None) -> Run:
     """A run's folder with its frozen config and a copy of its world's source; both are remembered as the user's."""
-    sources = world_places.copied_sources(config.env)
+    sources = world_files.copied_sources(config.env)
     run = Run.create(
         runs_dir,
         run_name,
         config_files.to_toml(config, _any_run_in(runs_dir)),
         lineage=lineage,
-        default_name=world_places.default_run_name(config.env),
-        folders={} if sources is None else {world_places.COPY: sources},
+        default_name=world_files.default_run_name(config.env),
+        folders={} if sources is None else {world_files.COPY: sources},
     )
-    world_places.remember_trained(config.env, config.env_parameters, sources)
+    world_files.remember_trained(config.env, config.env_parameters, sources)
     return run
 
 
@@ -166,7 +166,7 @@ def fork_run(
         session.lineage = lineage
         checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
-    note = world_places.note_on_copy(config.env, session.pool.env, checkpoint.metadata["rules"])
+    note = world_files.note_on_copy(config.env, session.pool.env, checkpoint.metadata["rules"])
     session.note = joined_notes(forked, about_threads, note, _advice(config))
     return session
 

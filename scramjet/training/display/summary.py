@@ -10,11 +10,11 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.interface import RunInfo, StoppedBy, Summary
 from scramjet.training.display.statistics import statistics_of
 from scramjet.training.evaluation.results import Evaluation
-from scramjet.training.persistence.state import DEFAULT_NETWORK, network_name
+from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
 from scramjet.training.telemetry.progress import PhaseClock
-from scramjet.training.worlds.notes import world_note
-from scramjet.training.worlds.places import shown_name
+from scramjet.training.worlds.space_notes import world_note
+from scramjet.training.worlds.world_files import shown_name
 
 
 def run_info(session: Session) -> RunInfo:

@@ -16,7 +16,7 @@ from scramjet.training.telemetry.metrics import is_reserved
 MAX_NAME_LENGTH = 100
 
 
-class OwnMetrics:
+class UserMetrics:
     """Checks what callbacks return; a name is looked at when it first comes."""
 
     def __init__(self) -> None:
