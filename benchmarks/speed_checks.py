@@ -49,6 +49,8 @@ from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.display import LiveDisplay
+from scramjet.training.persistence import saving
+from scramjet.training.persistence.saving import Saver
 from scramjet.training.rollout.rollout import collect
 from scramjet.training.session import Session
 
@@ -215,13 +217,13 @@ class OverheadCheck:
             ledger.watch(session.collector, "collect", "training")
             ledger.watch(session.learner, "prepare", "training")
             ledger.watch(session.learner, "update", "training")
-            stages = {
-                "_save_if_due": ledger.timed("checkpoints", loop._save_if_due),
-                "checkpoint_of": ledger.in_background("background", loop.checkpoint_of),
-            }
+            stages = [
+                (Saver, "save_if_due", ledger.timed("checkpoints", Saver.save_if_due)),
+                (saving, "checkpoint_of", ledger.in_background("background", saving.checkpoint_of)),
+            ]
             with ExitStack() as patches, Terminal() as self.terminal:
-                for name, stage in stages.items():
-                    patches.enter_context(mock.patch.object(loop, name, stage))
+                for owner, name, stage in stages:
+                    patches.enter_context(mock.patch.object(owner, name, stage))
                 result = loop.train_session(session, self._display(self.terminal.console), Callbacks())
         if result.stopped_by is not None:
             raise KeyboardInterrupt

@@ -33,7 +33,7 @@ _HOMES = {
     "EvaluationConfig": "scramjet.training.config.run_config",
     "CheckpointConfig": "scramjet.training.config.run_config",
     "TrainResult": "scramjet.training.result",
-    "Evaluation": "scramjet.training.evaluation",
+    "Evaluation": "scramjet.training.evaluation.results",
     "Callback": "scramjet.training.callbacks",
     "LossBatch": "scramjet.accelerate.own_losses",
     "Session": "scramjet.training.session",
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from scramjet.training.config.run_config import CheckpointConfig as CheckpointConfig
     from scramjet.training.config.run_config import EvaluationConfig as EvaluationConfig
     from scramjet.training.config.run_config import RunConfig as RunConfig
-    from scramjet.training.evaluation import Evaluation as Evaluation
+    from scramjet.training.evaluation.results import Evaluation as Evaluation
     from scramjet.training.loop import train as train
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy

@@ -1,9 +1,10 @@
-"""Folders are layers: imports between them point down only."""
+"""Folders are layers: imports between them point down only, no modules import each other in a circle."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ LAYERS = [
     "web", "commands",
 ]  # fmt: skip
 TOP = {"cli", "__main__", "__init__"}
+MOST_MODULES = 15
+"""In one folder, those of its subfolders and its __init__.py aside."""
 
 
 def part_of(module: str) -> str:
@@ -103,3 +106,75 @@ def test_the_finder_of_imports_sees_every_form(tmp_path: Path) -> None:
 
     found = {(line, part_of(module)) for line, module in imports_of(Imaginary(file))}
     assert found == {(1, "training"), (2, "policies"), (3, "runtime"), (4, "engine"), (5, "web"), (8, "cli")}
+
+
+def import_graph(package: Path) -> dict[str, set[str]]:
+    """The modules of a package by full name, and for each the modules of the package that it imports.
+
+    All imports count: at the top, in functions and under TYPE_CHECKING. `from a import b` is an import of the module
+    a.b if there is one, else of a.
+    """
+    paths = {}
+    for path in package.rglob("*.py"):
+        parts = [package.name, *path.relative_to(package).with_suffix("").parts]
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        folder = [package.name, *path.relative_to(package).parent.parts]
+        found: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = folder[: len(folder) - node.level + 1] if node.level else []
+                source = ".".join([*base, *([node.module] if node.module else [])])
+                names = {f"{source}.{alias.name}" for alias in node.names}
+                found |= {name if name in paths else source for name in names}
+        graph[module] = found & set(paths) - {module}
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Groups of modules that import each other, directly or by way of others of the group."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen, to_visit = set(), list(graph[start])
+        while to_visit:
+            module = to_visit.pop()
+            if module not in seen:
+                seen.add(module)
+                to_visit += graph[module]
+        reached[start] = seen
+    groups = {frozenset(other for other in reached[each] if each in reached[other]) for each in graph}
+    return [set(group) for group in groups if group]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = import_graph(PACKAGE)
+    assert len(graph) > 100
+    told = [{each: sorted(graph[each] & group) for each in sorted(group)} for group in circles(graph)]
+    assert not told, f"modules import each other: {told}"
+
+
+def test_the_finder_of_circles_sees_lazy_imports_and_those_for_types(tmp_path: Path) -> None:
+    package = tmp_path / "made_up"
+    (package / "inner").mkdir(parents=True)
+    for name, text in {
+        "__init__": "from made_up.first import name",
+        "first": "def late():\n    from made_up.inner import second",
+        "inner/__init__": "",
+        "inner/second": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import third",
+        "inner/third": "from ..first import late\nimport made_up.outside",
+        "outside": "from made_up.inner import __doc__",
+    }.items():
+        (package / f"{name}.py").write_text(text)
+    circle = {"made_up.first", "made_up.inner.second", "made_up.inner.third"}
+    assert circles(import_graph(package)) == [circle]
+    (package / "inner" / "third.py").write_text("import made_up.outside")
+    assert circles(import_graph(package)) == []
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_take_in() -> None:
+    counts = Counter(path.parent for path in FILES if path.name != "__init__.py")
+    crowded = {str(folder.relative_to(PACKAGE)): count for folder, count in counts.items() if count > MOST_MODULES}
+    assert not crowded, f"more than {MOST_MODULES} modules in one folder: {crowded}"

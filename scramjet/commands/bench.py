@@ -36,7 +36,7 @@ from scramjet.training.config.run_config import MAX_THREADS
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
-from scramjet.training.worlds.named import name_of
+from scramjet.training.worlds.user_worlds import name_of
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 

@@ -18,7 +18,7 @@ from scramjet.engine.worlds.check import Finding, check_world
 from scramjet.engine.worlds.hanging import CallWatch
 from scramjet.errors import LAYOUT, WorldError, printable
 from scramjet.settings import require_counts, settle
-from scramjet.training.worlds.named import name_of
+from scramjet.training.worlds.user_worlds import name_of
 
 CALL_SECONDS = 10.0
 """A step of a few envs that takes longer is taken for an endless loop."""

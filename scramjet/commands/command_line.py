@@ -14,7 +14,7 @@ from scramjet.commands.flags import FALSE_WORDS, TRUE_WORDS, Flag, flags_of, fro
 from scramjet.commands.help_text import show_help
 from scramjet.errors import ConfigError, shortened
 from scramjet.settings import NO_FIT, describe, flag
-from scramjet.training.config.foreign_names import suggestion
+from scramjet.training.config.names_of_other_libraries import suggestion
 
 T = TypeVar("T")
 

@@ -15,11 +15,11 @@ import tyro
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
-from scramjet.training.evaluation_limits import ProgressLine, cuts_text
+from scramjet.training.components import make_evaluator
+from scramjet.training.evaluation.reports import ProgressLine, cuts_text
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, play, with_evaluation
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.session import make_evaluator
-from scramjet.training.worlds.places import shown_name
+from scramjet.training.worlds.world_files import shown_name
 
 DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones where its run has eval.samples.
 

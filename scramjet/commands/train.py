@@ -15,8 +15,8 @@ from scramjet.errors import ConfigError
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig, reopened
 from scramjet.training.loop import train
-from scramjet.training.persistence.recorded import checkpoint_config, find_checkpoint
-from scramjet.training.worlds.named import name_of
+from scramjet.training.persistence.checkpoint_facts import checkpoint_config, find_checkpoint
+from scramjet.training.worlds.user_worlds import name_of
 
 DESCRIPTION = """Train an agent with PPO.
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from scramjet.errors import CallbackError, ConfigError, did_you_mean, shortened
 from scramjet.training.display.text import short_path
-from scramjet.training.evaluation import Evaluation
+from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.result import TrainResult
 from scramjet.training.session import Session
 from scramjet.training.telemetry.metrics import Record
-from scramjet.training.telemetry.own_metrics import OwnMetrics
+from scramjet.training.telemetry.user_metrics import UserMetrics
 
 Metrics = Mapping[str, float] | None
 """Numbers of a callback's own by name, or nothing."""
@@ -64,7 +64,7 @@ class Callbacks:
     def __init__(self, given: Iterable[Any] = ()) -> None:
         checked = _checked(given)
         self._listeners = {moment: _listeners(checked, moment) for moment in MOMENTS}
-        self._metrics = OwnMetrics()
+        self._metrics = UserMetrics()
         self._failure: _Failure | None = None
 
     def start(self, session: Session) -> None:

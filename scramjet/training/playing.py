@@ -25,22 +25,24 @@ from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
+from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
 from scramjet.training.config.files import Caller
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
-from scramjet.training.evaluation import Evaluation, steps_at_most
-from scramjet.training.persistence.recorded import (
+from scramjet.training.evaluation.limits import steps_at_most
+from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.persistence.checkpoint_facts import (
     check_fits,
     check_network_is_given,
     checkpoint_config,
     checkpoint_settings,
     find_checkpoint,
 )
-from scramjet.training.persistence.state import check_weights, env_terms, load_weights, policy_spaces
+from scramjet.training.persistence.metadata import env_terms, policy_spaces
+from scramjet.training.persistence.state import check_weights, load_weights
 from scramjet.training.player import Player
 from scramjet.training.seeds import unseen_episodes
-from scramjet.training.session import make_evaluator, make_policy, make_pool, policy_for
-from scramjet.training.worlds.named import name_of
-from scramjet.training.worlds.places import note_on_world
+from scramjet.training.worlds.user_worlds import name_of
+from scramjet.training.worlds.world_files import note_on_world
 
 
 def load_policy(

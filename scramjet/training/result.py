@@ -10,7 +10,7 @@ from typing import Any
 from scramjet.policies.policy import Policy
 from scramjet.training.display.interface import StoppedBy
 from scramjet.training.display.text import short_path
-from scramjet.training.evaluation import Evaluation
+from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.session import Session
 
 

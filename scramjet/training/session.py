@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,12 @@ from torch import nn
 
 from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.env_spaces import env_spaces
-from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.registry import ForeignWorld, is_foreign
+from scramjet.adapters.registry import is_foreign
 from scramjet.compile.cuda import require_cuda
-from scramjet.engine.layout import check_spaces
 from scramjet.engine.pool import Pool
-from scramjet.engine.worlds.cuda_pool import CudaPool
-from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool, check_stackable, stacked_space
-from scramjet.envs.api import Env
-from scramjet.errors import ConfigError
-from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
-from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.machine.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
@@ -39,19 +29,21 @@ from scramjet.training.asynchronous.actors import Actors, ActorThreads
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed
 from scramjet.training.asynchronous.schedule import ScheduleLog
-from scramjet.training.best import Best
 from scramjet.training.collector import Collector, Synchronous
+from scramjet.training.components import make_evaluator, make_training_pool, policy_for
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.evaluation import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
+from scramjet.training.evaluation.best import Best
+from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
-from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT, Rollout
+from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
 from scramjet.training.telemetry.progress import Progress
-from scramjet.training.worlds.places import placeless_name, world_fingerprint
+from scramjet.training.telemetry.sinks import MetricsFile, Sink
+from scramjet.training.worlds.world_files import placeless_name, world_fingerprint
 
 SCHEDULE = "schedule.jsonl"
-
+"""The file of a run that records what its actors did and when; see `record_schedule`."""
 
 DRAWN_EVERY_STEP = (
     "warning: {env} has render_mode='human' and draws every step in a window, which allows some 150 steps a second; "
@@ -61,31 +53,42 @@ DRAWN_EVERY_STEP = (
 
 @dataclass
 class Session:
-    """One run under way."""
+    """A run under way: its config and folder, the objects that train it, and how far it has come."""
 
     config: RunConfig
     run: Run
     store: CheckpointStore
     metrics_log: MetricsLog
+    sinks: list[Sink]
+    """What is given the metrics of every update, in this order: metrics.jsonl first, the display last."""
     pool: Pool
     policy: Policy
     learner: Learner
     player: RolloutPlayer
-    generator: torch.Generator  # draws actions
+    """Plays what the learner learns from."""
+    generator: torch.Generator
+    """Draws the actions."""
     progress: Progress
     evaluator: Evaluator
     collector: Collector
     first_update: int = 0
-    first_step: int = 0  # env steps trained before `first_update` (a fork's parent's included)
-    elapsed_seconds: float = 0.0  # of earlier processes
-    best: Best | None = None  # what chose the best checkpoint
-    lineage: dict[str, Any] | None = None  # where a fork comes from
+    """Updates done before this process began: not 0 after a resume."""
+    first_step: int = 0
+    """Env steps trained before the run's own first update: not 0 in a fork."""
+    elapsed_seconds: float = 0.0
+    """Seconds that earlier processes trained this run."""
+    best: Best | None = None
+    """The mean return and lower bound of the best checkpoint."""
+    lineage: dict[str, Any] | None = None
+    """Where a fork comes from; None for a run that is no fork."""
     note: str = ""
-    has_hinted_at_samples: bool = False
-    has_told_of_cuts: bool = False
-    news: deque[str] = field(default_factory=deque)  # of the envs and the metrics log, for the display
-    saved: deque[Path] = field(default_factory=deque)  # checkpoints that callbacks are yet to hear of
-    stop_reason: str | None = None  # of a callback that asked to stop
+    """Remarks for the header of the display, such as "resumed at step 1,024"."""
+    news: deque[str] = field(default_factory=deque)
+    """Messages of the envs and the metrics log that the display has not shown yet; other threads may add to it."""
+    saved: deque[Path] = field(default_factory=deque)
+    """Checkpoints written that callbacks have not been told of yet; another thread adds to it."""
+    stop_reason: str | None = None
+    """The reason of a callback that asked to stop; None while none has."""
 
     def stop(self, reason: str = "") -> None:
         """End the run after this update, with a checkpoint; the summary says the reason. The first one counts."""
@@ -97,122 +100,31 @@ class Session:
         """What the learner learns from."""
         return self.player.rollout
 
+    @property
+    def num_updates(self) -> int:
+        """The number of the run's last update, counted from its own beginning."""
+        remaining = self.config.total_timesteps - self.first_step
+        wanted = -(-remaining // self.config.batch_size)
+        given = self.collector.num_rollouts
+        return wanted if given is None else min(wanted, self.first_update + given)
+
+    def step_after(self, update: int) -> int:
+        """Env steps trained once `update` is done; those before a fork count too."""
+        return self.first_step + update * self.config.batch_size
+
     @cached_property
     def rules(self) -> str:
-        """What the world's rules are recognized by."""
+        """A hash of the world's rules, by which a checkpoint recognizes its world."""
         return world_fingerprint(self.pool.env)
 
     def close(self) -> None:
-        """End what runs beside this process."""
-        self.collector.close()
-        self.pool.close()
-        self.evaluator.pool.close()
-
-
-def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
-    """The policy of a config for its world: the user's network, or the default one. At most one env is made."""
-    return policy_for(*_spaces_of(config), config, network)
-
-
-def policy_for(
-    observation_space: Any,
-    action_space: Any,
-    config: RunConfig,
-    network: nn.Module | None = None,
-    *,
-    learns: bool = False,
-) -> Policy:
-    """The policy of a config for these spaces: the user's network, or the default one with weights from the seed;
-    `learns`: to be trained."""
-    if network is None:
-        each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
-        check_network_memory(observation_space, action_space, config.policy, bytes_per_weight=each)
-    torch.manual_seed(config.seed)
-    if network is None:
-        network = default_network(observation_space, action_space, config.policy)
-    normalizes = config.ppo.normalize_observations
-    return Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
-
-
-def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
-    """What a policy of this config observes, frames stacked, and its actions."""
-    world = config.make_env()
-    if isinstance(world, Env):
-        check_spaces(world)
-    space = world.observation_space
-    if config.frame_stack > 1:
-        check_stackable(config.env, space, config.frame_stack)
-        space = stacked_space(space, config.frame_stack)
-    return space, world.action_space
-
-
-def make_pool(
-    config: RunConfig,
-    *,
-    num_envs: int,
-    num_threads: int | None = None,
-    learns: bool = False,
-    beside: Pool | None = None,
-) -> NativePool | ForeignPool | FrameStackPool:
-    """Envs as this config's policy sees them; `learns`: to train with.
-
-    `beside` is the pool that trains, if there is one: where its envs of others live in processes of their own, so do
-    these, and where they live in this one, so do these.
-    """
-    world = config.make_env()
-    pool: NativePool | ForeignPool
-    if isinstance(world, ForeignWorld):
-        workers = replace(
-            world.workers,
-            apart=learns and config.mode == "async",
-            in_halves=learns,
-            threads=max(1, 2 * available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
-        )
-        if beside is not None:
-            workers = replace(workers, num_workers=int(beside.is_guarded))
-        elif not learns and workers.num_workers is not None:
-            workers = replace(workers, num_workers=min(1, workers.num_workers))
-        pool = world.pool(num_envs, learns=learns, workers=workers)
-    else:
-        pool = NativePool(world, num_envs, num_threads=num_threads)
-    return pool if config.frame_stack == 1 else FrameStackPool(pool, config.frame_stack)
-
-
-def _training_pool(config: RunConfig) -> Pool:
-    assert isinstance(config.num_envs, int)
-    if config.mode == "async":
-        return ConcatenatedPool(_pools_of_actors(config))
-    if config.env_device == "cuda":
-        world = config.make_env()
-        assert isinstance(world, Env)
-        return CudaPool(world, config.num_envs)
-    return make_pool(config, num_envs=config.num_envs, learns=True)
-
-
-def _pools_of_actors(config: RunConfig) -> list[Pool]:
-    assert isinstance(config.num_envs, int)
-    assert isinstance(config.num_actors, int)
-    num_envs, num_actors = config.num_envs // config.num_actors, config.num_actors
-    if not is_foreign(config.env):
-        return [make_pool(config, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)]
-    apart = replace(config, num_workers=1)
-    with ThreadPoolExecutor(num_actors) as starters:  # a process takes a second to start
-        started = [
-            starters.submit(make_pool, apart, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)
-        ]
-    pools: list[Pool] = [each.result() for each in started if each.exception() is None]
-    try:
-        for each in started:
-            if each.result().answering is None:
-                raise ConfigError(
-                    f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a "
-                    f"function that makes one env"
-                )
-    except BaseException:
-        for pool in pools:
-            pool.close()
-        raise
-    return pools
+        """Close the sinks, the last one first, then end the threads and processes of actors and envs."""
+        with contextlib.ExitStack() as parts:  # closes all, also where one of them raises
+            parts.callback(self.evaluator.pool.close)
+            parts.callback(self.pool.close)
+            parts.callback(self.collector.close)
+            for sink in self.sinks:
+                parts.callback(sink.close)
 
 
 def _collector(
@@ -244,13 +156,6 @@ def _collector(
     return Asynchronous(actors, pool, learner, rollout)
 
 
-def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = None) -> Evaluator:
-    """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
-    most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
-    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
-    return Evaluator(pool, episodes=episodes, samples=config.eval.samples, max_steps=config.eval.max_steps)
-
-
 def build_session(
     config: RunConfig, run: Run, network: nn.Module | None = None, parent_digest: str | None = None
 ) -> Session:
@@ -268,7 +173,7 @@ def build_session(
         set_precision(config.precision)
     seed = config.seed if parent_digest is None else seed_of_fork(config.seed, parent_digest)
     with contextlib.ExitStack() as unless_built:
-        pool = _training_pool(config)
+        pool = make_training_pool(config)
         unless_built.callback(pool.close)
         policy = policy_for(pool.observation_space, pool.action_space, config, network, learns=True).to(config.device)
         policy.env_spaces = env_spaces(pool)
@@ -284,6 +189,7 @@ def build_session(
             run=run,
             store=store,
             metrics_log=metrics_log,
+            sinks=[MetricsFile(metrics_log)],
             pool=pool,
             policy=policy,
             learner=learner,

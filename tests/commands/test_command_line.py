@@ -17,9 +17,9 @@ from scramjet.commands.command_line import parse, read_words
 from scramjet.commands.flags import flags_of
 from scramjet.commands.train import Arguments, Place, base_config
 from scramjet.errors import ScramjetError
-from scramjet.training.config import foreign_names
+from scramjet.training.config import names_of_other_libraries
 from scramjet.training.config.files import apply, field_docs, starting_config
-from scramjet.training.config.foreign_names import suggestion
+from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import RunConfig
 
 COMMANDS = {"train": train, "eval": eval, "list": list, "example": example, "check": check, "bench": bench}
@@ -133,9 +133,9 @@ def test_the_help_shows_exactly_the_flags_that_are_read_and_fits_80_columns(
 
 def test_every_name_of_the_table_leads_to_a_setting_of_ours_and_hides_none() -> None:
     ours = {*NAMES, *(flag.name for flag in flags_of(Place)), "episodes"}
-    assert {name for entry in foreign_names._TABLE.values() for name in entry.names} <= ours
-    assert set(foreign_names._TABLE) & (set(NAMES) - {"env"}) == set()
-    for entry in foreign_names._TABLE.values():
+    assert {name for entry in names_of_other_libraries._TABLE.values() for name in entry.names} <= ours
+    assert set(names_of_other_libraries._TABLE) & (set(NAMES) - {"env"}) == set()
+    for entry in names_of_other_libraries._TABLE.values():
         assert entry.names or entry.note
 
 

@@ -23,8 +23,8 @@ from scramjet.adapters.gymnasium.workers import process as worker_process
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.registry import ForeignWorld, WorkerSettings
 from scramjet.errors import WorldError
+from scramjet.training.components import make_evaluator, make_training_pool
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.session import _training_pool, make_evaluator
 
 pytestmark = pytest.mark.faults
 
@@ -197,7 +197,7 @@ def test_envs_of_training_and_of_evaluation_live_in_workers_where_that_is_asked_
     asked: dict[str, Any], world_file: Path
 ) -> None:
     config = RunConfig(env=f"factory:{world_file}:Faulty", num_envs=2, num_steps=8, **asked).resolved()
-    with contextlib.closing(_training_pool(config)) as pool:
+    with contextlib.closing(make_training_pool(config)) as pool:
         for beside in (pool, None):
             with contextlib.closing(make_evaluator(config, episodes=2, beside=beside).pool) as evaluation:
                 assert pool.is_guarded

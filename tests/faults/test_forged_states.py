@@ -21,7 +21,7 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.checkpoint_format import encode
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
-from scramjet.training import start
+from scramjet.training import resume
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 
 WORLDS = ["bandit", "connect_four", "maze", "memory", "snake", "squared"]
@@ -253,6 +253,6 @@ def test_signed_states_of_another_world_are_not_ones_own(tmp_path) -> None:
         for name in ("pendulum", "acrobot")
     )
     acrobot.pool = SimpleNamespace(env=load_env("acrobot"))
-    assert start._has_own_records(checkpoint, pendulum)
-    assert not start._has_own_records(checkpoint, acrobot)
-    assert not start._has_own_records(replace(checkpoint, is_own=False), pendulum)
+    assert resume._has_own_records(checkpoint, pendulum)
+    assert not resume._has_own_records(checkpoint, acrobot)
+    assert not resume._has_own_records(replace(checkpoint, is_own=False), pendulum)

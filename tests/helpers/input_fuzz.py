@@ -28,9 +28,9 @@ from scramjet.adapters.registry import is_foreign, parameter_defaults
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands import train as train_module
 from scramjet.errors import LAYOUT, RunError, ScramjetError, printable
+from scramjet.training.components import check_network_memory, policy_for
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.session import check_network_memory, policy_for
 from tests.helpers.odd_inputs import (
     ALL_SETTINGS,
     CALLS,

@@ -17,7 +17,7 @@ from scramjet.cli import main
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.runs import Run
-from scramjet.training.collector import cut_schedule
+from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 
 SETTINGS = ["--num-envs", 4, "--num-steps", 8, "--num-threads", 1, "--eval.final-episodes", 0, "--eval.every", 0]

@@ -15,7 +15,7 @@ from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import Env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.evaluation import Evaluator
+from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.rollout import allocate_rollout, collect
 from tests.helpers.choosing import choosing_world

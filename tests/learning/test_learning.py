@@ -17,7 +17,7 @@ from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.evaluation import Evaluator
+from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.rollout import allocate_rollout, collect
 from tests.helpers import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scramjet.training.best import Best, is_new_best
+from scramjet.training.evaluation.best import Best, is_new_best
 
 
 def test_the_first_is_the_best_whatever_it_is():

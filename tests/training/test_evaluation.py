@@ -22,18 +22,19 @@ from scramjet.envs.rng import randint
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training import evaluation, evaluation_limits, loop
+from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-from scramjet.training.evaluation import Evaluation, Evaluator, lower_bound
-from scramjet.training.evaluation_limits import GraceTime
+from scramjet.training.evaluation import evaluator, limits, reports, within_run
+from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluation.limits import GraceTime
+from scramjet.training.evaluation.results import Evaluation, lower_bound
 from scramjet.training.rollout.rollout import allocate_rollout, collect
-from scramjet.training.session import make_evaluator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def evaluator_of(env: Env, *, episodes: int, backend="cpu") -> Evaluator:
-    num_envs = max(1, min(episodes, evaluation.MAX_ENVS))
+    num_envs = max(1, min(episodes, evaluator.MAX_ENVS))
     return Evaluator(NativePool(env, num_envs, num_threads=1, backend=backend), episodes=episodes)
 
 
@@ -209,7 +210,7 @@ def test_episodes_longer_than_the_bound_are_cut_and_counted_as_they_stand_and_al
 
 
 def test_where_all_first_episodes_reach_the_usual_bound_no_more_are_played(monkeypatch):
-    monkeypatch.setattr(evaluation, "USUAL_MAX_STEPS", 30)
+    monkeypatch.setattr(limits, "USUAL_MAX_STEPS", 30)
     env = ShortOrLong(endless=True)
     pool = NativePool(env, 4, num_threads=1, backend="interpreted")
     assert Evaluator(pool, episodes=12)(make_policy(env), 0).episodes == 4
@@ -218,7 +219,7 @@ def test_where_all_first_episodes_reach_the_usual_bound_no_more_are_played(monke
 
 def test_the_usual_bound_is_for_worlds_without_a_time_limit():
     endless, limited = ShortOrLong(endless=True), ShortOrLong(max_episode_steps=60)
-    assert evaluator_of(endless, episodes=1, backend="interpreted").max_steps == evaluation.USUAL_MAX_STEPS
+    assert evaluator_of(endless, episodes=1, backend="interpreted").max_steps == limits.USUAL_MAX_STEPS
     assert evaluator_of(limited, episodes=1, backend="interpreted").max_steps is None
     pools = [
         SerialPool("test", lambda: CliffWalkingEnv(), 1),
@@ -229,8 +230,8 @@ def test_the_usual_bound_is_for_worlds_without_a_time_limit():
 
 
 def test_progress_is_reported_from_the_moment_an_evaluation_takes_long(monkeypatch):
-    monkeypatch.setattr(evaluation, "FIRST_REPORT_SECONDS", 0.0)
-    monkeypatch.setattr(evaluation, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(reports, "FIRST_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(reports, "REPORT_SECONDS", 0.0)
     env, told = ShortOrLong(long=40), []
     evaluator_of(env, episodes=2, backend="interpreted")(make_policy(env), 0, lambda *news: told.append(news))
     assert told[0] == (0, 2, 1)
@@ -239,7 +240,7 @@ def test_progress_is_reported_from_the_moment_an_evaluation_takes_long(monkeypat
 
 def test_a_stop_leaves_a_short_evaluation_within_a_run_time_to_end(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(evaluation_limits.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(limits.time, "perf_counter", lambda: now[0])
     asked = GraceTime(lambda: False, 105.0, seconds=2.0)
     found = []
     for now[0] in (104.9, 105.0, 106.9, 107.0):
@@ -304,7 +305,7 @@ def test_a_signal_ends_the_evaluation_after_training_and_the_run_is_whole(tmp_pa
         monkeypatch.setattr(evaluator.pool, "step", step_once)
         return evaluator
 
-    monkeypatch.setattr(loop, "make_evaluator", interrupted)
+    monkeypatch.setattr(within_run, "make_evaluator", interrupted)
     config = RunConfig(num_envs=4, num_steps=16, total_timesteps=128, eval=EvaluationConfig(every=0), device="cpu")
     result = scramjet.train(config, runs_dir=tmp_path, display="quiet")
     assert (result.step, result.evaluation, result.stopped_by, result.exit_code) == (128, None, None, 143)

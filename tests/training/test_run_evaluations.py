@@ -19,7 +19,8 @@ from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.evaluation import Evaluation, Evaluator
+from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluation.results import Evaluation
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -11,7 +11,7 @@ from typing import Any
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.files import explain_disk_errors, open_regular, read_regular, require_size, why_unreadable
 from scramjet.runtime.strict_json import parse_json
-from scramjet.training.worlds.places import placeless_name
+from scramjet.training.worlds.world_files import placeless_name
 
 _MAX_SCHEDULE_BYTES = 1 << 28  # of millions of events
 _MAX_REPLAYED_BYTES = 1 << 26

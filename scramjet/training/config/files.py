@@ -19,13 +19,20 @@ from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, plain_parameters
-from scramjet.training.config.foreign_names import brought_name
+from scramjet.training.config.names_of_other_libraries import brought_name
 from scramjet.training.config.presets import named_preset, preset_path
 from scramjet.training.config.run_config import RunConfig, reopened
 from scramjet.training.config.setting_tables import flattened_ppo
 from scramjet.training.config.toml_text import read_toml
-from scramjet.training.worlds.places import WorldPlace, find_world, is_same_world, name_in, open_world, recorded_name
 from scramjet.training.worlds.trust import check_name
+from scramjet.training.worlds.world_files import (
+    WorldPlace,
+    find_world,
+    is_same_world,
+    name_in,
+    open_world,
+    recorded_name,
+)
 
 CONFIG_VERSION = 1
 # A config has a few thousand bytes; of so many, either takes seconds to read.

@@ -14,7 +14,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config import files as config_files
-from scramjet.training.config.foreign_names import suggestion
+from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
 

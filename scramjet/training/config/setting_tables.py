@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scramjet.errors import ConfigError, shortened
-from scramjet.training.config.foreign_names import suggestion
+from scramjet.training.config.names_of_other_libraries import suggestion
 
 
 def flattened_ppo(data: Mapping[str, Any], ppo_fields: tuple[str, ...], source: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from scramjet.runtime.files import portable_path
 from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig, changes
-from scramjet.training.persistence.recorded import run_of
-from scramjet.training.worlds import places as world_places
+from scramjet.training.persistence.checkpoint_facts import run_of
+from scramjet.training.worlds import world_files
 
 
 def lineage_of(parent: Checkpoint, config: RunConfig, run: Path) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def _config_seen_from(run: Path, checkpoint: Checkpoint) -> dict[str, Any]:
     data = dict(checkpoint.metadata["config"])
     env = data.get("env")
     if isinstance(env, dict) and isinstance(env.get("name"), str):
-        name = world_places.name_in(env["name"], run_of(checkpoint))
-        data["env"] = {**env, "name": world_places.recorded_name(name, run)}
+        name = world_files.name_in(env["name"], run_of(checkpoint))
+        data["env"] = {**env, "name": world_files.recorded_name(name, run)}
     return data
 
 

@@ -1,4 +1,4 @@
-"""All that a run is, as plain tensors: gathered for a checkpoint, put back on resume and fork."""
+"""The state of a run as tensors: gathered into a checkpoint, and restored from one on resume and fork."""
 
 from __future__ import annotations
 
@@ -8,35 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from scramjet.adapters.env_spaces import EnvSpaces, their_spaces
-from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
-from scramjet.engine.wrappers.frame_stack import unstacked_space
-from scramjet.errors import CheckpointError, ScramjetError, WorldError, shortened
+from scramjet.errors import CheckpointError, ScramjetError
 from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.best import Best
-from scramjet.training.config import files as config_files
 from scramjet.training.learner import Learner
-from scramjet.training.persistence.space_files import space_from_data, space_to_data
+from scramjet.training.persistence.metadata import session_metadata
 from scramjet.training.session import Session
-
-DEFAULT_NETWORK = "default"
-"""What a checkpoint calls a network that scramjet can build by itself."""
 
 
 def checkpoint_of(
     session: Session, *, update: int, step: int, elapsed_seconds: float, is_best: bool = False
 ) -> Callable[[], Path]:
-    """A function that saves the session as it is now, whenever and on whatever thread it is called.
+    """Copy the session's state; returns a function that writes it as a checkpoint, later or on another thread.
 
-    It writes the metrics log to the disk first: that is never behind a checkpoint. Whatever goes wrong, now or then, it
-    raises as a ScramjetError with one message; earlier checkpoints stay as they are.
+    The function returns the checkpoint's folder. It writes the metrics log to the disk first, so that a checkpoint is
+    never ahead of it. Whatever goes wrong, in the copying too, it raises as a ScramjetError; earlier checkpoints stay.
     """
     try:
-        metadata = _metadata(session, update, elapsed_seconds)
+        metadata = session_metadata(session, update, elapsed_seconds)
         model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
     except Exception as error:
         problem: Exception = error
@@ -68,37 +60,6 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
-def _metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
-    """What a checkpoint says of itself, beside its tensors."""
-    env = session.pool.env
-    network = session.policy.network
-    spaces = [space_to_data(space) for space in (session.pool.observation_space, session.pool.action_space)]
-    of_env = [space_to_data(space) for space in their_spaces(session.pool)]
-    return {
-        "update": update,
-        "elapsed_seconds": elapsed_seconds,
-        "best_return": None if session.best is None else session.best.mean_return,
-        "best_lower_bound": None if session.best is None else session.best.lower_bound,
-        "lineage": session.lineage,
-        "rules": session.rules,
-        "has_records_of_others": session.pool.has_records_of_others,
-        "network": network_name(network),
-        "observation_space": repr(env.observation_space),
-        "action_space": repr(env.action_space),
-        "policy_spaces": None if None in spaces else spaces,
-        "env_spaces": None if None in of_env else of_env,
-        "config": config_files.to_dict(session.config, session.run.path),
-    }
-
-
-def network_name(network: nn.Module) -> str:
-    """What a checkpoint calls a network: by the first module in it that is a user's own, if there is one."""
-    for module in network.modules():
-        if not type(module).__module__.startswith(("scramjet.", "torch.")):
-            return f"{type(module).__module__}.{type(module).__qualname__}"
-    return DEFAULT_NETWORK
-
-
 def trainer_tensors(session: Session) -> dict[str, Tensor]:
     """Everything beside the weights that the next update depends on."""
     tensors = {
@@ -119,49 +80,9 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
 
 
 def _torch_generators(device: torch.device) -> dict[str, torch.Generator]:
-    """Torch's own, which dropout and losses of a user's network draw from, by what a checkpoint calls their states."""
+    """Torch's own generators, which a user's network may draw from (dropout), by their name in a checkpoint."""
     on_gpu = {"rng/torch_cuda": torch_generator(device)} if device.type == "cuda" else {}
     return {"rng/torch": torch.default_generator, **on_gpu}
-
-
-_METADATA_TYPES: dict[str, Any] = {
-    "update": int,
-    "elapsed_seconds": int | float,
-    "best_return": int | float | None,
-    "best_lower_bound": int | float | None,
-    "lineage": dict | None,
-    "network": str,
-    "rules": str,
-    "observation_space": str,
-    "action_space": str,
-    "config": dict,
-}
-
-
-def best_of(checkpoint: Checkpoint) -> Best | None:
-    """What chose the best checkpoint so far; before lower bounds were kept, the mean alone did."""
-    mean, bound = checkpoint.metadata["best_return"], checkpoint.metadata.get("best_lower_bound")
-    return None if mean is None else Best(mean, mean if bound is None else bound)
-
-
-def check_metadata(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose metadata is not what `checkpoint_of` writes."""
-    for name, kind in _METADATA_TYPES.items():
-        value = checkpoint.metadata.get(name, None if name == "best_lower_bound" else _MISSING)  # older ones lack it
-        low, high = _METADATA_RANGES.get(name, (0, 0))
-        is_number = name in _METADATA_RANGES and value is not None
-        if not isinstance(value, kind) or isinstance(value, bool) or (is_number and not low <= value <= high):
-            shown = "absent" if value is _MISSING else shortened(value)
-            raise CheckpointError(f"'{checkpoint.path}' is no checkpoint of a training run: its {name} is {shown}")
-
-
-_MISSING = object()
-_METADATA_RANGES = {
-    "update": (0, 2**63 - 1),
-    "elapsed_seconds": (0.0, 1e10),
-    "best_return": (-1e300, 1e300),
-    "best_lower_bound": (-1e300, 1e300),
-}
 
 
 @contextmanager
@@ -174,7 +95,10 @@ def _misfits_explained(checkpoint: Checkpoint) -> Iterator[None]:
 
 
 def restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: bool) -> None:
-    """Go on exactly from a checkpoint of this very run; `is_own`: nobody else can have written it, or is trusted."""
+    """Put a session exactly where a checkpoint of its own run was.
+
+    `is_own`: the checkpoint was written by this user, or is trusted; only then may it hold pickled env states.
+    """
     with _misfits_explained(checkpoint):
         _restore_everything(session, checkpoint, is_own=is_own)
 
@@ -198,7 +122,7 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
 
 
 def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -> None:
-    """Weights, optimizer and normalizers: what a fork takes along."""
+    """Restore what a fork takes from its parent: weights, optimizer and normalizers."""
     with _misfits_explained(checkpoint):
         load_weights(policy, checkpoint)
         _restore_optimizer(learner, checkpoint)
@@ -208,13 +132,13 @@ def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -
 
 
 def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
-    """Put a checkpoint's weights into a policy, or say what does not fit."""
+    """Load a checkpoint's weights into a policy; raises a CheckpointError that says what does not fit."""
     check_weights(policy.state_dict(), checkpoint)
     policy.load_state_dict(checkpoint.model)
 
 
 def check_weights(own: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose tensors are not those of a policy, `own`, by their names and shapes."""
+    """Refuse a checkpoint whose tensors differ in name or shape from `own`, the state dict of a policy."""
     for name in dict.fromkeys([*own, *checkpoint.model]):
         here, there = _shape(own, name), _shape(checkpoint.model, name)
         if here != there:
@@ -224,40 +148,8 @@ def check_weights(own: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
             )
 
 
-def policy_spaces(checkpoint: Checkpoint) -> tuple[Any, Any] | None:
-    """The spaces a checkpoint's policy observes and acts in; None in older checkpoints, which do not say."""
-    return _spaces_in(checkpoint, "policy_spaces")
-
-
-def env_terms(checkpoint: Checkpoint, policy: tuple[Any, Any], num_frames: int) -> EnvSpaces:
-    """The terms of `predict`: the spaces of the env that a checkpoint's policy was trained on, beside the policy's.
-
-    An older checkpoint, which does not say what they were, has the policy's own, of one frame.
-    """
-    try:
-        seen = unstacked_space(policy[0], num_frames) if num_frames > 1 else policy[0]
-        theirs = _spaces_in(checkpoint, "env_spaces") or (seen, policy[1])
-        adapted = (adapted_observation_space("env", theirs[0]), adapted_action_space("env", theirs[1]))
-    except (ValueError, WorldError) as error:
-        raise CheckpointError(f"'{checkpoint.path}' does not say what its env observes: {error}") from error
-    for own, converted, expected in zip(theirs, adapted, (seen, policy[1]), strict=True):
-        if repr(expected) not in (repr(own), repr(converted)) or expected not in (own, converted):
-            raise CheckpointError(f"'{checkpoint.path}' is of an env with {own}, and its policy is for {expected}")
-    return EnvSpaces(*theirs, seen, policy[1], num_frames)
-
-
-def _spaces_in(checkpoint: Checkpoint, entry: str) -> tuple[Any, Any] | None:
-    saved = checkpoint.metadata.get(entry)
-    if saved is None:
-        return None
-    try:
-        observation_space, action_space = map(space_from_data, saved)
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"'{checkpoint.path}' does not say what its policy observes: {error}") from error
-    return observation_space, action_space
-
-
 def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
+    """A tensor's shape in words, and its type where that is not float32; "absent" if there is none."""
     if name not in tensors:
         return "absent"
     kind = "" if tensors[name].dtype == torch.float32 else f" of {str(tensors[name].dtype).removeprefix('torch.')}"

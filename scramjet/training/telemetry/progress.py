@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from scramjet.engine.pool import Episodes
-from scramjet.training.evaluation import lower_bound
+from scramjet.training.evaluation.results import lower_bound
 
 RECENT = 100
 

@@ -77,7 +77,6 @@ def test_normalized_observations_and_a_bptt_horizon():
 def test_a_run_uses_them_unless_told_not_to(tmp_path):
     for fused in (True, False):
         config = RunConfig(env="cartpole", fused=fused, num_envs=4, num_steps=8, total_timesteps=64)
-        nothing = dict.fromkeys(("resume", "fork", "run_name", "network", "total_timesteps", "time_limit"))
-        session = start.begin(config, runs_dir=tmp_path, **nothing)
+        session = start.begin(start.StartRequest(config=config, runs_dir=tmp_path))
         assert (session.learner.native is not None) == fused
         assert (session.rollout.native is not None) == fused

@@ -22,8 +22,8 @@ from scramjet.envs import Box, Dict, Discrete, Env, MultiBinary
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders.images import ImageLayout
+from scramjet.training.components import make_evaluator, make_policy
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.session import make_evaluator, make_policy
 from tests.helpers import HELPERS
 from tests.helpers.player_worlds import Duel, Mortals
 from tests.helpers.pool_transitions import BACKENDS, copy

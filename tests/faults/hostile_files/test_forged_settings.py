@@ -16,7 +16,7 @@ import pytest
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError
-from scramjet.training.collector import read_schedule
+from scramjet.training.asynchronous.schedule import read_schedule
 from scramjet.training.config.files import field_docs
 from tests.helpers.hostile_files import (
     WAYS,

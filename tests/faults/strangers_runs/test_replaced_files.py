@@ -19,7 +19,7 @@ import pytest
 import scramjet
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.runtime.metrics_log import MetricsLog, read_metrics
-from scramjet.training.collector import cut_schedule
+from scramjet.training.asynchronous.schedule import cut_schedule
 from tests.helpers.strangers_runs import (
     SECONDS,
     STEP,

@@ -9,7 +9,7 @@ import torch
 import scramjet
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.errors import ConfigError
-from scramjet.training.rollout.recurrent_states import Player
+from scramjet.training.player import Player
 from tests.helpers.choosing import choosing_world
 from tests.helpers.memory_training import make_policy
 

@@ -23,7 +23,8 @@ from scramjet.runtime.runs import Run
 from scramjet.training import loop
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.display import PlainDisplay
-from scramjet.training.evaluation import Evaluation, Evaluator
+from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.learner import Learner
 from scramjet.training.persistence import state
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: its config, its settings, and whether it fits a world and a network."""
+"""Find the checkpoint that a user means, read its config, and check that it fits a world and a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
 from scramjet.runtime.runs import find_run
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.state import DEFAULT_NETWORK, check_metadata
+from scramjet.training.persistence.metadata import DEFAULT_NETWORK, check_metadata
 
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
@@ -24,7 +24,7 @@ def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
 
 
 def checkpoint_config(checkpoint: Checkpoint, caller: config_files.Caller = config_files.NOBODY) -> RunConfig:
-    """The config recorded in a checkpoint."""
+    """The config recorded in a checkpoint; `caller` is whoever reads it, and what worlds it may name."""
     check_metadata(checkpoint)
     caller = replace(caller, run=run_of(checkpoint))
     return config_files.apply(RunConfig(), checkpoint.metadata["config"], f"checkpoint {checkpoint.path}", caller)
@@ -37,14 +37,14 @@ def run_of(checkpoint: Checkpoint) -> Path:
 
 
 def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
-    """The config recorded in a checkpoint but for its world, which is neither named nor loaded."""
+    """The config recorded in a checkpoint without its world, which is neither looked for nor loaded."""
     check_metadata(checkpoint)
     data = config_files.without_world(checkpoint.metadata["config"])
     return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}")
 
 
 def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | None) -> None:
-    """Refuse a checkpoint of another world, or of a network we do not have."""
+    """Refuse a checkpoint of a world with other spaces, of a network that is not given, or of another memory."""
     check_metadata(checkpoint)
     env = config.make_env()
     for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):
@@ -66,7 +66,7 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
 
 
 def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) -> None:
-    """Refuse a checkpoint of a user's own network where that is not given."""
+    """Refuse a checkpoint of a user's own network if `network` is None."""
     needed = checkpoint.metadata["network"]
     if needed != DEFAULT_NETWORK and network is None:
         raise CheckpointError(

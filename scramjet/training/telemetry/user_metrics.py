@@ -15,7 +15,7 @@ from scramjet.errors import ConfigError, shortened
 from scramjet.training.telemetry.metrics import is_reserved
 
 
-class OwnMetrics:
+class UserMetrics:
     """Checks what callbacks return; a name is looked at when it first comes."""
 
     def __init__(self) -> None:

@@ -1,0 +1,140 @@
+"""The components of a run, each made from its config: the policy, the envs to train on, the evaluator."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from scramjet.adapters.foreign_pool import ForeignPool
+from scramjet.adapters.registry import ForeignWorld, is_foreign
+from scramjet.engine.layout import check_spaces
+from scramjet.engine.pool import Pool
+from scramjet.engine.worlds.cuda_pool import CudaPool
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool, check_stackable, stacked_space
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError
+from scramjet.policies.networks import check_network_memory, default_network
+from scramjet.policies.policy import Policy
+from scramjet.runtime.machine.cores import available_cores
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
+from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
+
+
+def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
+    """The policy of a config for its world: the user's network, or the default one. At most one env is made."""
+    return policy_for(*_spaces_of(config), config, network)
+
+
+def policy_for(
+    observation_space: Any,
+    action_space: Any,
+    config: RunConfig,
+    network: nn.Module | None = None,
+    *,
+    learns: bool = False,
+) -> Policy:
+    """The policy of a config for these spaces: the user's network, or the default one with weights from the seed;
+    `learns`: to be trained."""
+    if network is None:
+        each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
+        check_network_memory(observation_space, action_space, config.policy, bytes_per_weight=each)
+    torch.manual_seed(config.seed)
+    if network is None:
+        network = default_network(observation_space, action_space, config.policy)
+    normalizes = config.ppo.normalize_observations
+    return Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
+
+
+def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
+    """What a policy of this config observes, frames stacked, and its actions."""
+    world = config.make_env()
+    if isinstance(world, Env):
+        check_spaces(world)
+    space = world.observation_space
+    if config.frame_stack > 1:
+        check_stackable(config.env, space, config.frame_stack)
+        space = stacked_space(space, config.frame_stack)
+    return space, world.action_space
+
+
+def make_pool(
+    config: RunConfig,
+    *,
+    num_envs: int,
+    num_threads: int | None = None,
+    learns: bool = False,
+    beside: Pool | None = None,
+) -> NativePool | ForeignPool | FrameStackPool:
+    """Envs as this config's policy sees them; `learns`: to train with.
+
+    `beside` is the pool that trains, if there is one: where its envs of others live in processes of their own, so do
+    these, and where they live in this one, so do these.
+    """
+    world = config.make_env()
+    pool: NativePool | ForeignPool
+    if isinstance(world, ForeignWorld):
+        workers = replace(
+            world.workers,
+            apart=learns and config.mode == "async",
+            in_halves=learns,
+            threads=max(1, 2 * available_cores() // config.num_actors) if isinstance(config.num_actors, int) else 1,
+        )
+        if beside is not None:
+            workers = replace(workers, num_workers=int(beside.is_guarded))
+        elif not learns and workers.num_workers is not None:
+            workers = replace(workers, num_workers=min(1, workers.num_workers))
+        pool = world.pool(num_envs, learns=learns, workers=workers)
+    else:
+        pool = NativePool(world, num_envs, num_threads=num_threads)
+    return pool if config.frame_stack == 1 else FrameStackPool(pool, config.frame_stack)
+
+
+def make_training_pool(config: RunConfig) -> Pool:
+    assert isinstance(config.num_envs, int)
+    if config.mode == "async":
+        return ConcatenatedPool(_pools_of_actors(config))
+    if config.env_device == "cuda":
+        world = config.make_env()
+        assert isinstance(world, Env)
+        return CudaPool(world, config.num_envs)
+    return make_pool(config, num_envs=config.num_envs, learns=True)
+
+
+def _pools_of_actors(config: RunConfig) -> list[Pool]:
+    assert isinstance(config.num_envs, int)
+    assert isinstance(config.num_actors, int)
+    num_envs, num_actors = config.num_envs // config.num_actors, config.num_actors
+    if not is_foreign(config.env):
+        return [make_pool(config, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)]
+    apart = replace(config, num_workers=1)
+    with ThreadPoolExecutor(num_actors) as starters:  # a process takes a second to start
+        started = [
+            starters.submit(make_pool, apart, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)
+        ]
+    pools: list[Pool] = [each.result() for each in started if each.exception() is None]
+    try:
+        for each in started:
+            if each.result().answering is None:
+                raise ConfigError(
+                    f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a "
+                    f"function that makes one env"
+                )
+    except BaseException:
+        for pool in pools:
+            pool.close()
+        raise
+    return pools
+
+
+def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = None) -> Evaluator:
+    """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
+    most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
+    pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
+    return Evaluator(pool, episodes=episodes, samples=config.eval.samples, max_steps=config.eval.max_steps)

@@ -1,0 +1,76 @@
+"""What a display is told of a session: the facts of the run before its first update, and the summary at its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scramjet.policies.networks import count_parameters
+from scramjet.training import own_losses
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.display.interface import RunInfo, StoppedBy, Summary
+from scramjet.training.display.statistics import statistics_of
+from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
+from scramjet.training.session import Session
+from scramjet.training.telemetry.progress import PhaseClock
+from scramjet.training.worlds.space_notes import world_note
+from scramjet.training.worlds.world_files import shown_name
+
+
+def run_info(session: Session) -> RunInfo:
+    """The header of a run: its name, world, sizes and remarks."""
+    config = session.config
+    about_world, losses = world_note(session.pool, config.policy), own_losses.note(session.policy.network)
+    notes = _mode_note(config), session.pool.processes, about_world, losses, session.note, session.run.lock_note
+    return RunInfo(
+        run_name=session.run.name,
+        run_path=session.run.path,
+        env=shown_name(config.env),
+        num_envs=session.pool.num_envs,
+        num_steps=session.rollout.num_steps,
+        num_threads=int(config.num_threads),
+        first_step=session.step_after(session.first_update),
+        total_steps=session.step_after(session.num_updates),
+        num_parameters=count_parameters(session.policy),
+        note="; ".join(part for part in notes if part),
+        device=str(config.device),
+    )
+
+
+def _mode_note(config: RunConfig) -> str:
+    """How an asynchronous run trains, in a few words; empty for a synchronous one."""
+    if config.mode == "sync":
+        return ""
+    actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}"
+    return f"asynchronous, {actors}, {'APPO' if config.ppo.loss == 'ppo' else 'IMPALA'}"
+
+
+def summary_of(
+    session: Session,
+    record: dict[str, Any],
+    evaluation: Evaluation | None,
+    clock: PhaseClock,
+    stopped_by: StoppedBy | None,
+) -> Summary:
+    """The summary of a session that has ended; `record` is the last line of its metrics."""
+    trained = record["step"] - session.step_after(session.first_update)
+    seconds = clock.elapsed - session.elapsed_seconds
+    return Summary(
+        run_path=session.run.path,
+        run_name=session.run.name,
+        step=record["step"],
+        seconds=seconds,
+        trained=trained,
+        steps_per_second=trained / max(seconds - clock.evaluating, 1e-9),
+        return_100=record["return_100"],
+        recent_episodes=len(session.progress.returns),
+        best_return=None if session.best is None else session.best.mean_return,
+        evaluation=evaluation.as_dict() if evaluation else None,
+        stopped_by=stopped_by,
+        stop_reason=session.stop_reason or "",
+        env=session.config.env,
+        is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
+        is_replay=session.config.replay_schedule is not None,
+        num_restarts=session.pool.restarts,
+        statistics=evaluation.stats if evaluation else statistics_of(record),
+    )

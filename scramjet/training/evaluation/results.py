@@ -1,0 +1,47 @@
+"""What an evaluation measured: returns and lengths of its episodes, and how sure their mean is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+CONFIDENCE = 1.645
+"""Standard errors below the mean at which the lower bound lies: with 95 % confidence the true mean is above it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Returns and lengths over the episodes played.
+
+    Where several play, an episode is a game: it is counted once, and mean and deviation are over the returns of all its
+    players.
+    """
+
+    mean_return: float
+    std_return: float
+    mean_length: float
+    episodes: int
+    stats: dict[str, float]
+    cut_episodes: int = 0
+    """Episodes that did not end within the bound of steps; their return so far is counted."""
+
+    @property
+    def lower_bound(self) -> float:
+        """What the true mean return exceeds with 95 % confidence: by this, and not by luck, is the best chosen."""
+        return lower_bound(self.mean_return, self.std_return, self.episodes)
+
+    def is_far_below(self, mean: float, std: float, count: int) -> bool:
+        """Whether these returns are below others of this mean and deviation by more than chance, and by more than one
+        deviation of the others."""
+        upper_bound = 2 * self.mean_return - self.lower_bound
+        return upper_bound < lower_bound(mean, std, count) and mean - self.mean_return > std
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, and the lower bound."""
+        return {**asdict(self), "lower_bound": self.lower_bound}
+
+
+def lower_bound(mean: float, std: float, count: int) -> float:
+    """The lower end of a one-sided 95 % confidence interval for the mean of `count` numbers of deviation `std`."""
+    return mean - CONFIDENCE * std / math.sqrt(max(count - 1, 1))

@@ -1,0 +1,81 @@
+"""Evaluations within a run: when they are due, what ends them early, and what the user and the metrics hear of them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from scramjet.training.components import make_evaluator
+from scramjet.training.display.interface import Display
+from scramjet.training.evaluation.evaluator import Evaluator
+from scramjet.training.evaluation.limits import SHORT_EVALUATION, GraceTime
+from scramjet.training.evaluation.reports import ProgressLine, cuts_text
+from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.seeds import evaluation_episodes
+from scramjet.training.session import Session
+from scramjet.training.stopping import Stopping
+
+
+class RunEvaluations:
+    """Evaluates a run's policy every so many updates, and over more episodes after the last update."""
+
+    def __init__(self, session: Session, display: Display, stopping: Stopping) -> None:
+        self._session, self._display, self._stopping = session, display, stopping
+        self._has_told_of_cuts = False
+        self._has_hinted_at_samples = False
+
+    def evaluate_if_due(self, update: int) -> Evaluation | None:
+        """Evaluate if an evaluation is due after `update`; None if not, or if a signal or the time limit ended it."""
+        session, settings = self._session, self._session.config.eval
+        is_final = update == session.num_updates and settings.final_episodes > 0
+        if not is_final and not (settings.every and update % settings.every == 0):
+            return None
+        step = session.step_after(update)
+        with contextlib.ExitStack() as afterwards:
+            evaluator = self._final_evaluator(afterwards) if is_final else session.evaluator
+            # One within a run may finish if it is short, so that the run stopped in it resumes as if never stopped.
+            seconds = 0.0 if is_final else SHORT_EVALUATION
+            gives_up = GraceTime(self._stopping.is_signalled, self._stopping.deadline, seconds=seconds)
+            report = afterwards.enter_context(contextlib.closing(ProgressLine(self._display.progress)))
+            evaluation = evaluator.unless(
+                gives_up, session.policy, evaluation_episodes(session.config.seed, step), report
+            )
+        if evaluation is None:
+            self._display.event(
+                f"the evaluation at step {step:,} was ended before its last episode, and counts for nothing"
+            )
+        elif evaluation.cut_episodes and (is_final or not self._has_told_of_cuts):
+            self._has_told_of_cuts = True
+            self._display.event(cuts_text(evaluation, evaluator.max_steps))
+        return evaluation
+
+    def _final_evaluator(self, afterwards: contextlib.ExitStack) -> Evaluator:
+        """An evaluator for the episodes after the last update, which `afterwards` closes."""
+        session, episodes = self._session, self._session.config.eval.final_episodes
+        self._display.event(f"evaluating over {episodes:,} episodes")
+        evaluator = make_evaluator(session.config, episodes=episodes, beside=session.pool)
+        evaluator.pool.tell(session.news.append)
+        afterwards.callback(evaluator.pool.close)
+        return evaluator
+
+    def hint_at_samples(self, evaluation: Evaluation | None) -> None:
+        """Say once in a run that the most likely actions do far worse than drawn ones: they may run in circles."""
+        progress, samples = self._session.progress, self._session.config.eval.samples
+        if evaluation is None or self._has_hinted_at_samples or samples or not progress.is_settled:
+            return
+        if evaluation.is_far_below(progress.mean_return, progress.std_return, len(progress.returns)):
+            self._has_hinted_at_samples = True
+            self._display.event(
+                f"the most likely actions return {evaluation.mean_return:.2f} and drawn ones "
+                f"{progress.mean_return:.2f}: greedy play may run in circles; --eval.samples evaluates with drawn "
+                f"actions"
+            )
+
+
+def evaluation_metrics(evaluation: Evaluation | None) -> dict[str, Any]:
+    """An evaluation as metrics, by keys such as "eval/mean_return" and "eval/stat/NAME"; empty without one."""
+    if evaluation is None:
+        return {}
+    plain = evaluation.as_dict()
+    stats = {f"eval/stat/{name}": value for name, value in plain.pop("stats").items()}
+    return {f"eval/{name}": value for name, value in plain.items()} | stats

@@ -1,0 +1,126 @@
+"""What a checkpoint says of itself beside its tensors: written from a session, checked when it is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from scramjet.adapters.env_spaces import EnvSpaces, their_spaces
+from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
+from scramjet.engine.wrappers.frame_stack import unstacked_space
+from scramjet.errors import CheckpointError, WorldError, shortened
+from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.training.config import files as config_files
+from scramjet.training.evaluation.best import Best
+from scramjet.training.persistence.space_files import space_from_data, space_to_data
+from scramjet.training.session import Session
+
+DEFAULT_NETWORK = "default"
+"""The network's name in a checkpoint where scramjet can build it without the user."""
+
+
+def session_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
+    """The metadata of a checkpoint of this session, as plain values for JSON."""
+    env = session.pool.env
+    network = session.policy.network
+    spaces = [space_to_data(space) for space in (session.pool.observation_space, session.pool.action_space)]
+    of_env = [space_to_data(space) for space in their_spaces(session.pool)]
+    return {
+        "update": update,
+        "elapsed_seconds": elapsed_seconds,
+        "best_return": None if session.best is None else session.best.mean_return,
+        "best_lower_bound": None if session.best is None else session.best.lower_bound,
+        "lineage": session.lineage,
+        "rules": session.rules,
+        "has_records_of_others": session.pool.has_records_of_others,
+        "network": network_name(network),
+        "observation_space": repr(env.observation_space),
+        "action_space": repr(env.action_space),
+        "policy_spaces": None if None in spaces else spaces,
+        "env_spaces": None if None in of_env else of_env,
+        "config": config_files.to_dict(session.config, session.run.path),
+    }
+
+
+def network_name(network: nn.Module) -> str:
+    """The name of a network in a checkpoint: the class of the first user's module in it, or DEFAULT_NETWORK."""
+    for module in network.modules():
+        if not type(module).__module__.startswith(("scramjet.", "torch.")):
+            return f"{type(module).__module__}.{type(module).__qualname__}"
+    return DEFAULT_NETWORK
+
+
+_METADATA_TYPES: dict[str, Any] = {
+    "update": int,
+    "elapsed_seconds": int | float,
+    "best_return": int | float | None,
+    "best_lower_bound": int | float | None,
+    "lineage": dict | None,
+    "network": str,
+    "rules": str,
+    "observation_space": str,
+    "action_space": str,
+    "config": dict,
+}
+
+
+def best_of(checkpoint: Checkpoint) -> Best | None:
+    """The best return so far as a checkpoint records it; older ones have no lower bound, and the mean stands for it."""
+    mean, bound = checkpoint.metadata["best_return"], checkpoint.metadata.get("best_lower_bound")
+    return None if mean is None else Best(mean, mean if bound is None else bound)
+
+
+def check_metadata(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint whose metadata is not what `session_metadata` makes."""
+    for name, kind in _METADATA_TYPES.items():
+        value = checkpoint.metadata.get(name, None if name == "best_lower_bound" else _MISSING)  # older ones lack it
+        low, high = _METADATA_RANGES.get(name, (0, 0))
+        is_number = name in _METADATA_RANGES and value is not None
+        if not isinstance(value, kind) or isinstance(value, bool) or (is_number and not low <= value <= high):
+            shown = "absent" if value is _MISSING else shortened(value)
+            raise CheckpointError(f"'{checkpoint.path}' is no checkpoint of a training run: its {name} is {shown}")
+
+
+_MISSING = object()
+_METADATA_RANGES = {
+    "update": (0, 2**63 - 1),
+    "elapsed_seconds": (0.0, 1e10),
+    "best_return": (-1e300, 1e300),
+    "best_lower_bound": (-1e300, 1e300),
+}
+
+
+def policy_spaces(checkpoint: Checkpoint) -> tuple[Any, Any] | None:
+    """The spaces a checkpoint's policy observes and acts in; None in older checkpoints, which do not say."""
+    return _spaces_in(checkpoint, "policy_spaces")
+
+
+def env_terms(checkpoint: Checkpoint, policy: tuple[Any, Any], num_frames: int) -> EnvSpaces:
+    """The env's spaces and those of the policy trained on it, between which `Policy.predict` translates.
+
+    `policy` are the policy's observation and action space. Older checkpoints do not record the env's spaces: for these
+    they are the policy's own, of one frame.
+    """
+    try:
+        seen = unstacked_space(policy[0], num_frames) if num_frames > 1 else policy[0]
+        theirs = _spaces_in(checkpoint, "env_spaces") or (seen, policy[1])
+        adapted = (adapted_observation_space("env", theirs[0]), adapted_action_space("env", theirs[1]))
+    except (ValueError, WorldError) as error:
+        raise CheckpointError(f"'{checkpoint.path}' does not say what its env observes: {error}") from error
+    for own, converted, expected in zip(theirs, adapted, (seen, policy[1]), strict=True):
+        if repr(expected) not in (repr(own), repr(converted)) or expected not in (own, converted):
+            raise CheckpointError(f"'{checkpoint.path}' is of an env with {own}, and its policy is for {expected}")
+    return EnvSpaces(*theirs, seen, policy[1], num_frames)
+
+
+def _spaces_in(checkpoint: Checkpoint, entry: str) -> tuple[Any, Any] | None:
+    """The observation and action space under a key of the metadata; None where they are not recorded."""
+    saved = checkpoint.metadata.get(entry)
+    if saved is None:
+        return None
+    try:
+        observation_space, action_space = map(space_from_data, saved)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"'{checkpoint.path}' does not say what its policy observes: {error}") from error
+    return observation_space, action_space

@@ -1,0 +1,90 @@
+"""Checkpoints within a run: when one is due, whether it is the best so far, and how it is written meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from scramjet.errors import ScramjetError
+from scramjet.runtime.background import Background
+from scramjet.training.display.interface import Display
+from scramjet.training.evaluation.best import Best, is_new_best
+from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.persistence.state import checkpoint_of
+from scramjet.training.session import Session
+from scramjet.training.telemetry.progress import PhaseClock
+
+
+class Saver:
+    """Saves a run's checkpoints: every so many updates, at a new best, and at the end.
+
+    Their contents are copied at once and written on a thread while training goes on. One that cannot be written is told
+    to the user, and the next one tried when it is due; the last one of a run must be written.
+    """
+
+    def __init__(self, session: Session, display: Display, clock: PhaseClock) -> None:
+        """`clock` knows how long the run has trained, which a checkpoint records."""
+        self._session, self._display, self._clock = session, display, clock
+        self._writing = Background[str]()
+
+    def save_if_due(self, update: int, evaluation: Evaluation | None, *, is_last: bool) -> None:
+        """Save the session as it is after `update`, if that is due; returns once the last checkpoint is written."""
+        session, step = self._session, self._session.step_after(update)
+        every = session.config.checkpoint.every
+        is_due = is_last or (every > 0 and update % every == 0)
+        best_before = session.best
+        is_best = self._choose_best(step, evaluation, is_due=is_due)
+        texts = self._writing.finished()
+        if is_due or is_best:
+            elapsed = self._clock.elapsed
+            save = checkpoint_of(session, update=update, step=step, elapsed_seconds=elapsed, is_best=is_best)
+            best_now = session.best
+            texts += self._writing.start(lambda: self._written(save, best_before, best_now, is_last=is_last))
+        if is_last:
+            texts += self._writing.wait()
+        for text in texts:
+            self._display.event(text)
+
+    def _choose_best(self, step: int, evaluation: Evaluation | None, *, is_due: bool) -> bool:
+        """Whether the policy now is the best so far, which the session then remembers.
+
+        It is judged by the evaluation of this update; in a run that never evaluates by its last hundred episodes, when
+        a checkpoint is due.
+        """
+        session, progress = self._session, self._session.progress
+        by_episodes = session.config.eval.every == 0 and is_due and progress.is_settled
+        judged = evaluation or (progress if by_episodes else None)
+        if judged is None:
+            return False
+        candidate = Best(judged.mean_return, judged.lower_bound)
+        if not is_new_best(candidate, session.best):
+            return False
+        session.best = candidate
+        self._display.event(f"new best: mean return {candidate.mean_text} at step {step:,}")
+        return True
+
+    def _written(
+        self, save: Callable[[], Path], best_before: Best | None, best_now: Best | None, *, is_last: bool
+    ) -> str:
+        """Write a checkpoint, on the thread, and say how it went; one that could not be written is not the best."""
+        session = self._session
+        try:
+            path = save()
+            session.saved.append(path)
+            return f"saved {path.name}"
+        except ScramjetError as error:
+            if is_last:
+                raise
+            if session.best is best_now:
+                session.best = best_before  # no checkpoint holds the new one
+            return f"not saved: {error} (training goes on, and the next checkpoint is tried when it is due)"
+
+    def __enter__(self) -> Saver:
+        self._writing.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writing.__exit__(kind, error, trace)

@@ -1,0 +1,56 @@
+"""When and why a run stops before its last update: a signal, a callback that asked for it, or the time limit."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from types import TracebackType
+
+from scramjet.engine.worlds.hanging import what_hangs
+from scramjet.runtime.signals import StopSignal
+from scramjet.training.display.interface import Display, StoppedBy
+from scramjet.training.session import Session
+
+_STOPPED_BY: dict[signal.Signals, StoppedBy] = {
+    signal.SIGINT: "ctrl-c",
+    signal.SIGTERM: "sigterm",
+    signal.SIGHUP: "sighup",
+}
+
+
+class Stopping:
+    """Hears signals while it is entered, and says whether the run is to stop. The time limit counts from its making."""
+
+    def __init__(self, session: Session, display: Display) -> None:
+        self._session = session
+        limit = session.config.time_limit_seconds
+        self.deadline = math.inf if limit is None else time.perf_counter() + limit
+        """When the time limit is reached, by `time.perf_counter`; infinite where there is none."""
+        self._signal = StopSignal(notify=display.event, before_exit=display.close, describe=what_hangs)
+
+    def is_signalled(self) -> bool:
+        """Whether Ctrl-C, SIGTERM or SIGHUP came."""
+        return self._signal.was_requested()
+
+    def reason(self) -> StoppedBy | None:
+        """What stops the run now; None if nothing does."""
+        if self._signal.requested is not None:
+            return _STOPPED_BY[signal.Signals(self._signal.requested)]
+        if self._session.stop_reason is not None:
+            return "callback"
+        return "time limit" if time.perf_counter() >= self.deadline else None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command: 0, or 128 and the signal's number."""
+        return self._signal.exit_code
+
+    def __enter__(self) -> Stopping:
+        self._signal.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._signal.__exit__(kind, error, trace)

@@ -1,0 +1,52 @@
+"""Where the metrics of a run go. To send them to TensorBoard, Weights & Biases or elsewhere, write a `Sink`.
+
+Each update makes one record: a dict with the keys of `metrics.py`, of which metrics.jsonl holds one a line. The
+training loop gives it to every sink of `Session.sinks`, in order. metrics.jsonl comes first: a checkpoint of an update
+is only written after its line. A sink of your own:
+
+    class TensorBoardSink:
+        def __init__(self, folder):
+            self._writer = SummaryWriter(folder)
+
+        def record(self, record):
+            for name, value in record.items():
+                if isinstance(value, int | float):
+                    self._writer.add_scalar(name, value, record["step"])
+
+        def close(self):
+            self._writer.close()
+
+`build_session` in session.py makes the list; a callback can also append to it: `session.sinks.append(...)` in
+`on_start`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from scramjet.runtime.metrics_log import MetricsLog
+
+
+class Sink(Protocol):
+    """Takes the metrics of every update."""
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Take the metrics of one update. Called on the training thread, hundreds of times a second in quick worlds."""
+
+    def close(self) -> None:
+        """The run has ended or failed: write what is left and give files back."""
+
+
+class MetricsFile:
+    """The sink that writes metrics.jsonl."""
+
+    def __init__(self, log: MetricsLog) -> None:
+        self._log = log
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Append a line; `MetricsLog.sync`, called before each checkpoint, puts it on the disk."""
+        self._log.append(record)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._log.close()
