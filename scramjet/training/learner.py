@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.numba.network import LossSettings, NumbaNetwork
 from scramjet.accelerate.triton.mlp import FlatSamples, TritonMLP
-from scramjet.algorithms.advantages import MAX_LOG_RATIO, RewardScaler
+from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.impala import policy_gradient
 from scramjet.algorithms.ppo import LossTerms, PPOConfig, explained_variance, normalize, ppo_loss
+from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
