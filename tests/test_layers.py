@@ -92,6 +92,51 @@ def test_rules_know_nothing_of_torch_and_numba(path: Path) -> None:
     assert "gymnasium" not in imported or path.name == "api.py"  # the spaces come through one file
 
 
+MATHEMATICS = {"__future__", "dataclasses", "decimal", "itertools", "math", "numpy", "torch", "typing"}
+"""Modules of others that are no way to a file or a process by themselves."""
+OF_OURS = {"scramjet.compile.jit", "scramjet.errors", "scramjet.settings"}
+OUTSIDE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "load", "save", "fromfile", "tofile", "memmap"}
+
+
+def beyond_mathematics(source: str) -> set[str]:
+    """Modules that a file of `algorithms` may not import, and functions to files and processes that it calls."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            modules = []
+        for module in modules:
+            is_allowed = module in OF_OURS or module.startswith("scramjet.algorithms.") or module in MATHEMATICS
+            found |= set() if is_allowed else {module}
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            found |= {called} & OUTSIDE_CALLS
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "algorithms").rglob("*.py")), ids=lambda path: path.name)
+def test_algorithms_are_mathematics_without_policies_processes_and_files(path: Path) -> None:
+    assert beyond_mathematics(path.read_text()) == set()
+
+
+def test_the_check_of_mathematics_sees_what_is_none() -> None:
+    for line, found in {
+        "from scramjet.policies import Policy": "scramjet.policies",
+        "from scramjet.policies.policy import Policy": "scramjet.policies.policy",
+        "import subprocess": "subprocess",
+        "def f():\n    import multiprocessing.pool": "multiprocessing.pool",
+        "import torch.multiprocessing": "torch.multiprocessing",
+        "from pathlib import Path": "pathlib",
+        "numbers = open('numbers').read()": "open",
+        "import numpy as np\nnumbers = np.load('numbers.npy')": "load",
+    }.items():
+        assert beyond_mathematics(line) == {found}
+    assert beyond_mathematics("import torch\nfrom torch import Tensor\nx = torch.exp(torch.ones(2))") == set()
+
+
 def test_the_finder_of_imports_sees_every_form(tmp_path: Path) -> None:
     file = PACKAGE / "engine" / "imaginary.py"
     source = (

@@ -16,8 +16,9 @@ from torch import Tensor
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
 from scramjet.accelerate.own_losses import OwnLosses
-from scramjet.algorithms.advantages import MAX_LOG_RATIO, RewardScaler
+from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
