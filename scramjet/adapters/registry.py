@@ -153,10 +153,12 @@ class ForeignWorld:
 
     def _pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
         if self.library == "ale":
-            from scramjet.adapters.atari import AtariCrew, AtariPool
+            from scramjet.adapters.atari import AtariPool, PollableAtariPool
 
             if workers.apart:
-                return AtariCrew(self.id, num_envs, training=learns, num_threads=workers.threads, **self.parameters)
+                return PollableAtariPool(
+                    self.id, num_envs, training=learns, num_threads=workers.threads, **self.parameters
+                )
             return AtariPool(self.id, num_envs, training=learns, in_halves=workers.in_halves, **self.parameters)
         if self.library == "envpool":
             from scramjet.adapters.envpool import EnvPoolPool

@@ -177,7 +177,7 @@ class CentralActors(Actors):
     def _take_in(self, crew: Crew) -> None:
         """The results of a step; a trajectory that is done is handed over."""
         slot, t = crew.slot, crew.t
-        crew.pool.finish_part(crew.rows, slot.rows[t])
+        crew.pool.recv(crew.rows, slot.rows[t])
         assert crew.finals is not None
         crew.finals.keep(t)
         if slot.memories.is_used:
@@ -242,7 +242,7 @@ class CentralActors(Actors):
             if desk.states is not None:
                 views.states[:] = desk.states[rows]
             crew.versions += self._version
-            crew.pool.begin_part(desk.given[rows], crew.rows)
+            crew.pool.send(desk.given[rows], crew.rows)
 
     def _act(self, place: int) -> Tensor:
         """Draw the actions at a desk."""
@@ -270,7 +270,7 @@ class _Readiness:
         for crew in self._crews:
             if crew.trajectory is None:
                 continue
-            for descriptor, left in crew.pool.answering or ():
+            for descriptor, left in crew.pool.waiting or ():
                 waiting[descriptor] = crew
                 if left <= 0:
                     late.append(crew)

@@ -169,7 +169,7 @@ def _nothing(text: str) -> None:
 
 def parts(pool: Pool) -> list[slice]:
     """Two halves of a pool's rows; all of them where they cannot be stepped apart."""
-    return halves(pool.num_envs, pool.num_rows // pool.num_envs) if pool.steps_parts else [slice(0, pool.num_rows)]
+    return halves(pool.num_envs, pool.num_rows // pool.num_envs) if pool.can_step_rows else [slice(0, pool.num_rows)]
 
 
 def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
@@ -183,11 +183,11 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
         part.begin(rollout.fused)
         part.show(0)
         part.decide(policy, 0)
-        if pool.steps_beside:
+        if pool.overlaps:
             _begin_step(pool, part, host.action)
     for t in range(rollout.num_steps):
         for part, cut_short in zip(host.parts, finals, strict=True):
-            if not pool.steps_beside:
+            if not pool.overlaps:
                 _begin_step(pool, part, host.action)
             _finish_step(pool, part, host.action, rollout.rows[t])
             part.show(t + 1)
@@ -195,7 +195,7 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
             part.forget_ended(t)
             if t + 1 < rollout.num_steps:
                 part.decide(policy, t + 1)
-                if pool.steps_beside:  # the others step meanwhile, so that there is time to wait
+                if pool.overlaps:  # the others step meanwhile, so that there is time to wait
                     _begin_step(pool, part, host.action)
     for pair in host.results:
         pair.send(slice(None))
@@ -208,12 +208,12 @@ def play(pool: Pool, policy: Policy, rollout: Rollout) -> None:
 
 def _begin_step(pool: Pool, part: Part, action: Tensor) -> None:
     part.await_actions()
-    if pool.steps_parts:
-        pool.begin_part(action.numpy(), part.rows)
+    if pool.can_step_rows:
+        pool.send(action.numpy(), part.rows)
 
 
 def _finish_step(pool: Pool, part: Part, action: Tensor, out: Transition) -> None:
-    if pool.steps_parts:
-        pool.finish_part(part.rows, out)
+    if pool.can_step_rows:
+        pool.recv(part.rows, out)
     else:
         pool.step(action.numpy(), out=out)

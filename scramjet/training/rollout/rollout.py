@@ -160,7 +160,7 @@ def allocate_rollout(
     )
     if written is not steps:
         rollout.host = Host(pool, policy, rollout, written, steps)
-    elif pool.steps_beside and pool.num_envs > 1:
+    elif pool.overlaps and pool.num_envs > 1:
         rollout.halves = [rollout.part(rows) for rows in host_rollout.parts(pool)]
     return rollout
 
@@ -259,16 +259,16 @@ def _play_in_halves(pool: Pool, policy: Policy, rollout: Rollout) -> None:
             part.native.network.refresh()
     for half, rows, _ in halves:
         given[rows] = act(policy, half, 0)
-        pool.begin_part(given.numpy(), rows)
+        pool.send(given.numpy(), rows)
     for t, row in enumerate(rollout.rows):
         for half, rows, cut_short in halves:
-            pool.finish_part(rows, row)
+            pool.recv(rows, row)
             cut_short.keep(t)
             if has_memory:
                 half.memories.forget_ended(half.turn(t), half.rows[t].terminated, half.rows[t].truncated)
             if t + 1 < rollout.num_steps:
                 given[rows] = act(policy, half, t + 1)
-                pool.begin_part(given.numpy(), rows)
+                pool.send(given.numpy(), rows)
     for _, _, cut_short in halves:
         cut_short.value_all()
     value_rows(policy, rollout)
