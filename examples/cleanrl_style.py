@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-import scramjet  # noqa: F401, its worlds are then known to Gymnasium
+import scramjet.gym  # noqa: F401, makes our worlds known to Gymnasium
 
 NUM_ENVS, NUM_STEPS, NUM_EPOCHS, BATCH = 32, 64, 6, 256
 LEARNING_RATE, DISCOUNT, LAMBDA, CLIP, ENTROPY = 1e-3, 0.98, 0.9, 0.2, 0.0

@@ -56,8 +56,8 @@ SET_BY_US = {
 }
 """What each library is given by us: no parameters of a world."""
 
-REGISTERED_BY = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-"""How ids of Gymnasium envs begin, and the module of one of our extras that registers them when it is imported."""
+REGISTERED_BY = {"scramjet/": "scramjet.gym", "ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+"""How ids of Gymnasium envs begin, and the module of ours or of an extra that registers them when it is imported."""
 _EXTRAS = {"ale_py": "atari"}
 """Of which extra a module is, where that has another name."""
 
