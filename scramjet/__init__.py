@@ -15,13 +15,10 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from scramjet.plugin import announce_worlds
 from scramjet.version import __version__ as __version__
 
 # Threads that wait by spinning starve each other on a busy machine; OpenMP reads this when torch is first loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-announce_worlds()
 
 _HOMES = {
     "Env": "scramjet.envs",

@@ -12,12 +12,12 @@ import pytest
 from tests.helpers import ROOT
 
 PACKAGE = ROOT / "scramjet"
-BELOW_ALL = {"errors", "settings", "plugin", "version"}
+BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "training", "arena",
     "web", "commands",
 ]  # fmt: skip
-TOP = {"cli", "__main__", "__init__"}
+TOP = {"cli", "gym", "__main__", "__init__"}
 MOST_MODULES = 15
 """In one folder, those of its subfolders and its __init__.py aside."""
 
@@ -64,20 +64,12 @@ def test_every_part_of_the_package_has_a_place_among_the_layers() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_down_the_layers_only(path: Path) -> None:
     own = part_of(".".join(["scramjet", *path.relative_to(PACKAGE).with_suffix("").parts]))
-    if own in TOP or own == "plugin":  # the plugin names worlds to Gymnasium: it may look them up, see below
+    if own in TOP:
         return
     for line, module in imports_of(path):
         part = part_of(module)
         is_down = height(part) < height(own) or part == own or (own, part) == ("settings", "errors")
         assert is_down, f"{path.name} line {line}: {own} may not import {module}"
-
-
-def test_the_plugin_imports_nothing_of_ours_before_it_is_asked() -> None:
-    tree = ast.parse((PACKAGE / "plugin.py").read_text())
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom):
-            assert not (node.module or "").startswith("scramjet")
-    assert {module for _, module in imports_of(PACKAGE / "plugin.py")} == {"scramjet.envs.registry"}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "envs").glob("*.py")), ids=lambda path: path.name)

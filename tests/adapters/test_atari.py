@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scramjet.adapters.atari import AtariConfig, AtariCrew, AtariPool, rom_name
+from scramjet.adapters.atari import AtariConfig, AtariPool, PollableAtariPool, rom_name
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
 
@@ -64,13 +64,13 @@ def test_halves_that_step_beside_each_other_give_what_all_give_together() -> Non
     apart.reset(3, out=out)
     actions = np.random.default_rng(1).integers(4, size=(300, num_envs))
     for part in rows:
-        apart.begin_part(actions[0], part)
+        apart.send(actions[0], part)
     for t in range(len(actions)):
         expected = whole.step(actions[t])
         for part in rows:
-            apart.finish_part(part, out)
+            apart.recv(part, out)
             if t + 1 < len(actions):
-                apart.begin_part(actions[t + 1], part)
+                apart.send(actions[t + 1], part)
         for name in ("obs", "reward", "terminated", "truncated"):
             np.testing.assert_array_equal(getattr(out, name), getattr(expected, name))
         ended = out.terminated | out.truncated
@@ -86,15 +86,20 @@ def test_halves_are_refused_out_of_turn_and_a_reset_waits_for_them() -> None:
     pool, actions = AtariPool("Pong", 4, num_threads=1), np.zeros(4, np.int64)
     out, first = pool.allocate(), slice(0, 2)
     begun = pool.reset(0).obs.copy()
-    with pytest.raises(ConfigError, match=r"rows 0 to 2 do not step: call begin_part\(\) first"):
-        pool.finish_part(first, out)
+    twin = AtariPool("Pong", 4, num_threads=1)
+    twin.reset(0)
+    with pytest.raises(ConfigError, match="rows 0 to 2 were not sent together"):
+        pool.recv(first, out)
     with pytest.raises(ConfigError, match=r"no half of this pool; its games step in rows 0 to 2 or 2 to 4"):
-        pool.begin_part(actions, slice(0, 3))
-    pool.begin_part(actions, first)
-    with pytest.raises(ConfigError, match=r"rows 0 to 2 step already: call finish_part\(\) first"):
-        pool.begin_part(actions, first)
+        pool.send(actions, slice(0, 3))
+    pool.send(actions, first)
+    with pytest.raises(ConfigError, match=r"step\(\) while envs step"):
+        pool.step(actions)
+    with pytest.raises(ConfigError, match=r"rows 0 to 2 step already: call recv\(\) first"):
+        pool.send(actions, first)
     np.testing.assert_array_equal(pool.reset(0).obs, begun)
-    pool.step_part(actions, first, out)
+    pool.send(actions)  # both halves
+    np.testing.assert_array_equal(pool.recv().transition.obs, twin.step(actions).obs)
     assert pool.steps_taken == 1
 
 
@@ -165,23 +170,22 @@ def test_a_value_that_cannot_be_is_refused_by_name(parameter: str, value: object
         AtariConfig(**{parameter: value})  # type: ignore[arg-type]
 
 
-def test_a_crew_steps_as_a_pool_does_and_says_when_it_has() -> None:
-    everything = slice(0, 3)
-    crew, pool = AtariCrew("Breakout", 3, num_threads=1), AtariPool("Breakout", 3, num_threads=1)
-    mine, its = crew.reset(5), pool.reset(5)
+def test_a_pollable_pool_steps_as_another_does_and_says_when_it_has() -> None:
+    polled, pool = PollableAtariPool("Breakout", 3, num_threads=1), AtariPool("Breakout", 3, num_threads=1)
+    mine, its = polled.reset(5), pool.reset(5)
     np.testing.assert_array_equal(mine.obs, its.obs)
     for actions in np.random.default_rng(0).integers(4, size=(60, 3)):
-        assert crew.answering == []
-        crew.begin_part(actions, everything)
-        [(readable, _)] = crew.answering
+        assert polled.waiting == []
+        polled.send(actions)
+        [(readable, _)] = polled.waiting
         assert select.select([readable], [], [], 10.0)[0] == [readable]
-        crew.finish_part(everything, mine)
+        polled.recv(out=mine)
         pool.step(actions, out=its)
         for name in ("obs", "reward", "terminated", "truncated"):
             np.testing.assert_array_equal(getattr(mine, name), getattr(its, name))
-    crew.begin_part(actions, everything)
-    crew.reset(5)  # also while they step
-    assert crew.answering == []
-    crew.begin_part(actions, everything)
-    for each in (crew, crew, pool):  # closed twice, and while they step
+    polled.send(actions)
+    polled.reset(5)  # also while they step
+    assert polled.waiting == []
+    polled.send(actions)
+    for each in (polled, polled, pool):  # closed twice, and while they step
         each.close()

@@ -135,13 +135,34 @@ def test_rows_that_are_ready_first_are_what_each_env_plays_alone() -> None:
                 np.testing.assert_array_equal(got.final_obs[k], last)
         counts[rows] += 1
         actions[rows] = rng.integers(2, size=len(rows))
-        pool.send(actions[rows], rows)
+        pool.send(actions, rows)
     assert ended > 10
     assert abs(pool.episodes().num_ended - ended) <= num_envs  # some are being reset, and not handed over yet
     with pytest.raises(ConfigError, match="asynchronous"):
         pool.step(actions)
-    with pytest.raises(ConfigError, match="no batch_size"):
-        EnvPoolPool("CartPole-v1", num_envs).send(actions)
+
+
+def test_rows_asked_for_are_waited_for_while_others_that_are_ready_are_kept() -> None:
+    num_envs = 6
+    pool = EnvPoolPool("CartPole-v1", num_envs, batch_size=2, num_threads=1, max_episode_steps=12)
+    whole = EnvPoolPool("CartPole-v1", num_envs, num_threads=1, max_episode_steps=12)
+    pool.reset(40)
+    whole.reset(40)
+    for actions in np.random.default_rng(0).integers(2, size=(40, num_envs)):
+        pool.send(actions, slice(0, 4))
+        pool.send(actions, slice(4, 6))
+        last, first = pool.recv(slice(4, 6)), pool.recv(slice(0, 4))
+        assert (last.rows.tolist(), first.rows.tolist()) == ([4, 5], [0, 1, 2, 3])
+        whole.send(actions)
+        expected = whole.recv().transition
+        for name in ("reward", "terminated", "truncated"):
+            np.testing.assert_array_equal(getattr(first.out, name), getattr(expected, name))
+    assert pool.steps_taken == 40
+    pool.send(actions, slice(0, 1))
+    with pytest.raises(ConfigError, match=r"waits for 2 rows, and 1 have actions"):
+        pool.recv()
+    with pytest.raises(ConfigError, match="steps all its envs at once"):
+        whole.send(actions, slice(0, 2))
 
 
 def test_spaces_of_many_kinds_come_through() -> None:

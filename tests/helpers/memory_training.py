@@ -37,8 +37,8 @@ def make_policy(env: Env, **shape: Any) -> Policy:
 class Recorder(NativePool):
     """A pool that keeps a copy of every step's last observations."""
 
-    def step_unchecked(self, actions: Any, out: Any) -> None:
-        super().step_unchecked(actions, out)
+    def rollout_step(self, actions: Any, out: Any) -> None:
+        super().rollout_step(actions, out)
         self.seen.append(map_leaves(np.copy, out.final_obs))
 
     seen: list[Any]

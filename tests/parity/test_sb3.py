@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-import scramjet  # noqa: F401, its worlds are then known to Gymnasium
+import scramjet.gym  # noqa: F401, makes our worlds known to Gymnasium
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 sb3 = pytest.importorskip("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")

@@ -190,7 +190,7 @@ class CentralActors(Actors):
     def _take_in(self, actor: ActorEnvs) -> None:
         """Take in the results of a step; a trajectory that is done is handed over."""
         slot, t = actor.slot, actor.t
-        actor.pool.finish_part(slot.rows, slot.transitions[t])
+        actor.pool.recv(slot.rows, slot.transitions[t])
         slot.take_in(t)
         actor.t += 1
         if actor.t < slot.rollout.num_steps:
@@ -235,7 +235,7 @@ class CentralActors(Actors):
             if decision.states is not None:
                 slot.states[:] = decision.states[rows]
             actor.versions += self._version
-            actor.pool.begin_part(decision.given[rows], slot.rows)
+            actor.pool.send(decision.given[rows], slot.rows)
 
 
 def _shown(rollout: Rollout) -> list[Tensor]:
@@ -251,7 +251,7 @@ def ready_actors(actors: Sequence[ActorEnvs], *, wait: bool) -> list[ActorEnvs]:
     for actor in actors:
         if actor.trajectory is None:
             continue
-        for descriptor, left in actor.pool.answering or ():
+        for descriptor, left in actor.pool.waiting or ():
             waiting[descriptor] = actor
             if left <= 0:
                 late.append(actor)

@@ -42,7 +42,7 @@ class RolloutPlayer:
         self.buffers = RolloutBuffers.allocate(pool, executor.policy, num_steps, horizon, apart=apart)
         self.rollout = self.buffers.rollout
         is_apart = self.buffers.is_apart
-        self._in_halves = in_halves and pool.steps_parts and (is_apart or (pool.steps_beside and pool.num_envs > 1))
+        self._in_halves = in_halves and pool.can_step_rows and (is_apart or (pool.overlaps and pool.num_envs > 1))
         rows = halves(pool.num_envs, pool.num_rows // pool.num_envs) if self._in_halves else [slice(0, pool.num_rows)]
         given = self._handed_over() if is_apart or self._in_halves else None
         kind = CopiedPart if is_apart else DecidedPart
@@ -101,20 +101,20 @@ class RolloutPlayer:
     def _decide(self, part: DecidedPart, t: int) -> None:
         """Have the policy decide for a part, and its envs step at once where they do so beside this thread."""
         part.decide(t)
-        if self._in_halves and self.pool.steps_beside:  # the other half steps meanwhile: there is time to wait
+        if self._in_halves and self.pool.overlaps:  # the other half steps meanwhile: there is time to wait
             self._begin_step(part)
 
     def _begin_step(self, part: DecidedPart) -> None:
         part.await_actions()
-        self.pool.begin_part(part.actions.numpy(), part.rows)
+        self.pool.send(part.actions.numpy(), part.rows)
 
     def _step(self, part: DecidedPart, t: int) -> None:
         """Step the envs of a part, or wait for those that step already; results are written to step t."""
         pool, out = self.pool, self.buffers.transitions[t]
         if self._in_halves:
-            if not pool.steps_beside:
+            if not pool.overlaps:
                 self._begin_step(part)
-            pool.finish_part(part.rows, out)
+            pool.recv(part.rows, out)
         else:
             part.await_actions()
             pool.rollout_step(part.actions if part.actions.is_cuda else part.actions.numpy(), out)

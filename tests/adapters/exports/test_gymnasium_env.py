@@ -15,7 +15,7 @@ from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
 from scramjet.adapters.make import make
 from scramjet.engine import NativePool
 from scramjet.envs import load_env, register, registrations, registry
-from scramjet.plugin import gym_id
+from scramjet.gym import gym_id
 from tests.helpers import HELPERS
 from tests.helpers.processes import run_python
 
@@ -49,19 +49,28 @@ def test_a_masked_world_passes_gymnasiums_checker_and_tells_its_mask() -> None:
     assert env.step(1)[4]["action_mask"].tolist() == [1, 1, 1, 1, 1, 0, 1, 1]
 
 
-ORDERS = [
-    "import scramjet, gymnasium",
-    "import gymnasium, scramjet",
-    "import scramjet.envs.api, gymnasium",
-    "import scramjet, gymnasium.spaces; import gymnasium",
-    "import scramjet, importlib.util; importlib.util.find_spec('gymnasium'); import gymnasium",
-]
-
-
-@pytest.mark.parametrize("imports", ORDERS)
-def test_worlds_are_known_to_gymnasium_whatever_is_imported_first(imports: str) -> None:
-    program = f"{imports}\nprint(sum(name.startswith('scramjet/') for name in gymnasium.registry))"
+@pytest.mark.parametrize("imports", ["import scramjet.gym, gymnasium", "import gymnasium, scramjet.gym"])
+def test_an_import_of_ours_makes_worlds_known_to_gymnasium_before_or_after_its_own(imports: str) -> None:
+    program = (
+        f"{imports}\ngymnasium.register_envs(scramjet.gym)\n"
+        f"print(sum(name.startswith('scramjet/') for name in gymnasium.registry))"
+    )
     assert run_python(program) == str(len(BUILT_IN))
+
+
+@pytest.mark.parametrize("call", ["make('scramjet.gym:scramjet/{}')", "make_vec('scramjet.gym:scramjet/{}', 2)"])
+def test_a_name_with_our_module_needs_no_import_of_ours(call: str) -> None:
+    program = f"import gymnasium\nprint(gymnasium.{call.format('CartPole-v1')}.reset(seed=1)[0].shape[-1])"
+    assert run_python(program) == "4"
+
+
+def test_without_that_import_gymnasium_is_left_alone() -> None:
+    program = (
+        "import gymnasium, sys, scramjet, scramjet.envs.api\nscramjet.make('cartpole', 1, backend='interpreted')\n"
+    )
+    program += "print(any(name.startswith('scramjet/') for name in gymnasium.registry), len(sys.meta_path))"
+    plain = run_python("import gymnasium, sys\nprint(False, len(sys.meta_path))")
+    assert run_python(program) == plain
 
 
 def test_a_world_the_user_registers_is_known_to_gymnasium(monkeypatch: pytest.MonkeyPatch) -> None:

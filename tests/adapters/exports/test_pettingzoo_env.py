@@ -135,7 +135,7 @@ def test_unseeded_resets_go_on_from_the_last_seed_with_new_episodes() -> None:
 
 @pytest.mark.parametrize("build", [env, parallel_env])
 def test_a_world_for_one_points_to_gymnasium(build: Any) -> None:
-    with pytest.raises(WorldError, match=r'played by one.*gymnasium.make\("scramjet/CartPole-v1"\)'):
+    with pytest.raises(WorldError, match=r'played by one.*gymnasium.make\("scramjet.gym:scramjet/CartPole-v1"\)'):
         build("cartpole")
 
 

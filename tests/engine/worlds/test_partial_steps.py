@@ -27,7 +27,7 @@ def test_parts_sent_one_after_the_other_equal_one_step(backend, split) -> None:
         expected = whole.step(row)
         slices = [slice(a, b) for a, b in itertools.pairwise(split)]
         for rows in slices:
-            parts.send(row[rows], rows)
+            parts.send(row, rows)
         for rows in slices:
             batch = parts.recv()
             assert batch.rows == rows
@@ -51,7 +51,8 @@ def test_a_step_in_parts_equals_a_whole_one_and_counts_as_one(backend, num_threa
         expected = whole.step(row)
         for start, stop in itertools.pairwise(split):
             before = copy(out)
-            parts.step_part(row, slice(start, stop), out)
+            parts.send(row, slice(start, stop))
+            parts.recv(slice(start, stop), out)
             untouched = np.r_[0:start, stop:7]
             for name in (name for name in FIELDS if name != "turn"):
                 np.testing.assert_array_equal(getattr(out, name)[untouched], getattr(before, name)[untouched])
@@ -63,31 +64,38 @@ def test_a_step_in_parts_equals_a_whole_one_and_counts_as_one(backend, num_threa
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_parts_of_a_step_follow_each_other_and_nothing_comes_between() -> None:
-    pool = NativePool(Counter(), 4, num_threads=1)
-    out, actions = pool.reset(0), np.zeros(4, np.int64)
-    with pytest.raises(RuntimeError, match="rows 2:4, but those from 0 on are next"):
-        pool.step_part(actions, slice(2, 4), out)
-    pool.step_part(actions, slice(0, 2), out)
-    with pytest.raises(RuntimeError, match="rows 0:2, but those from 2 on are next"):
-        pool.step_part(actions, slice(0, 2), out)
-    with pytest.raises(RuntimeError, match=r"rows from 2 on are still to be stepped"):
-        pool.step(actions)
-    pool.step_part(actions, slice(2, 4), out)
-    pool.step(actions)
-    pool.step_part(actions, slice(0, 2), out)
+def test_rows_are_received_in_any_order_and_each_env_steps_once() -> None:
+    pool, whole = (NativePool(Counter(), 4, num_threads=1) for _ in range(2))
     pool.reset(0)
-    pool.step(actions)
+    whole.reset(0)
+    out, halves = pool.allocate(), (slice(0, 2), slice(2, 4))
+    for actions in random_actions(20, 4):
+        for rows in halves:
+            pool.send(actions, rows)
+        for rows in reversed(halves):
+            assert pool.recv(rows, out).rows == rows
+        assert_equal(out, whole.step(actions))
+    assert pool.steps_taken == 20
+    assert sorted(pool.episodes().returns) == sorted(whole.episodes().returns)
+
+
+def test_what_was_sent_before_a_reset_is_forgotten() -> None:
+    pool = NativePool(Counter(), 4, num_threads=1)
+    pool.reset(0)
+    pool.send(np.zeros(4, np.int64), slice(0, 2))
+    pool.reset(0)
+    pool.step(np.zeros(4, np.int64))
     assert pool.steps_taken == 1
 
 
 def test_a_part_of_a_step_reads_and_writes_nothing_past_its_arrays() -> None:
     pool = NativePool(Counter(), 4, num_threads=1)
     out = pool.reset(0)
-    with pytest.raises(ConfigError, match=r"actions are int64 \[1\]"):
-        pool.step_part(np.zeros(3, np.int64), slice(2, 4), out)
+    with pytest.raises(ConfigError, match=r"actions are int64 \[3\]; this pool takes int64 \[4\]"):
+        pool.send(np.zeros(3, np.int64), slice(2, 4))
+    pool.send(np.zeros(4, np.int64), slice(0, 2))
     with pytest.raises(ConfigError, match="out= does not fit"):
-        pool.step_part(np.zeros(4, np.int64), slice(0, 2), out.part(slice(0, 2)))
+        pool.recv(slice(0, 2), out.part(slice(0, 2)))
 
 
 def test_send_without_rows_is_for_all_of_them() -> None:
@@ -100,19 +108,23 @@ def test_send_without_rows_is_for_all_of_them() -> None:
 def test_recv_without_send_and_a_second_send_are_refused() -> None:
     pool = NativePool(Counter(), 4, num_threads=1)
     pool.reset(0)
-    with pytest.raises(RuntimeError, match="without send"):
+    actions = np.zeros(4, np.int64)
+    with pytest.raises(ConfigError, match="without send"):
         pool.recv()
-    pool.send(np.zeros(2, np.int64), slice(0, 2))
-    with pytest.raises(RuntimeError, match=r"step\(\) after send\(\)"):
-        pool.step(np.zeros(4, np.int64))
-    with pytest.raises(RuntimeError, match="rows 0:2 were sent already"):
-        pool.send(np.zeros(4, np.int64))
-    with pytest.raises(RuntimeError, match="sent already"):
-        pool.send(np.zeros(1, np.int64), slice(1, 2))
-    pool.send(np.zeros(2, np.int64), slice(2, 4))
-    pool.recv()
-    pool.recv()
-    with pytest.raises(RuntimeError, match="without send"):
+    pool.send(actions, slice(0, 2))
+    with pytest.raises(ConfigError, match=r"step\(\) while envs step: call recv"):
+        pool.step(actions)
+    with pytest.raises(ConfigError, match="rows 0 to 4 step already"):
+        pool.send(actions)
+    with pytest.raises(ConfigError, match="rows 1 to 2 step already"):
+        pool.send(actions, slice(1, 2))
+    with pytest.raises(ConfigError, match="rows 0 to 1 were not sent together"):
+        pool.recv(slice(0, 1))
+    with pytest.raises(ConfigError, match="no list of rows"):
+        pool.send(actions, np.array([2, 3]))
+    pool.send(actions, slice(2, 4))
+    assert [pool.recv().rows, pool.recv().rows] == [slice(0, 2), slice(2, 4)]
+    with pytest.raises(ConfigError, match="without send"):
         pool.recv()
 
 

@@ -44,6 +44,6 @@ def test_restored_they_begin_other_episodes_and_say_so():
 
 def test_what_only_a_single_pool_can_do_is_refused():
     ours = joined("cartpole", 2, 4)
-    for ask in (lambda: ours.send(np.zeros(8)), ours.recv, ours.views, lambda: ours.simulate(np.zeros(8), np.zeros(8))):
+    for ask in (ours.views, lambda: ours.simulate(np.zeros(8), np.zeros(8))):
         with pytest.raises(ConfigError, match="joined"):
             ask()

@@ -292,13 +292,21 @@ def test_fewer_frames_than_one_are_refused(num_frames: int) -> None:
         FrameStackPool(NativePool(Counter(), 2, backend="interpreted"), num_frames)
 
 
-def test_sending_parts_to_a_stacked_pool_is_refused() -> None:
-    pool = FrameStackPool(NativePool(Counter(), 2, backend="interpreted"), 2)
+def test_all_rows_of_a_stacked_pool_can_be_sent_and_some_cannot() -> None:
+    pool, twin = (FrameStackPool(NativePool(Counter(), 2, backend="interpreted"), 2) for _ in range(2))
     pool.reset(0)
-    with pytest.raises(ConfigError, match=r"use step\(\)"):
-        pool.send(np.zeros(2, np.int64))
-    with pytest.raises(ConfigError, match=r"use step\(\)"):
+    twin.reset(0)
+    actions = np.ones(2, np.int64)
+    with pytest.raises(ConfigError, match="without send"):
         pool.recv()
+    with pytest.raises(ConfigError, match="steps all its envs at once: send all rows"):
+        pool.send(actions, slice(0, 1))
+    pool.send(actions)
+    with pytest.raises(ConfigError, match="all rows step already"):
+        pool.send(actions)
+    with pytest.raises(ConfigError, match="were not sent together"):
+        pool.recv(slice(0, 1))
+    np.testing.assert_array_equal(pool.recv().transition.obs, twin.step(actions).obs)
 
 
 def test_arrays_of_another_stacked_pool_are_refused() -> None:

@@ -194,9 +194,9 @@ def test_a_worker_that_dies_in_one_part_of_a_step_ends_the_episodes_of_the_other
         warnings.simplefilter("ignore", RuntimeWarning)
         for _ in range(4):
             for rows in halves:
-                pool.begin_part(actions, rows)
+                pool.send(actions, rows)
             for rows in halves:
-                pool.finish_part(rows, out)
+                pool.recv(rows, out)
             truncated.append(out.truncated.tolist())
     assert truncated == [[False] * 4, [False] * 4, [False, True, False, True], [False] * 4]
     pool.close()

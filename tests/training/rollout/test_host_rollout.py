@@ -82,7 +82,7 @@ def play(
     pool = case.pool(num_envs)
     policy = Policy(case.network(), pool.observation_space, pool.action_space, case.policy).to(device)
     if not in_halves:
-        pool.steps_parts = False
+        pool.can_step_rows = False
     rollout = allocate_rollout(pool, policy, NUM_STEPS, case.horizon, apart=apart)
     assert (rollout.host is not None) == (apart is not False)
     pool.reset(RESET_SEED, out=rollout.rows[-1])

@@ -90,14 +90,14 @@ def test_parts_that_overlap_in_time_give_what_whole_steps_give(workers, takes_pa
     serial.reset(1)
     halves, out = (slice(0, 3), slice(3, 7)), pool.allocate()
     actions = random_actions(30, pool)
-    pool.begin_part(actions[0], halves[0])
+    pool.send(actions[0], halves[0])
     for t, row in enumerate(actions):
-        pool.begin_part(row, halves[1])
-        pool.finish_part(halves[0], out)
+        pool.send(row, halves[1])
+        pool.recv(halves[0], out)
         seen = out.obs[halves[0]].copy()
         if t + 1 < len(actions):
-            pool.begin_part(actions[t + 1], halves[0])
-        pool.finish_part(halves[1], out)
+            pool.send(actions[t + 1], halves[0])
+        pool.recv(halves[1], out)
         assert_same(out, serial.step(row))
         np.testing.assert_array_equal(out.obs[halves[0]], seen)
     assert pool.steps_taken == 30
@@ -133,7 +133,7 @@ def test_a_slow_env_does_not_hold_up_the_others(workers) -> None:
     np.testing.assert_array_equal(batch.transition.reward, expected.reward[batch.rows])
     received[batch.rows] += 1
     while not received[0]:
-        pool.send(np.zeros(2, np.int64), batch.rows)
+        pool.send(np.zeros(3, np.int64), batch.rows)
         batch = pool.recv()
         received[batch.rows] += 1
     assert time.monotonic() - began > 0.14
@@ -155,19 +155,53 @@ def test_sends_and_receives_of_all_rows_give_what_steps_give(workers, takes_part
 
 
 def test_what_cannot_be_sent_or_received_is_refused(workers) -> None:
-    pool = workers("Countdown", Countdown, 4, num_workers=2)
+    pool = workers("Countdown", Countdown, 6, num_workers=2)
     with pytest.raises(RuntimeError, match="reset the pool"):
-        pool.step(np.zeros(4, np.int64))
+        pool.step(np.zeros(6, np.int64))
     pool.reset(0)
+    actions = np.zeros(6, np.int64)
     with pytest.raises(ConfigError, match=r"call send\(\) first"):
         pool.recv()
-    with pytest.raises(ConfigError, match="not all rows of their workers"):
-        pool.send(np.zeros(2, np.int64), slice(0, 2))
-    pool.send(np.zeros(2, np.int64), np.array([1, 3]))
-    with pytest.raises(ConfigError, match="have actions already"):
-        pool.send(np.zeros(4, np.int64))
-    with pytest.raises(ConfigError, match=r"call recv\(\) first"):
-        pool.step(np.zeros(4, np.int64))
+    with pytest.raises(ConfigError, match="not neighbours among the rows of their workers"):
+        pool.send(actions, np.array([1, 5]))
+    pool.send(actions, np.array([1, 3]))
+    with pytest.raises(ConfigError, match="rows 0 to 6 step already"):
+        pool.send(actions)
+    with pytest.raises(ConfigError, match=r"step\(\) while envs step: call recv\(\) first"):
+        pool.step(actions)
+    with pytest.raises(ConfigError, match="rows 0, 1 were not sent together"):
+        pool.recv(np.array([0, 1]))
+    assert pool.recv(np.array([1, 3])).rows.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("takes_part", [False, True])
+def test_halves_are_received_in_any_order(workers, takes_part) -> None:
+    """A worker answers in the order it was asked: what was sent first is taken in and kept, until it is wanted."""
+    pool = workers("Countdown", Countdown, 7, num_workers=2, takes_part=takes_part)
+    serial = SerialPool("Countdown", Countdown, 7)
+    pool.reset(1)
+    serial.reset(1)
+    out, halves = pool.allocate(), (slice(0, 3), slice(3, 7))
+    for row in random_actions(30, pool):
+        for rows in halves:
+            pool.send(row, rows)
+        for rows in reversed(halves):
+            assert pool.recv(rows, out).rows == rows
+        assert_same(out, serial.step(row))
+    assert pool.steps_taken == 30
+    assert pool.episodes().num_ended == serial.episodes().num_ended > 4
+
+
+def test_of_several_sends_the_one_that_is_ready_first_is_received_first(workers) -> None:
+    pool = workers("Sleeper", Sleeper, 4, num_workers=4)
+    pool.reset(100)
+    actions = np.zeros(4, np.int64)
+    pool.send(actions, slice(0, 2))  # env 0 takes its time
+    pool.send(actions, slice(2, 4))
+    assert len(pool.waiting) == 4
+    assert pool.recv().rows == slice(2, 4)
+    assert pool.recv().rows == slice(0, 2)
+    assert pool.waiting == []
 
 
 @pytest.mark.parametrize(
