@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from test_docs import PAGES, ROOT, prose
+
+from tests.test_docs import PAGES, ROOT, prose
 
 PACKAGE = ROOT / "scramjet"
 SOURCES = sorted(path for name in ("scramjet", "examples", "benchmarks") for path in (ROOT / name).rglob("*.py"))

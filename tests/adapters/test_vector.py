@@ -14,6 +14,7 @@ from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import RecordEpisodeStatistics
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.vector import VectorPool
 from scramjet.algorithms.advantages import gae
 from scramjet.engine.layout import PlayedBy
@@ -21,7 +22,7 @@ from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.batches.samples import lay_out
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 MODES = list(AutoresetMode)
 
@@ -131,9 +132,10 @@ def test_a_marked_dead_step_is_no_sample_and_no_advantage_reaches_over_it(memory
     config = PolicyConfig(hidden=(8,), memory=memory, memory_size=8)
     spaces = pool.observation_space, pool.action_space
     policy = Policy(default_network(*spaces, config), *spaces, config)
-    rollout = allocate_rollout(pool, policy, 64)
-    pool.reset(0, out=rollout.rows[-1])
-    collect(pool, policy, rollout, torch.Generator().manual_seed(1))
+    player = RolloutPlayer(pool, TorchExecutor(policy), 64)
+    rollout = player.rollout
+    pool.reset(0, out=player.buffers.last)
+    player.play(torch.Generator().manual_seed(1))
     advantage, returns = gae(
         rollout.reward, rollout.value, rollout.terminated, rollout.truncated, rollout.final_value, gamma=0.9,
         gae_lambda=0.8,

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.numba.executor import native_play
+from scramjet.accelerate.numba.executor import NumbaExecutor
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
@@ -18,7 +19,8 @@ from scramjet.envs import Env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
-from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.rollout import Rollout
 
 
 def make_policy(env: Env, **shape: Any) -> Policy:
@@ -50,15 +52,14 @@ def play(
     """A pool played for some rollouts; all of them, each with its last observations."""
     pool = Recorder(env, num_envs, backend="interpreted")
     pool.seen = []
-    rollout = allocate_rollout(pool, policy, num_steps, horizon)
-    if native:
-        rollout.native = native_play(policy, rollout)
-    pool.reset(7, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, NumbaExecutor(policy) if native else TorchExecutor(policy), num_steps, horizon)
+    rollout = player.rollout
+    pool.reset(7, out=player.buffers.last)
     generator = torch.Generator().manual_seed(5)
     replay = Replay(pool, policy)
     for _ in range(rollouts):
         pool.seen.clear()
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         replay.check(rollout, pool.seen)
     return pool, rollout
 

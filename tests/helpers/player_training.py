@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 from tests.helpers import HELPERS
 
 EVERY_AGENT = f"{HELPERS}/worlds/everything.py:EveryAgent"
 
 
 def start(env, *, num_envs=4, num_steps=10, config=None, bounded="clip"):
-    """A pool, a policy away from uniform, a learner and a rollout of it."""
+    """What plays a pool, a policy away from uniform, a learner and a rollout of it."""
     config = PPOConfig(num_minibatches=2, learning_rate=0.01) if config is None else config
     pool = NativePool(env, num_envs, backend="interpreted")
     shape, spaces = PolicyConfig(hidden=(8,), bounded_actions=bounded), (env.observation_space, env.action_space)
@@ -29,17 +30,10 @@ def start(env, *, num_envs=4, num_steps=10, config=None, bounded="clip"):
     with torch.no_grad():
         for weight in policy.network.actor_head.parameters():
             weight.mul_(50 if weight.dim() == 2 else 1)
-    rollout = allocate_rollout(pool, policy, num_steps)
-    pool.reset(100, out=rollout.rows[-1])
-    learner = Learner(
-        policy,
-        config,
-        num_rewards=rollout.reward[0].numel(),
-        batch_size=rollout.value[:-1].numel(),
-        total_steps=10_000,
-        seed=3,
-    )
-    return pool, policy, learner, collect(pool, policy, rollout, torch.Generator().manual_seed(5))
+    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps)
+    pool.reset(100, out=player.buffers.last)
+    learner = Learner.for_rollout(player.rollout, player.executor, config, total_steps=10_000, seed=3)
+    return player, policy, learner, player.play(torch.Generator().manual_seed(5))
 
 
 class Sitting(Env):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import scramjet
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies import Policy, PolicyConfig
@@ -48,7 +49,7 @@ def test_a_core_of_ones_own_collects_learns_and_is_exact(shared_trunk):
     policy = Policy(network, *spaces, config)
     assert policy.state_size == (8 if shared_trunk else 16)
     _, rollout = play(policy, env, num_envs=3, num_steps=6, horizon=3, rollouts=2)
-    learner = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=2), total_steps=100, seed=0)
+    learner = Learner.for_rollout(rollout, TorchExecutor(policy), PPOConfig(num_minibatches=2), total_steps=100, seed=0)
     before = [weight.clone() for weight in policy.parameters()]
     learner.update(learner.prepare(rollout), 0)
     assert any(not torch.equal(a, b) for a, b in zip(before, policy.parameters(), strict=True))

@@ -10,7 +10,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.evaluation import Evaluator
+from scramjet.training.evaluation.evaluator import Evaluator
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

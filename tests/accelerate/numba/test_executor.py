@@ -5,7 +5,8 @@ import copy
 import pytest
 import torch
 
-from scramjet.accelerate.numba.executor import native_play
+from scramjet.accelerate.numba.executor import NumbaExecutor
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
@@ -15,23 +16,22 @@ from scramjet.policies.policy import Policy
 from scramjet.training import start
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 
 def updates(env_name, policy, config, *, native, num_updates=2, horizon=None):
     """A policy that has learned from rollouts of its own, the metrics of the last update, and the last rollout."""
     policy = copy.deepcopy(policy)
     pool = NativePool(load_env(env_name), 16)
-    rollout = allocate_rollout(pool, policy, 32, horizon)
-    rollout.native = native_play(policy, rollout) if native else None
-    assert (rollout.native is not None) == native
-    learner = Learner.for_rollout(rollout, policy, config, total_steps=10**6, seed=0)
-    pool.reset(0, out=rollout.rows[-1])
+    executor = NumbaExecutor(policy) if native else TorchExecutor(policy)
+    player = RolloutPlayer(pool, executor, 32, horizon)
+    learner = Learner.for_rollout(player.rollout, executor, config, total_steps=10**6, seed=0)
+    pool.reset(0, out=player.buffers.last)
     generator = torch.Generator().manual_seed(0)
     metrics = {}
     for _ in range(num_updates):
-        metrics = learner.update(learner.prepare(collect(pool, policy, rollout, generator)), 0)
-    return policy, metrics, rollout
+        metrics = learner.update(learner.prepare(player.play(generator)), 0)
+    return policy, metrics, player.rollout
 
 
 @pytest.mark.parametrize("memory", [None, "lstm", "gru", "mingru"])
@@ -78,5 +78,5 @@ def test_a_run_uses_them_unless_told_not_to(tmp_path):
     for fused in (True, False):
         config = RunConfig(env="cartpole", fused=fused, num_envs=4, num_steps=8, total_timesteps=64)
         session = start.begin(start.StartRequest(config=config, runs_dir=tmp_path))
-        assert (session.learner.native is not None) == fused
-        assert (session.rollout.native is not None) == fused
+        assert session.learner.executor is session.player.executor
+        assert session.learner.executor.note == ("numba executor" if fused else "torch executor (--no-fused)")

@@ -9,10 +9,12 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import nn
 
+from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.numba import network as native_module
-from scramjet.accelerate.numba.executor import native_network
+from scramjet.accelerate.numba.executor import UnsupportedPolicyError, numba_network
 from scramjet.accelerate.numba.kernels import TERMS
-from scramjet.accelerate.numba.network import ActStep, LossSettings
+from scramjet.accelerate.numba.network import NumbaStep
+from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import normalize, ppo_loss
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
@@ -64,10 +66,12 @@ class Case:
         self.advantage, self.returns = 2 * torch.randn(count) + 1, torch.randn(count)
 
     def give(self, network):
-        network.use_samples(
+        samples = Samples(
             obs=self.obs, mask=self.mask, action=self.action, log_prob=self.old_log_prob, value=self.value,
-            advantage=self.advantage, returns=self.returns, state=self.state, begins=self.begins,
+            advantage=self.advantage, returns=self.returns, place=torch.arange(len(self.action)), state=self.state,
+            begins=self.begins,
         )  # fmt: skip
+        network.use_samples(samples)
 
     def by_autograd(self, policy, taken, *, normalizes, value_clip, max_norm):
         """Terms, the norm, and gradients by name."""
@@ -90,16 +94,23 @@ class Case:
         return [float(getattr(terms, name).detach()) for name in TERMS] + [float(norm)], grads
 
 
+def loss_of(*, normalizes, value_clip, max_norm):
+    return LossSettings(
+        clip=0.2, entropy_coef=0.01, value_coef=0.5, value_clip=value_clip, max_grad_norm=max_norm,
+        normalizes_advantages=normalizes,
+    )  # fmt: skip
+
+
 def check_gradients(policy, case, num_threads=2, **options):
     options = {"normalizes": True, "value_clip": None, "max_norm": 0.5} | options
     taken = torch.randperm(case.units)[: case.units // 2]
     expected, grads = case.by_autograd(policy, taken, **options)
-    network = native_network(policy)
+    network = numba_network(policy)
     case.give(network)
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        found = network.gradients(taken, LossSettings(clip=0.2, entropy_coef=0.01, value_coef=0.5, **options))
+        found = network.gradients(taken, loss_of(**options))
     finally:
         torch.set_num_threads(before)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -211,9 +222,9 @@ def test_acting_and_valuing_are_those_of_the_network(action, memory, shared):
     mask = None if case.mask is None else case.mask[rows]
     state = None if case.state is None else case.state.clone()
     found = torch.zeros_like(case.action[rows]), torch.zeros(case.units), torch.zeros(case.units)
-    network = native_network(policy)
+    network = numba_network(policy)
     network.refresh()
-    (act,) = network.acts([ActStep(case.obs[rows], mask, case.noise[rows], *found)], state)
+    (act,) = network.acts([NumbaStep(case.obs[rows], mask, case.noise[rows], *found)], state)
     act()
     with torch.no_grad():
         output = policy(case.obs[rows], case.state, None)
@@ -238,11 +249,11 @@ def test_minibatches_of_gradient_steps_move_weights_and_moments_as_torchs_adam_d
         {"normalizes": True, "value_clip": None, "max_norm": 0.5},
     )
     optimizers = [torch.optim.Adam(policy.parameters(), lr=0.01, eps=1e-5) for policy in (ours, theirs)]
-    network = native_network(ours)
+    network = numba_network(ours)
     for _ in range(2):
         case.give(network)
         network.use_optimizer(optimizers[0])
-        found = network.learn(order, 4, LossSettings(0.2, 0.01, 0.5, **options))
+        found = network.learn(order, 4, loss_of(**options))
         for k, taken in enumerate(order.tensor_split(4)):
             expected, _ = case.by_autograd(theirs, taken, **options)
             optimizers[1].step()
@@ -259,7 +270,7 @@ def test_minibatches_of_gradient_steps_move_weights_and_moments_as_torchs_adam_d
 
 def test_weights_may_move_to_another_place():
     policy = random_policy()
-    case, network = Case(policy), native_network(policy)
+    case, network = Case(policy), numba_network(policy)
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.data = parameter.data.clone() * 0.5
@@ -271,10 +282,10 @@ def test_weights_may_move_to_another_place():
 
 def test_what_is_not_a_number_is_seen_in_norm_and_gradients():
     policy = random_policy()
-    case, network = Case(policy), native_network(policy)
+    case, network = Case(policy), numba_network(policy)
     case.advantage[3] = torch.nan
     case.give(network)
-    terms = network.gradients(torch.arange(NUM_UNITS), LossSettings(0.2, 0.0, 0.5, None, 0.5, normalizes=False))
+    terms = network.gradients(torch.arange(NUM_UNITS), loss_of(normalizes=False, value_clip=None, max_norm=0.5))
     assert np.isnan(terms[-1])
     assert any(parameter.grad.isnan().any() for parameter in policy.parameters())
 
@@ -282,7 +293,7 @@ def test_what_is_not_a_number_is_seen_in_norm_and_gradients():
 def test_encoders_without_weights_stand_before_the_first_layer():
     space = Dict({"a": Box(0, 5, (2, 3), np.int8), "b": Discrete(4), "c": MultiBinary(3)})
     policy = random_policy(space)
-    network = native_network(policy)
+    network = numba_network(policy)
     obs = {"a": torch.randint(0, 5, (9, 2, 3)).to(torch.int8), "b": torch.randint(0, 4, (9, 1)), "c": torch.ones(9, 3)}
     inputs = network.encode(obs)
     assert inputs.shape == (9, 6 + 4 + 3)
@@ -294,7 +305,8 @@ def test_encoders_without_weights_stand_before_the_first_layer():
     [{"memory": "lstm", "memory_layers": 2}, {"action": "points", "bounded_actions": "tanh"}],
 )
 def test_what_it_does_not_take_is_left_to_torch(settings):
-    assert native_network(random_policy(**settings)) is None
+    with pytest.raises(UnsupportedPolicyError):
+        numba_network(random_policy(**settings))
 
 
 def change_class(network):
@@ -321,9 +333,10 @@ def change_class(network):
 )
 def test_a_default_network_that_was_changed_is_left_to_torch(change):
     policy = random_policy()
-    assert native_network(policy) is not None
+    numba_network(policy)
     change(policy.network)
-    assert native_network(policy) is None
+    with pytest.raises(UnsupportedPolicyError):
+        numba_network(policy)
 
 
 def test_a_users_network_is_left_to_torch():
@@ -336,4 +349,5 @@ def test_a_users_network_is_left_to_torch():
             out = self.body(obs)
             return out[:, :3], out[:, 3]
 
-    assert native_network(Policy(Own(), VECTOR, ACTIONS["choice"])) is None
+    with pytest.raises(UnsupportedPolicyError):
+        numba_network(Policy(Own(), VECTOR, ACTIONS["choice"]))

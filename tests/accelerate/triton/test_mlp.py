@@ -15,7 +15,9 @@ from torch import nn
 
 pytest.importorskip("triton", reason="the fused kernels are written in Triton, which is not installed here")
 
-from scramjet.accelerate.triton.mlp import DIAGNOSTICS, FlatSamples, MLPWeights, TritonMLP, why_unsupported
+from scramjet.accelerate.executor import Diagnostics, LossSettings
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.triton.mlp import MLPWeights, TritonMLP, why_unsupported
 from scramjet.algorithms.ppo import LossTerms, normalize, ppo_loss
 from scramjet.policies import categorical
 from scramjet.policies.layers import mlp
@@ -53,7 +55,7 @@ class Case:
 
     actor: nn.Sequential
     critic: nn.Sequential
-    samples: FlatSamples
+    samples: Samples
     indices: torch.Tensor
     fused: TritonMLP
 
@@ -90,7 +92,7 @@ def make_case(
         log_prob = categorical.log_prob_and_entropy(logits, action, None)[0]
         value = critic(obs).squeeze(-1)
     noise = torch.randn(4, NUM_SAMPLES, device=device)
-    samples = FlatSamples(
+    samples = Samples(
         obs=obs,
         mask=mask,
         action=action,
@@ -98,10 +100,18 @@ def make_case(
         value=value + 0.3 * noise[1],
         advantage=2 * noise[2] + 1,
         returns=value + noise[3],
+        place=torch.arange(NUM_SAMPLES, device=device),
     )
     weights = MLPWeights.of(actor), MLPWeights.of(critic)
     fused = TritonMLP(*weights, activation=activation, precision=precision, num_programs=num_programs)
     return Case(actor, critic, samples, torch.randperm(NUM_SAMPLES, device=device)[:MINIBATCH], fused)
+
+
+def loss_of(clip, entropy_coef, value_clip):
+    return LossSettings(
+        clip=clip, entropy_coef=entropy_coef, value_coef=VALUE_COEF, value_clip=value_clip, max_grad_norm=None,
+        normalizes_advantages=False,
+    )  # fmt: skip
 
 
 def fused_gradients(case, *, statistics=None, value_clip=None, indices=None):
@@ -112,13 +122,10 @@ def fused_gradients(case, *, statistics=None, value_clip=None, indices=None):
         case.samples,
         case.indices if indices is None else indices,
         statistics,
-        torch.tensor(CLIP, device=device),
-        torch.tensor([ENTROPY_COEF], device=device),
-        value_clip=value_clip,
-        value_coef=VALUE_COEF,
+        loss_of(torch.tensor(CLIP, device=device), torch.tensor([ENTROPY_COEF], device=device), value_clip),
         diagnostics=diagnostics,
     )
-    return dict(zip(DIAGNOSTICS, diagnostics.tolist(), strict=True))
+    return dict(zip(Diagnostics.NAMES, diagnostics.tolist(), strict=True))
 
 
 def autograd_gradients(case, *, is_normalized=False, value_clip=None) -> tuple[LossTerms, list[torch.Tensor]]:
@@ -177,7 +184,7 @@ def test_gradients_and_diagnostics_are_those_of_autograd(device, variant):
     assert 0.2 < terms.clip_fraction.item() < 0.8  # both sides of the clip are there
     assert_close(case.fused.views, expected, 1e-4)
     norm = torch.cat([gradient.flatten() for gradient in expected]).norm()
-    for name in DIAGNOSTICS:
+    for name in Diagnostics.NAMES:
         theirs = norm if name == "grad_norm" else getattr(terms, name)
         assert found[name] == pytest.approx(theirs.item(), rel=1e-4, abs=1e-5), name
 
@@ -311,9 +318,8 @@ def test_a_captured_graph_gives_the_bits_of_the_calls_it_was_captured_from(devic
 
     def update():
         case.fused.gradients(
-            case.samples, case.indices, case.statistics(), clip, coefficient,
-            value_clip=0.2, value_coef=VALUE_COEF, diagnostics=diagnostics,
-        )  # fmt: skip
+            case.samples, case.indices, case.statistics(), loss_of(clip, coefficient, 0.2), diagnostics=diagnostics
+        )
 
     update()
     graph = torch.cuda.CUDAGraph()

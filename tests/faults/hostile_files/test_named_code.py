@@ -19,9 +19,9 @@ from scramjet import cli
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import TrustError, WorldError
 from scramjet.policies.config import PolicyConfig
+from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.playing import load_trained
-from scramjet.training.session import make_pool
 from tests.helpers.hostile_files import (
     HOSTILE,
     TINY,

@@ -16,8 +16,8 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.central_actors import CentralActors
+from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import CheckpointConfig
-from scramjet.training.session import make_pool
 from tests.helpers.async_runs import settings
 from tests.helpers.run_files import lines_of, train
 

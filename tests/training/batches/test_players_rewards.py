@@ -10,7 +10,6 @@ import torch
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.envs import load_env
-from scramjet.training.rollout.rollout import collect
 from tests.helpers.player_training import EVERY_AGENT, Sitting, start
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -45,12 +44,12 @@ def seat_returns(reward, rollout, gamma, gae_lambda):
 @pytest.mark.parametrize("scale", [False, True])
 def test_rewards_of_seats_are_clipped_and_scaled_by_all_of_their_discounted_returns(clip, scale):
     config = PPOConfig(num_minibatches=2, gamma=0.9, gae_lambda=0.8, reward_clip=clip, normalize_rewards=scale)
-    pool, policy, learner, rollout = start(Sitting(), num_steps=13, config=config)
+    player, _, learner, rollout = start(Sitting(), num_steps=13, config=config)
     running, seen = np.zeros((4, 2)), []
     generator = torch.Generator().manual_seed(8)
     for _ in range(3):
         stored = rollout.reward.clone()
-        samples = learner.prepare(rollout)
+        samples = learner.prepare(rollout).samples
         assert torch.equal(rollout.reward, stored)
         reward = stored.double().numpy()
         if clip is not None:
@@ -70,7 +69,7 @@ def test_rewards_of_seats_are_clipped_and_scaled_by_all_of_their_discounted_retu
         np.testing.assert_allclose(samples.returns.numpy(), expected[known], rtol=1e-4, atol=1e-4)
         advantage = (expected - rollout.value[:-1].flatten())[known]
         torch.testing.assert_close(samples.advantage.double(), advantage, rtol=0, atol=1e-4)
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
 
 def test_rewards_of_agents_are_scaled_by_the_returns_of_the_living_alone():

@@ -127,7 +127,7 @@ def test_samples_of_the_living_keep_their_own_numbers_together():
     number = torch.arange(80, dtype=torch.float32).reshape(10, 8)
     rollout.obs["clock"][:-1, :, 0] = number
     rollout.log_prob, rollout.value[:-1], rollout.action[..., 1] = number.clone(), number, number.long()
-    samples = learner.prepare(rollout)
+    samples = learner.prepare(rollout).samples
     living = rollout.alive[:-1].flatten().nonzero().squeeze(1)
     for column in (samples.obs["clock"][:, 0], samples.log_prob, samples.value, samples.action[:, 1]):
         assert column.long().tolist() == living.tolist()

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
 from scramjet.envs import Box, Discrete
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.batches.samples import Samples
-from scramjet.training.learner import Learner
+from scramjet.training.learner import Learner, RolloutSize, loss_settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -42,14 +44,14 @@ def test_the_loss_and_its_gradient_are_those_of_the_samples_that_count(loss, val
     space, actions = Box(0, 1, (3,)), Discrete(4)
     policy = Policy(default_network(space, actions, PolicyConfig(hidden=(8,))), space, actions)
     config = PPOConfig(loss=loss, value_clip=value_clip, normalize_advantages=normalizes, num_minibatches=1)
-    learner = Learner(policy, config, num_rewards=1, batch_size=NUM, total_steps=100, seed=0)
+    learner = Learner(TorchExecutor(policy), config, RolloutSize(1, NUM), total_steps=100, seed=0)
     marked = some_samples()
     marked.log_prob[~marked.counts] = -1e4  # a ratio beyond all numbers, which must not be looked at
     marked.advantage[~marked.counts] = torch.nan
     chosen = replace(marked, counts=None).select(marked.counts.nonzero().squeeze(1))
     results = []
     for samples in (marked, chosen):
-        terms = learner.loss(samples, clip=0.2, entropy_coef=0.01)
+        terms = minibatch_loss(policy, samples, loss_settings(learner.config, clip=0.2, entropy_coef=0.01))
         learner.optimizer.zero_grad()
         terms.total.backward()
         results.append([getattr(terms, name) for name in terms.__slots__] + [p.grad for p in policy.parameters()])

@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -88,12 +89,13 @@ def prepared(config: PPOConfig, *, num_steps: int, time_limit: int | None = None
     env = Nim(max_episode_steps=time_limit)
     pool = NativePool(env, 32, num_threads=1)
     policy = Policy(Perfect(has_memory), env.observation_space, env.action_space)
-    rollout = allocate_rollout(pool, policy, num_steps, config.bptt_horizon)
-    learner = Learner.for_rollout(rollout, policy, config, total_steps=1000, seed=0)
-    pool.reset(3, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps, config.bptt_horizon)
+    rollout = player.rollout
+    learner = Learner.for_rollout(rollout, TorchExecutor(policy), config, total_steps=1000, seed=0)
+    pool.reset(3, out=player.buffers.last)
     generator = torch.Generator().manual_seed(0)
     for _ in range(6):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         yield learner, learner.prepare(rollout)
 
 

@@ -6,10 +6,10 @@ import cloudpickle
 import pytest
 import torch
 
-from scramjet.accelerate.numba.executor import native_play
+from scramjet.accelerate.choice import choose_executor
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.training.rollout.rollout import allocate_rollout, collect
-from scramjet.training.session import make_pool
+from scramjet.training.components import make_pool
+from scramjet.training.rollout.player import RolloutPlayer
 from tests.helpers.staircase import settings
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
@@ -27,18 +27,16 @@ def test_deciding_by_halves_gives_what_deciding_at_once_gives(memory, fused):
         spaces = pool.observation_space, pool.action_space
         torch.manual_seed(3)
         policy = Policy(default_network(*spaces, policy_config), *spaces, policy_config)
-        rollout = allocate_rollout(pool, policy, 64)
-        assert [len(half.action[0]) for half in rollout.halves] == [2, 3]
-        if not in_halves:
-            rollout.halves = []
-        for part in (rollout, *rollout.halves) if fused else ():
-            part.native = native_play(policy, part)
-        pool.reset(0, out=rollout.rows[-1])
+        executor = choose_executor(policy, pool, fused=fused)
+        assert executor.name == ("numba" if fused else "torch")
+        player = RolloutPlayer(pool, executor, 64, in_halves=in_halves)
+        assert [len(part.rollout.action[0]) for part in player.parts] == ([2, 3] if in_halves else [5])
+        pool.reset(0, out=player.buffers.last)
         generator = torch.Generator().manual_seed(0)
         for _ in range(2):
-            collect(pool, policy, rollout, generator)
-        rollouts.append(rollout)
+            player.play(generator)
+        rollouts.append(player.rollout)
     for name in ("obs", "action", "reward", "log_prob", "value", "terminated", "truncated", "final_value", "states"):
         mine, other = (getattr(rollout, name) for rollout in rollouts)
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
-    torch.testing.assert_close(rollouts[0].memories.states, rollouts[1].memories.states, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rollouts[0].recurrent.states, rollouts[1].recurrent.states, rtol=1e-4, atol=1e-5)

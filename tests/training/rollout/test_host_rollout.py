@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scramjet.training.rollout.host_rollout import Part
 from torch import Tensor
 
 import scramjet
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.trees import leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
@@ -22,8 +22,10 @@ from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.machine.devices import set_precision
 from scramjet.training.config.files import starting_config
-from scramjet.training.rollout import host_rollout
-from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+from scramjet.training.rollout import player as player_module
+from scramjet.training.rollout.parts import CopiedPart
+from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.rollout import Rollout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -81,14 +83,12 @@ def play(
     """Every tensor of some rollouts in a row, with the same noise whatever the device."""
     pool = case.pool(num_envs)
     policy = Policy(case.network(), pool.observation_space, pool.action_space, case.policy).to(device)
-    if not in_halves:
-        pool.can_step_rows = False
-    rollout = allocate_rollout(pool, policy, NUM_STEPS, case.horizon, apart=apart)
-    assert (rollout.host is not None) == (apart is not False)
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS, case.horizon, apart=apart, in_halves=in_halves)
+    assert player.buffers.is_apart == (apart is not False)
+    pool.reset(RESET_SEED, out=player.buffers.last)
     draw, random = policy.distribution.noise, torch.Generator().manual_seed(5)
     policy.distribution.noise = lambda *size, out: out.copy_(draw(*size[:2], random))
-    played = [tensors(collect(pool, policy, rollout, torch.Generator(device))) for _ in range(NUM_ROLLOUTS)]
+    played = [tensors(player.play(torch.Generator(device))) for _ in range(NUM_ROLLOUTS)]
     ended = pool.episodes()
     played[-1] |= {f"episodes.{name}": torch.from_numpy(getattr(ended, name)) for name in ("returns", "env_ids")}
     return played
@@ -96,7 +96,7 @@ def play(
 
 def tensors(rollout: Rollout) -> dict[str, Tensor]:
     """All that a learner reads, by name."""
-    found = {"memories": rollout.memories.states}
+    found = {"recurrent": rollout.recurrent.states}
     for field in fields(rollout):
         value = getattr(rollout, field.name)
         if isinstance(value, Tensor):
@@ -152,33 +152,32 @@ def test_envs_are_halved_where_a_pool_can_step_a_part(case: str, num_envs: int, 
     chosen = CASES[case]
     pool = chosen.pool(num_envs)
     policy = Policy(chosen.network(), pool.observation_space, pool.action_space, chosen.policy)
-    host = allocate_rollout(pool, policy, 4, apart=True).host
-    assert host is not None
-    assert [part.rows for part in host.parts] == rows
+    player = RolloutPlayer(pool, TorchExecutor(policy), 4, apart=True)
+    assert [part.rows for part in player.parts] == rows
 
 
 def test_a_part_of_a_rollout_is_written_where_the_whole_is():
     case = CASES["memory of seats"]
     pool = case.pool(3)
     policy = Policy(case.network(), pool.observation_space, pool.action_space, case.policy)
-    rollout = allocate_rollout(pool, policy, 4)
+    rollout = RolloutPlayer(pool, TorchExecutor(policy), 4).rollout
     part = rollout.part(slice(1, 3))
-    part.memories.states.fill_(1.0)
+    part.recurrent.states.fill_(1.0)
     part.states.fill_(2.0)
     part.final_value.fill_(3.0)
-    assert rollout.memories.states[:, 0].tolist() == [0, 0, 1, 1, 1, 1]
+    assert rollout.recurrent.states[:, 0].tolist() == [0, 0, 1, 1, 1, 1]
     assert rollout.states[0, :, 0].tolist() == [0, 0, 2, 2, 2, 2]
     assert rollout.final_value[-1].tolist() == [0, 3, 3]
-    assert part.memories.of_movers(torch.tensor([0, 1], dtype=torch.int8)).shape == (2, policy.state_size)
+    assert part.recurrent.of_movers(torch.tensor([0, 1], dtype=torch.int8)).shape == (2, policy.state_size)
 
 
 @pytest.fixture
 def lagging_gpu(monkeypatch) -> list[str]:
     """Work for the policy's device is done as late as can be: when the CPU waits for it. Lists what was waited for."""
-    queue: list[tuple[Part, str, Callable[[], None]]] = []
+    queue: list[tuple[CopiedPart, str, Callable[[], None]]] = []
     waits: list[str] = []
 
-    def run_until(part: Part | None) -> None:
+    def run_until(part: CopiedPart | None) -> None:
         waits.append("actions" if part else "end")
         while queue:
             whose, name, work = queue.pop(0)
@@ -187,14 +186,14 @@ def lagging_gpu(monkeypatch) -> list[str]:
                 return
 
     def queued(name: str) -> Callable[..., None]:
-        original = getattr(Part, name)
+        original = getattr(CopiedPart, name)
         return lambda part, *arguments: queue.append((part, name, lambda: original(part, *arguments)))
 
-    for name in ("show", "decide", "forget_ended"):
-        monkeypatch.setattr(Part, name, queued(name))
-    monkeypatch.setattr(Part, "await_actions", run_until)
-    value_rows = host_rollout.value_rows
-    monkeypatch.setattr(host_rollout, "value_rows", lambda *given: (run_until(None), value_rows(*given))[1])
+    for name in ("show", "decide", "take_in"):
+        monkeypatch.setattr(CopiedPart, name, queued(name))
+    monkeypatch.setattr(CopiedPart, "await_actions", run_until)
+    value = player_module.value_rollout
+    monkeypatch.setattr(player_module, "value_rollout", lambda *given: (run_until(None), value(*given))[1])
     return waits
 
 
@@ -229,10 +228,10 @@ def test_a_number_that_is_none_is_told_with_the_env_it_comes_from():
     pool = NativePool(Poisoned(), 7, backend="interpreted")
     network = default_network(pool.observation_space, pool.action_space, SMALL)
     policy = Policy(network, pool.observation_space, pool.action_space)
-    rollout = allocate_rollout(pool, policy, NUM_STEPS, apart=True)
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS, apart=True)
+    pool.reset(RESET_SEED, out=player.buffers.last)
     with pytest.raises(TrainingError, match=r"an observation of nan in env 5 at step 4"):
-        collect(pool, policy, rollout, torch.Generator())
+        player.play(torch.Generator())
 
 
 class Astray(Poisoned):
@@ -248,34 +247,34 @@ def test_a_choice_that_is_none_is_told_with_the_env_it_comes_from():
     pool = NativePool(Astray(), 7, backend="interpreted")
     network = default_network(pool.observation_space, pool.action_space, SMALL)
     policy = Policy(network, pool.observation_space, pool.action_space)
-    rollout = allocate_rollout(pool, policy, NUM_STEPS, apart=True)
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS, apart=True)
+    pool.reset(RESET_SEED, out=player.buffers.last)
     with pytest.raises(TrainingError, match=r"7, outside its space, in env 5 at step 2"):
-        collect(pool, policy, rollout, torch.Generator())
+        player.play(torch.Generator())
 
 
 def test_a_choice_that_is_none_is_told_even_where_the_device_is_lost_over_it(monkeypatch):
-    def decide(part: Part, policy: Policy, t: int) -> None:
+    def decide(part: CopiedPart, t: int) -> None:
         if t == 3:
             raise RuntimeError("CUDA error: device-side assert triggered")
 
-    monkeypatch.setattr(Part, "show", lambda part, t: None)  # what is there cannot be looked at any more
-    monkeypatch.setattr(Part, "decide", decide)
+    monkeypatch.setattr(CopiedPart, "show", lambda part, t: None)  # what is there cannot be looked at any more
+    monkeypatch.setattr(CopiedPart, "decide", decide)
     pool = NativePool(Astray(), 7, backend="interpreted")
     network = default_network(pool.observation_space, pool.action_space, SMALL)
     policy = Policy(network, pool.observation_space, pool.action_space)
-    rollout = allocate_rollout(pool, policy, NUM_STEPS, apart=True)
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS, apart=True)
+    pool.reset(RESET_SEED, out=player.buffers.last)
     with pytest.raises(TrainingError, match=r"7, outside its space, in env 5 at step 2"):
-        collect(pool, policy, rollout, torch.Generator())
+        player.play(torch.Generator())
 
 
 def test_a_rollout_in_halves_counts_as_one_step_of_the_pool():
     pool = CASES["truncating"].pool(7)
     policy = Policy(CASES["truncating"].network(), pool.observation_space, pool.action_space)
-    rollout = allocate_rollout(pool, policy, NUM_STEPS, apart=True)
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
-    collect(pool, policy, rollout, torch.Generator())
+    player = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS, apart=True)
+    pool.reset(RESET_SEED, out=player.buffers.last)
+    player.play(torch.Generator())
     assert pool.steps_taken == NUM_STEPS
 
 
@@ -292,17 +291,17 @@ def test_what_envs_write_is_copied_by_the_gpu_itself():
     case = CASES["masks in a dict"]
     pool = case.pool(4)
     policy = Policy(case.network(), pool.observation_space, pool.action_space, case.policy).to("cuda")
-    rollout = allocate_rollout(pool, policy, 4)
-    assert rollout.host is not None
-    assert not rollout.is_on_gpu
-    assert rollout.recorder is None
-    written = [*rollout.host.steps.shown, *rollout.host.steps.results]
+    player = RolloutPlayer(pool, TorchExecutor(policy), 4)
+    rollout = player.rollout
+    assert player.buffers.is_apart
+    written = [*player.buffers.env_steps.shown, *player.buffers.env_steps.results]
     assert all(tensor.is_pinned() for tensor in written if tensor.numel())
-    assert rollout.host.action.is_pinned()
+    assert all(part.actions.is_pinned() for part in player.parts)
     assert all(tensor.is_cuda for tensor in (*leaves(rollout.obs), rollout.mask, rollout.reward, rollout.action))
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
-    collect(pool, policy, rollout, torch.Generator("cuda"))
-    assert [part.is_recorded for part in rollout.host.parts] == [True, True]
+    pool.reset(RESET_SEED, out=player.buffers.last)
+    player.play(torch.Generator("cuda"))
+    assert [part.is_recorded for part in player.parts] == [True, True]
+    assert not player.is_recorded
 
 
 UPDATE = 64 * 32

@@ -10,9 +10,11 @@ import torch
 from torch.distributions import Categorical, Normal, TransformedDistribution
 from torch.distributions.transforms import AffineTransform, TanhTransform
 
+from scramjet.accelerate.losses import minibatch_loss
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete
+from scramjet.training.learner import loss_settings
 from scramjet.training.rollout.rollout import Rollout
 from tests.helpers.choosing import choosing_world
 from tests.helpers.player_training import Sitting, start
@@ -79,7 +81,9 @@ def test_the_first_gradient_step_has_ratio_1_whatever_is_seen_done_and_played(ca
     expected = log_prob_of_torch(env, logits, action, mask, bounded)
     torch.testing.assert_close(rollout.log_prob.flatten().double(), expected, rtol=1e-4, atol=1e-4)
     assert expected.std() > 0.1  # else equal numbers would prove nothing
-    terms = learner.loss(learner.prepare(rollout), clip=0.01, entropy_coef=0.0)
+    terms = minibatch_loss(
+        policy, learner.prepare(rollout).samples, loss_settings(learner.config, clip=0.01, entropy_coef=0.0)
+    )
     assert abs(terms.approx_kl.item()) < 1e-6
     assert abs(terms.approx_kl_k1.item()) < 1e-4
     assert terms.clip_fraction.item() == 0.0
@@ -93,7 +97,7 @@ def test_a_rollout_of_players_is_what_a_replay_of_its_actions_gives(players, act
     replay = NativePool(env, 4, backend="interpreted")
     out = replay.reset(100)
     for t in range(15):
-        for ours, theirs in zip(leaves(rollout.steps_obs[t]), leaves(out.obs), strict=True):
+        for ours, theirs in zip(leaves(rollout.obs_at(t)), leaves(out.obs), strict=True):
             np.testing.assert_array_equal(ours, theirs)
         np.testing.assert_array_equal((rollout.alive if players == "agents" else rollout.seat)[t], out.turn)
         out = replay.step(policy.distribution.env_action(rollout.action[t]).numpy().copy())

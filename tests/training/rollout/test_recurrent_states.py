@@ -12,11 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.advantages import seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import TrainingError
+from scramjet.training.batches.batch import estimate_again
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.rollout import Rollout
 from tests.helpers.choosing import choosing_world
 from tests.helpers.memory_training import Recorder, Replay, make_policy, play
 
@@ -60,8 +64,8 @@ def test_before_the_first_gradient_step_every_stored_number_is_what_the_policy_g
     policy = make_policy(env, **case["shape"])
     shape = {name: case[name] for name in ("num_envs", "num_steps", "horizon", "native")}
     _, rollout = play(policy, env, rollouts=3, **shape)
-    learner = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=1), total_steps=100, seed=0)
-    samples, wanted = learner.prepare(rollout), those_that_count(rollout).flatten().nonzero().flatten()
+    learner = Learner.for_rollout(rollout, TorchExecutor(policy), PPOConfig(num_minibatches=1), total_steps=100, seed=0)
+    samples, wanted = learner.prepare(rollout).samples, those_that_count(rollout).flatten().nonzero().flatten()
     if not len(wanted):
         with pytest.raises(TrainingError, match=r"nothing to learn from.*cut before a seat moved twice"):
             learner.update(samples, 0)
@@ -99,10 +103,10 @@ def test_truncated_episodes_are_among_those_replayed(players):
     pool = Recorder(env, 3, backend="interpreted")
     pool.seen = []
     policy = make_policy(env)
-    rollout = allocate_rollout(pool, policy, 8)
-    pool.reset(7, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), 8)
+    pool.reset(7, out=player.buffers.last)
     replay = Replay(pool, policy)
-    replay.check(collect(pool, policy, rollout, torch.Generator().manual_seed(5)), pool.seen)
+    replay.check(player.play(torch.Generator().manual_seed(5)), pool.seen)
     assert replay.num_cut > 5
 
 
@@ -111,7 +115,11 @@ def test_a_row_changes_nothing_of_another_nor_an_episode_of_the_next(players):
     env = choosing_world(obs="box", action="discrete", players=players)
     policy = make_policy(env, shared_trunk=False)
     _, rollout = play(policy, env, num_envs=3, num_steps=12, horizon=None, rollouts=1)
-    samples = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=1), total_steps=1, seed=0).prepare(rollout)
+    samples = (
+        Learner.for_rollout(rollout, TorchExecutor(policy), PPOConfig(num_minibatches=1), total_steps=1, seed=0)
+        .prepare(rollout)
+        .samples
+    )
     length, sequences = samples.begins.shape
     disturbed = samples.obs.unflatten(0, (length, sequences)).clone()
     end = int(samples.begins[1:, 0].nonzero()[0]) + 1  # where the second episode of sequence 0 begins
@@ -129,7 +137,11 @@ def test_a_shorter_horizon_begins_from_stored_states_and_cuts_the_gradient_there
     policy = make_policy(env)
     _, rollout = play(policy, env, num_envs=2, num_steps=8, horizon=4, rollouts=2)
     assert rollout.states.shape == (2, 2, policy.state_size)
-    samples = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=1), total_steps=1, seed=0).prepare(rollout)
+    samples = (
+        Learner.for_rollout(rollout, TorchExecutor(policy), PPOConfig(num_minibatches=1), total_steps=1, seed=0)
+        .prepare(rollout)
+        .samples
+    )
     assert samples.begins.shape == (4, 4)
     assert samples.place.view(4, 4)[:, 2].tolist() == [8, 10, 12, 14]  # env 0 from step 4 on
     assert torch.equal(samples.state, rollout.states.flatten(0, 1))
@@ -146,14 +158,16 @@ def test_vtrace_is_estimated_again_for_the_policy_as_it_is_now(players, shape, m
     config = PPOConfig(
         num_minibatches=3, num_epochs=2, advantage="vtrace", gae_lambda=0.8, learning_rate=0.01, normalize_rewards=False
     )
-    learner = Learner.for_rollout(rollout, policy, config, total_steps=100, seed=0)
-    batch = learner.prepare(rollout)
+    learner = Learner.for_rollout(rollout, TorchExecutor(policy), config, total_steps=100, seed=0)
+    whole = learner.prepare(rollout)
+    batch = whole.samples
     expected_first = batch.advantage.clone()
-    reference = Learner.for_rollout(rollout, policy, replace(config, advantage="gae"), total_steps=100, seed=0)
-    assert torch.equal(expected_first, reference.prepare(rollout).advantage)  # on-policy it is GAE
-    learner.update(batch, 0)
-    monkeypatch.setattr(learner, "num_minibatches", 1)
-    learner._estimate_again(batch, batch.targets)
+    reference = Learner.for_rollout(
+        rollout, TorchExecutor(policy), replace(config, advantage="gae"), total_steps=100, seed=0
+    )
+    assert torch.equal(expected_first, reference.prepare(rollout).samples.advantage)  # on-policy it is GAE
+    learner.update(whole, 0)
+    estimate_again(policy, whole, num_minibatches=1)
     with torch.no_grad():
         output = policy(batch.obs, batch.state, batch.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, batch.action, batch.mask)
@@ -162,7 +176,7 @@ def test_vtrace_is_estimated_again_for_the_policy_as_it_is_now(players, shape, m
         t, row = divmod(int(batch.place[sample]), rollout.log_prob.shape[1])
         value[t, row], log_ratio[t, row] = output.value[sample], log_prob[sample] - rollout.log_prob[t, row]
     with torch.no_grad():  # of what comes after the rollout, and of turns that give no sample
-        value[-1] = policy(rollout.obs[-1], rollout.memories.of_movers(rollout.turn(-1))).value
+        value[-1] = policy(rollout.obs[-1], rollout.recurrent.of_movers(rollout.turn(-1))).value
         if not policy.state_size:
             value[:-1] = policy(rollout.obs[:-1].flatten(0, 1)).value.view(8, -1)
     assert not torch.allclose(value[-1], rollout.value[-1])
@@ -182,10 +196,12 @@ def test_minibatches_are_whole_sequences_and_an_epoch_sees_each_once(monkeypatch
     env = choosing_world(obs="box", action="discrete", players="one")
     policy = make_policy(env)
     _, rollout = play(policy, env, num_envs=6, num_steps=4, horizon=2, rollouts=1)
-    learner = Learner.for_rollout(rollout, policy, PPOConfig(num_minibatches=3, num_epochs=2), total_steps=1, seed=0)
+    learner = Learner.for_rollout(
+        rollout, TorchExecutor(policy), PPOConfig(num_minibatches=3, num_epochs=2), total_steps=1, seed=0
+    )
     seen: list[Tensor] = []
-    loss = learner.loss
-    monkeypatch.setattr(learner, "loss", lambda batch, **rest: (seen.append(batch.place), loss(batch, **rest))[1])
+    select = Samples.select
+    monkeypatch.setattr(Samples, "select", lambda *given: (part := select(*given), seen.append(part.place))[0])
     learner.update(learner.prepare(rollout), 0)
     assert [len(places) for places in seen] == [8] * 6
     for epoch in (seen[:3], seen[3:]):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
@@ -11,7 +12,7 @@ from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.rollout import acting
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -72,16 +73,16 @@ class Poisoned(Env):
 
 
 def start(env, num_envs, num_steps, *, backend="interpreted", policy_config=None, normalize=False):
-    """A pool, a policy, a fresh rollout buffer and a generator."""
+    """What plays rollouts of a pool with a small policy, and a generator."""
     pool = NativePool(env, num_envs, num_threads=1, backend=backend)
     torch.manual_seed(0)
     network = default_network(env.observation_space, env.action_space, policy_config or PolicyConfig(hidden=(8,)))
     policy = Policy(network, env.observation_space, env.action_space, normalize_observations=normalize)
     with torch.no_grad():
         network.actor_head.weight.mul_(100)
-    rollout = allocate_rollout(pool, policy, num_steps)
-    pool.reset(RESET_SEED, out=rollout.rows[-1])
-    return pool, policy, rollout, torch.Generator().manual_seed(5)
+    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps)
+    pool.reset(RESET_SEED, out=player.buffers.last)
+    return player, torch.Generator().manual_seed(5)
 
 
 WORLDS = {
@@ -102,11 +103,12 @@ def world(request):
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_stored_log_probs_and_values_are_those_the_policy_computes_on_the_stored_observations(world, network):
-    pool, policy, rollout, generator = world(**NETWORKS[network])
+    player, generator = world(**NETWORKS[network])
+    pool, policy, rollout = player.pool, player.executor.policy, player.rollout
     if policy.normalizer is not None:
         policy.normalizer.update(torch.randn(50, *pool.observation_space.shape) * 2 + 1)
     for _ in range(2):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         with torch.no_grad():
             logits, value, _ = policy(rollout.obs.flatten(0, 1))
         logits = logits.reshape(*rollout.value.shape, -1)[:-1]
@@ -118,12 +120,13 @@ def test_stored_log_probs_and_values_are_those_the_policy_computes_on_the_stored
 
 
 def test_rewards_flags_observations_and_masks_are_those_of_a_replay_with_the_stored_actions(world):
-    pool, policy, rollout, generator = world()
+    player, generator = world()
+    pool, rollout = player.pool, player.rollout
     replay = NativePool(pool.env, pool.num_envs, num_threads=1, backend=pool.backend)
     out = replay.reset(RESET_SEED)
     ended = cut = 0
     for _ in range(3):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         for t in range(rollout.num_steps):
             np.testing.assert_array_equal(rollout.obs[t], out.obs)
             if rollout.mask is not None:
@@ -145,12 +148,13 @@ def test_final_values_stand_only_where_episodes_were_cut_and_value_their_true_la
     world, chunk, monkeypatch
 ):
     monkeypatch.setattr(acting, "VALUE_CHUNK", chunk)  # 1: valued as soon as they come
-    pool, policy, rollout, generator = world()
+    player, generator = world()
+    pool, policy, rollout = player.pool, player.executor.policy, player.rollout
     replay = NativePool(pool.env, pool.num_envs, num_threads=1, backend=pool.backend)
     replay.reset(RESET_SEED)
     found = 0
     for _ in range(2):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         expected = torch.zeros_like(rollout.final_value)
         for t in range(rollout.num_steps):
             out = replay.step(rollout.action[t].numpy().copy())
@@ -165,23 +169,25 @@ def test_final_values_stand_only_where_episodes_were_cut_and_value_their_true_la
 
 
 def test_a_rollout_begins_with_the_observation_and_mask_the_last_one_ended_with(world):
-    pool, policy, rollout, generator = world()
+    player, generator = world()
+    pool, rollout = player.pool, player.rollout
     first = torch.from_numpy(pool.allocate().obs)
     first.copy_(rollout.obs[-1])
-    collect(pool, policy, rollout, generator)
+    player.play(generator)
     assert torch.equal(rollout.obs[0], first)
     last, last_mask = rollout.obs[-1].clone(), None if rollout.mask is None else rollout.mask[-1].clone()
-    collect(pool, policy, rollout, generator)
+    player.play(generator)
     assert torch.equal(rollout.obs[0], last)
     assert last_mask is None or torch.equal(rollout.mask[0], last_mask)
 
 
 def test_two_short_rollouts_are_one_long_one_cut_in_two():
     def steps(num_steps, times):
-        pool, policy, rollout, generator = start(Masked(), 4, num_steps)
+        player, generator = start(Masked(), 4, num_steps)
+        rollout = player.rollout
         parts = []
         for _ in range(times):
-            collect(pool, policy, rollout, generator)
+            player.play(generator)
             parts.append([x.clone() for x in (rollout.obs[:-1], rollout.action, rollout.reward, rollout.final_value)])
         return [torch.cat(column) for column in zip(*parts, strict=True)]
 
@@ -191,26 +197,27 @@ def test_two_short_rollouts_are_one_long_one_cut_in_two():
 
 def test_the_same_generator_seed_gives_the_same_actions_and_another_one_others():
     def actions(seed):
-        pool, policy, rollout, _ = start(Masked(), 4, 20)
-        return collect(pool, policy, rollout, torch.Generator().manual_seed(seed)).action.clone()
+        player, _ = start(Masked(), 4, 20)
+        return player.play(torch.Generator().manual_seed(seed)).action.clone()
 
     assert torch.equal(actions(1), actions(1))
     assert not torch.equal(actions(1), actions(2))
 
 
 def test_collecting_draws_nothing_from_torchs_global_generator():
-    pool, policy, rollout, generator = start(Masked(), 4, 20)
+    player, generator = start(Masked(), 4, 20)
     before = torch.get_rng_state()
-    collect(pool, policy, rollout, generator)
+    player.play(generator)
     assert torch.equal(before, torch.get_rng_state())
 
 
 def test_actions_come_out_as_often_as_the_policy_says():
-    pool, policy, rollout, generator = start(load_env("bandit"), 200, 50, backend="cpu")
+    player, generator = start(load_env("bandit"), 200, 50, backend="cpu")
+    policy, rollout = player.executor.policy, player.rollout
     with torch.no_grad():
         policy.network.actor_head.weight.zero_()
         policy.network.actor_head.bias.copy_(torch.tensor([0.0, 1.0, -1.0, 0.5]))
-    collect(pool, policy, rollout, generator)
+    player.play(generator)
     expected = torch.softmax(torch.tensor([0.0, 1.0, -1.0, 0.5], dtype=torch.float64), 0) * 10_000
     counts = torch.bincount(rollout.action.flatten(), minlength=4)
     assert ((counts - expected) ** 2 / expected).sum() < 16.27  # the 0.999 quantile with 3 degrees of freedom
@@ -221,29 +228,29 @@ def test_actions_come_out_as_often_as_the_policy_says():
 
 @pytest.mark.parametrize(("infinite", "word"), [(False, "nan"), (True, "inf")])
 def test_a_reward_that_is_no_number_is_named_with_its_env_and_step(infinite, word):
-    pool, policy, rollout, generator = start(Poisoned(infinite=infinite), 6, 8)
+    player, generator = start(Poisoned(infinite=infinite), 6, 8)
     with pytest.raises(TrainingError, match=rf"reward of {word} in env 3 at step 5\b"):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
 
 def test_an_observation_that_is_no_number_is_named_with_its_env_and_the_step_that_gave_it():
-    pool, policy, rollout, generator = start(Poisoned(in_reward=False), 6, 8)
+    player, generator = start(Poisoned(in_reward=False), 6, 8)
     with pytest.raises(TrainingError, match=r"observation of nan in env 3 at step 5\b"):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
 
 def test_an_observation_that_is_no_number_is_named_when_an_episode_was_cut_there():
     """It is not in the rollout, since the next episode's first observation took its place; yet it would be valued."""
-    pool, policy, rollout, generator = start(Poisoned(in_reward=False, max_episode_steps=5), 6, 8)
+    player, generator = start(Poisoned(in_reward=False, max_episode_steps=5), 6, 8)
     with pytest.raises(TrainingError, match=r"observation of nan in env 3 at step 5\b"):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
 
 def test_a_bad_number_in_a_later_rollout_is_found_too():
-    pool, policy, rollout, generator = start(Poisoned(at=13, env_index=0), 6, 8)
-    collect(pool, policy, rollout, generator)
+    player, generator = start(Poisoned(at=13, env_index=0), 6, 8)
+    player.play(generator)
     with pytest.raises(TrainingError, match=r"reward of nan in env 0 at step 13\b"):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
 
 def test_large_finite_numbers_whose_sum_overflows_are_no_error():
@@ -251,6 +258,7 @@ def test_large_finite_numbers_whose_sum_overflows_are_no_error():
         def step(self, s, action):
             return 3e38, False
 
-    pool, policy, rollout, generator = start(Large(at=-1), 6, 8)
-    collect(pool, policy, rollout, generator)
+    player, generator = start(Large(at=-1), 6, 8)
+    rollout = player.rollout
+    player.play(generator)
     assert torch.isinf(rollout.reward.sum())
