@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scramjet.accelerate.numba.executor import NumbaExecutor
-from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.accelerate.choice import choose_executor
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.native_pool import NativePool
@@ -52,7 +51,7 @@ def play(
     """A pool played for some rollouts; all of them, each with its last observations."""
     pool = Recorder(env, num_envs, backend="interpreted")
     pool.seen = []
-    player = RolloutPlayer(pool, NumbaExecutor(policy) if native else TorchExecutor(policy), num_steps, horizon)
+    player = RolloutPlayer(pool, choose_executor(policy, pool, fused=native), num_steps, horizon)
     rollout = player.rollout
     pool.reset(7, out=player.buffers.last)
     generator = torch.Generator().manual_seed(5)

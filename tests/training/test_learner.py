@@ -75,11 +75,10 @@ def make_rollout(policy, seed=0, masked=False):
     )
 
 
-def learner_of(policy, config):
+def learner_of(policy, config, executor=None, seed=SEED):
     """A learner from such rollouts, by torch's operators."""
-    return Learner(
-        TorchExecutor(policy), config, RolloutSize(NUM_ENVS, NUM_ENVS * NUM_STEPS), total_steps=TOTAL_STEPS, seed=SEED
-    )
+    size = RolloutSize(NUM_ENVS, NUM_ENVS * NUM_STEPS)
+    return Learner(executor or TorchExecutor(policy), config, size, total_steps=TOTAL_STEPS, seed=seed)
 
 
 class Oracle:
@@ -307,16 +306,16 @@ def test_with_learning_rate_0_nothing_moves():
         assert torch.equal(old, new)
 
 
-class Watching(Learner):
+class Watching(TorchExecutor):
     """Remembers which samples each gradient step saw, by the number in their observation."""
 
     seen: list
 
-    def loss(self, minibatch, **numbers):
+    def _gradient_step(self, minibatch, *rest):
         self.seen.append(minibatch.obs[:, 0].tolist())
         for name in ("action", "log_prob", "value", "advantage", "returns"):
             assert len(getattr(minibatch, name)) == len(minibatch.obs)
-        return super().loss(minibatch, **numbers)
+        return super()._gradient_step(minibatch, *rest)
 
 
 @pytest.mark.parametrize("split", [{"num_minibatches": 4}, {"num_minibatches": 96}, {"minibatch_size": 32}])
@@ -324,20 +323,14 @@ def test_every_epoch_sees_each_sample_exactly_once_in_an_order_of_its_own(split)
     policy = make_policy()
     rollout = make_rollout(policy)
     rollout.obs[:-1, :, 0] = torch.arange(BATCH).reshape(NUM_STEPS, NUM_ENVS)
-    learner = Watching(
-        policy,
-        PPOConfig(**BASE | split),
-        num_rewards=NUM_ENVS,
-        batch_size=NUM_ENVS * NUM_STEPS,
-        total_steps=TOTAL_STEPS,
-        seed=SEED,
-    )
-    learner.seen = []
+    watching = Watching(policy)
+    watching.seen = []
+    learner = learner_of(policy, PPOConfig(**BASE | split), watching)
     learner.update(learner.prepare(rollout), 0)
-    per_epoch = len(learner.seen) // 3
-    sizes = {len(part) for part in learner.seen}
+    per_epoch = len(watching.seen) // 3
+    sizes = {len(part) for part in watching.seen}
     assert sizes == {BATCH // per_epoch}
-    epochs = [list(chain(*learner.seen[i * per_epoch : (i + 1) * per_epoch])) for i in range(3)]
+    epochs = [list(chain(*watching.seen[i * per_epoch : (i + 1) * per_epoch])) for i in range(3)]
     for epoch in epochs:
         assert sorted(epoch) == list(range(BATCH))
     assert epochs[0] != epochs[1] != epochs[2]
@@ -381,19 +374,12 @@ def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the
     rollout = make_rollout(policy)
     counts = []
 
-    class Counting(Learner):
-        def loss(self, minibatch, **numbers):
+    class Counting(TorchExecutor):
+        def _gradient_step(self, minibatch, *rest):
             counts.append(policy.normalizer.moments.count.item())
-            return super().loss(minibatch, **numbers)
+            return super()._gradient_step(minibatch, *rest)
 
-    learner = Counting(
-        policy,
-        PPOConfig(**BASE),
-        num_rewards=NUM_ENVS,
-        batch_size=NUM_ENVS * NUM_STEPS,
-        total_steps=TOTAL_STEPS,
-        seed=SEED,
-    )
+    learner = learner_of(policy, PPOConfig(**BASE), Counting(policy))
     learner.update(learner.prepare(rollout), 0)
     assert set(counts) == {0.0}
     assert policy.normalizer.moments.count.item() == BATCH
@@ -404,14 +390,7 @@ def test_the_observation_statistics_stand_still_within_an_update_and_take_in_the
 def test_the_same_seed_gives_the_same_weights_bit_for_bit_and_another_seed_others():
     def weights_after(seed):
         policy = make_policy()
-        learner = Learner(
-            policy,
-            PPOConfig(**BASE),
-            num_rewards=NUM_ENVS,
-            batch_size=NUM_ENVS * NUM_STEPS,
-            total_steps=TOTAL_STEPS,
-            seed=seed,
-        )
+        learner = learner_of(policy, PPOConfig(**BASE), seed=seed)
         learner.update(learner.prepare(make_rollout(policy)), 0)
         return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()])
 

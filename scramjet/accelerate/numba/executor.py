@@ -39,6 +39,7 @@ class NumbaExecutor(Executor):
         super().__init__(policy, why)
         self.network = numba_network(policy)
         self._plain = TorchExecutor(policy)
+        self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
 
     def refresh(self) -> None:

@@ -31,6 +31,7 @@ class TritonExecutor(Executor):
         super().__init__(policy, why)
         self.mlp = mlp
         self._plain = TorchExecutor(policy)
+        self.own_losses = self._plain.own_losses
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
         return [partial(self._act, step) for step in steps]

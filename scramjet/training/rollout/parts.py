@@ -41,8 +41,12 @@ class Part:
         assert self._finals is not None
         self._finals.keep(t)
         if self.rollout.recurrent.is_used:
-            row = self.transitions[t]
-            self.rollout.recurrent.reset_ended(self.rollout.turn(t), row.terminated, row.truncated)
+            self.reset_ended(t)
+
+    def reset_ended(self, t: int) -> None:
+        """Reset the recurrent states of episodes that ended in step t."""
+        row = self.transitions[t]
+        self.rollout.recurrent.reset_ended(self.rollout.turn(t), row.terminated, row.truncated)
 
     def end(self) -> None:
         """Value the last observations of episodes that were cut short."""
@@ -170,14 +174,11 @@ class CopiedPart(DecidedPart):
         if self._decided is not None:
             self._decided.synchronize()
 
-    def take_in(self, t: int) -> None:
-        assert self._finals is not None
-        self._finals.keep(t)
+    def reset_ended(self, t: int) -> None:
+        for pair in self._ended:
+            pair.send(t)
         rollout = self.rollout
-        if rollout.recurrent.is_used:
-            for pair in self._ended:
-                pair.send(t)
-            rollout.recurrent.reset_ended(rollout.turn(t), rollout.terminated[t], rollout.truncated[t])
+        rollout.recurrent.reset_ended(rollout.turn(t), rollout.terminated[t], rollout.truncated[t])
 
 
 def _first_step(tensor: Tensor) -> Tensor:

@@ -72,7 +72,10 @@ def test_no_process_to_be_had_is_no_error(cache, monkeypatch):
 
 
 def test_the_process_fills_the_cache_and_says_so(cache):
-    source = "from scramjet.algorithms import ahead; ahead._compile(); print(ahead._mark(ahead._entry()).exists())"
+    source = (
+        "from scramjet.accelerate.numba import compile_ahead as ahead; "
+        "ahead._compile(); print(ahead._mark(ahead._entry()).exists())"
+    )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
     kernels = {path.name.rpartition("-")[0] for path in cache.rglob("*.kernel")}

@@ -8,11 +8,12 @@ from collections import Counter
 import pytest
 import torch
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.envs import load_env
 from scramjet.policies import Policy
-from scramjet.training.learner import Learner
+from scramjet.training.learner import Learner, RolloutSize
 from tests.helpers.choosing import choosing_world
 from tests.helpers.player_training import EVERY_AGENT, start
 
@@ -91,14 +92,14 @@ def test_a_lone_number_among_the_observations_is_normalized_like_any_other():
     torch.testing.assert_close(policy.normalizer(obs)["number"].double(), expected, rtol=1e-4, atol=1e-4)
 
 
-class Watching(Learner):
+class Watching(TorchExecutor):
     """Remembers which samples each gradient step saw, by the number in their observation."""
 
     seen: list
 
-    def loss(self, minibatch, **numbers):
+    def _gradient_step(self, minibatch, *rest):
         self.seen.append(minibatch.obs[:, 0].tolist())
-        return super().loss(minibatch, **numbers)
+        return super()._gradient_step(minibatch, *rest)
 
 
 @pytest.mark.parametrize("split", [{"num_minibatches": 4}, {"minibatch_size": 8}, {"num_minibatches": 80}])
@@ -108,17 +109,18 @@ def test_every_epoch_sees_each_living_sample_once_and_no_other(split):
     numbers = torch.arange(80, dtype=torch.float32).reshape(10, 8)
     rollout.obs[:-1, :, 0] = numbers
     config = PPOConfig(num_epochs=3, **split)
-    learner = Watching(policy, config, num_rewards=8, batch_size=80, total_steps=1000, seed=1)
-    learner.seen = []
+    watching = Watching(policy)
+    watching.seen = []
+    learner = Learner(watching, config, RolloutSize(8, 80), total_steps=1000, seed=1)
     learner.update(learner.prepare(rollout), 0)
     living = sorted(numbers[rollout.alive[:-1]].tolist())
     assert 40 <= len(living) < 80
-    steps = len(learner.seen) // 3
+    steps = len(watching.seen) // 3
     assert steps == min(split.get("num_minibatches", 10), len(living))
-    sizes = Counter(len(part) for part in learner.seen)
+    sizes = Counter(len(part) for part in watching.seen)
     assert max(sizes) - min(sizes) <= 1
     for epoch in range(3):
-        assert sorted(itertools.chain(*learner.seen[epoch * steps : (epoch + 1) * steps])) == living
+        assert sorted(itertools.chain(*watching.seen[epoch * steps : (epoch + 1) * steps])) == living
 
 
 def test_samples_of_the_living_keep_their_own_numbers_together():

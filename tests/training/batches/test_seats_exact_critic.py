@@ -17,6 +17,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env, randint
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy
+from scramjet.training.batches.batch import estimate_again
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
 
@@ -85,7 +86,7 @@ LENGTHS = [2, 3, 4, 8, 16]
 
 
 def prepared(config: PPOConfig, *, num_steps: int, time_limit: int | None = None, has_memory: bool = False):
-    """The samples of some rollouts of perfect play, and how many steps were played for each."""
+    """A learner and the batch of each of some rollouts of perfect play."""
     env = Nim(max_episode_steps=time_limit)
     pool = NativePool(env, 32, num_threads=1)
     policy = Policy(Perfect(has_memory), env.observation_space, env.action_space)
@@ -114,9 +115,10 @@ def test_an_exact_critic_is_never_wrong_about_a_perfect_player(num_steps, advant
         num_epochs=2,
     )
     counted = 0
-    for learner, samples in prepared(config, num_steps=num_steps, time_limit=time_limit, has_memory=has_memory):
+    for learner, batch in prepared(config, num_steps=num_steps, time_limit=time_limit, has_memory=has_memory):
         if advantage == "vtrace":  # as before a second epoch, with the same policy
-            learner._correct(samples, samples.targets)
+            estimate_again(learner.policy, batch, learner.num_minibatches)
+        samples = batch.samples
         error = samples.counted(samples.returns - samples.value)
         assert error.abs().max() < 1e-5
         assert samples.counted(samples.advantage).abs().max() < 1e-5
@@ -128,11 +130,11 @@ def test_an_exact_critic_is_never_wrong_about_a_perfect_player(num_steps, advant
 
 def test_the_turns_that_do_not_count_are_those_whose_outcome_is_not_known():
     config = PPOConfig(gamma=1.0, advantage="gae", num_minibatches=1, normalize_rewards=False)
-    for learner, samples in prepared(config, num_steps=4):
-        missing = set(range(4 * 32)) - set(samples.place.tolist())
+    for learner, batch in prepared(config, num_steps=4):
+        missing = set(range(4 * 32)) - set(batch.samples.place.tolist())
         assert missing  # games go on beyond the rollout
         assert min(missing) >= 3 * 32  # seats alternate, so only the last turn can be open
-        assert learner.update(samples, 0)["epochs"] == 10
+        assert learner.update(batch, 0)["epochs"] == 10
 
 
 def test_rollouts_in_which_no_seat_moves_twice_are_refused():

@@ -65,11 +65,12 @@ def test_before_the_first_gradient_step_every_stored_number_is_what_the_policy_g
     shape = {name: case[name] for name in ("num_envs", "num_steps", "horizon", "native")}
     _, rollout = play(policy, env, rollouts=3, **shape)
     learner = Learner.for_rollout(rollout, TorchExecutor(policy), PPOConfig(num_minibatches=1), total_steps=100, seed=0)
-    samples, wanted = learner.prepare(rollout).samples, those_that_count(rollout).flatten().nonzero().flatten()
+    batch, wanted = learner.prepare(rollout), those_that_count(rollout).flatten().nonzero().flatten()
     if not len(wanted):
         with pytest.raises(TrainingError, match=r"nothing to learn from.*cut before a seat moved twice"):
-            learner.update(samples, 0)
+            learner.update(batch, 0)
         return
+    samples = batch.samples
     with torch.no_grad():
         output = policy(samples.obs, samples.state, samples.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, samples.action, samples.mask)

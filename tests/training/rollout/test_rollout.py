@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from scramjet.accelerate import torch_executor
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
@@ -11,7 +12,6 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.rollout import acting
 from scramjet.training.rollout.player import RolloutPlayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -147,7 +147,7 @@ def test_rewards_flags_observations_and_masks_are_those_of_a_replay_with_the_sto
 def test_final_values_stand_only_where_episodes_were_cut_and_value_their_true_last_observation(
     world, chunk, monkeypatch
 ):
-    monkeypatch.setattr(acting, "VALUE_CHUNK", chunk)  # 1: valued as soon as they come
+    monkeypatch.setattr(torch_executor, "VALUE_CHUNK", chunk)  # 1: valued as soon as they come
     player, generator = world()
     pool, policy, rollout = player.pool, player.executor.policy, player.rollout
     replay = NativePool(pool.env, pool.num_envs, num_threads=1, backend=pool.backend)
