@@ -133,6 +133,8 @@ class Row:
     train_steps_per_second: float
     rollout_share: float
     """Of the time of training; the rest is learning."""
+    executor: str
+    """What acts and learns, and why."""
 
 
 def bench_command(words: list[str]) -> int:
@@ -165,6 +167,8 @@ def bench_command(words: list[str]) -> int:
                 rollout, training = _human(row.rollout_steps_per_second), _human(row.train_steps_per_second)
                 line = f"{num_envs:>7} {num_threads:>8} {env_rate!s:>20} {rollout:>12} {training:>12}"
                 print(f"{line} {row.rollout_share:>12.0%}", flush=True)
+    if not arguments.json:
+        print("acting and learning: " + ", ".join(dict.fromkeys(row.executor for row in rows)))
     if arguments.json:
         print(
             json.dumps(
@@ -277,6 +281,7 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
         rollout_steps_per_second=rollout_rate,
         train_steps_per_second=train_rate,
         rollout_share=train_rate / rollout_rate,
+        executor=executor.note,
     )
 
 

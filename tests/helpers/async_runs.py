@@ -71,7 +71,8 @@ CASES = {
         "ale:Pong",
         {
             "policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)),
-            "total_timesteps": 8 * 16 * 3,
+            "num_envs": 4,
+            "total_timesteps": 4 * 16 * 3,
             "env_parameters": {"img_height": 36, "img_width": 36, "stack_num": 2},
         },
     ),

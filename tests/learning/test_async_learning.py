@@ -47,7 +47,7 @@ def mean_return(tmp_path, lag, advantage, seed):
     return evaluation.mean_return
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_at_lag_8_learning_holds_with_v_trace_and_fails_without(seed, tmp_path):
     assert mean_return(tmp_path, 0, "gae", seed) > -0.1
     assert mean_return(tmp_path, 8, "vtrace", seed) > -0.1

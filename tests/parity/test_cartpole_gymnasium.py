@@ -28,7 +28,7 @@ def mixed_actions(random: np.random.Generator, obs: np.ndarray) -> np.ndarray:
     return np.where(np.arange(NUM_ENVS) % 2 == 0, random.integers(2, size=NUM_ENVS), balancing)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 123456789])
+@pytest.mark.parametrize("seed", [0, 123456789])
 def test_cartpole_equals_gymnasium_transition_for_transition(seed: int) -> None:
     pool = NativePool(load_env("cartpole"), NUM_ENVS, num_threads=1)
     theirs = [gymnasium.make("CartPole-v1") for _ in range(NUM_ENVS)]

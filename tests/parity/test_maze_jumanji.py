@@ -76,8 +76,7 @@ def jumanji_plays(size: tuple[int, int], states: np.ndarray, actions: np.ndarray
     return observation, np.asarray(steps.observation.action_mask), np.asarray(steps.reward), np.asarray(steps.last())
 
 
-@sizes
-@pytest.mark.parametrize("mazes", [our_mazes, their_mazes])
+@pytest.mark.parametrize(("size", "mazes"), [(SIZES[0], our_mazes), (SIZES[1], their_mazes)])
 def test_the_same_maze_and_actions_give_the_same_transitions(size, mazes) -> None:
     env, instances = Maze(rows=size[0], cols=size[1]), mazes(size)[:NUM_PLAYED]
     actions = np.random.default_rng(3).integers(4, size=(env.max_episode_steps, NUM_PLAYED))

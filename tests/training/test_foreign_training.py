@@ -30,7 +30,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not 
         ("cartpole", {"num_workers": 2}, "processes of Gymnasium envs, and cartpole has none; leave it out"),
         ("gym:CartPole-v1", {"num_workers": 0, "env_timeout": 5}, "num_workers=0 .* env_timeout=5 is for worker"),
         ("gym:CartPole-v1", {"num_workers": 0, "on_env_error": "restart"}, "on_env_error='restart' is for worker"),
-        ("factory:test_foreign_training:make_staircases", {"num_workers": 2}, "num_workers=2, and .* makes many envs"),
+        (f"factory:{__name__}:make_staircases", {"num_workers": 2}, "num_workers=2, and .* makes many envs"),
     ],
 )
 def test_worker_processes_that_would_do_nothing_are_refused(env, changes, words, tmp_path):

@@ -21,7 +21,8 @@ def run_info(session: Session) -> RunInfo:
     """The header of a run: its name, world, sizes and remarks."""
     config = session.config
     about_world, losses = world_note(session.pool, config.policy), own_losses.note(session.policy.network)
-    notes = _mode_note(config), session.pool.processes, about_world, losses, session.note, session.run.lock_note
+    how = _mode_note(config), session.learner.executor.note, session.pool.processes
+    notes = *how, about_world, losses, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
         run_path=session.run.path,

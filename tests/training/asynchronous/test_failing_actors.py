@@ -10,6 +10,7 @@ import cloudpickle
 import pytest
 
 import scramjet
+from scramjet.adapters.gymnasium.workers import guard
 from scramjet.errors import ScramjetError
 from tests.helpers.async_runs import Corridor, settings
 from tests.helpers.run_files import train
@@ -42,7 +43,7 @@ def workers_of(pid):
     """Not what compiles ahead."""
     words = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
     lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
-    return [int(line.split()[0]) for line in lines if "scramjet.adapters.gymnasium.workers.worker" in line]
+    return [int(line.split()[0]) for line in lines if guard.__name__ in line]
 
 
 @pytest.mark.faults
@@ -54,21 +55,24 @@ def test_kill_9_of_anyone_leaves_nobody_behind(victim, tmp_path):
         "--runs-dir", str(tmp_path), "--run-name", "r",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    metrics = tmp_path / "r" / "metrics.jsonl"
-    _wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
-    workers = workers_of(process.pid)
-    assert len(workers) >= 2
-    if victim == "worker":
-        lines = metrics.read_text().count("\n")
-        os.kill(workers[0], signal.SIGKILL)
-        _wait_until(lambda: metrics.read_text().count("\n") > lines + 20)
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
-        assert "restarted" in output
-    else:
+    try:
+        metrics = tmp_path / "r" / "metrics.jsonl"
+        _wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
+        workers = workers_of(process.pid)
+        assert len(workers) >= 2
+        if victim == "worker":
+            lines = metrics.read_text().count("\n")
+            os.kill(workers[0], signal.SIGKILL)
+            _wait_until(lambda: metrics.read_text().count("\n") > lines + 20)
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=60)
+            assert "restarted" in output
+        else:
+            process.kill()
+            process.wait()
+        _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+    finally:
         process.kill()
-        process.wait()
-    _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
 
 
 @pytest.mark.faults

@@ -1,11 +1,14 @@
-"""Samples: what does not count is as if it were not there."""
+"""Samples: a rollout laid out for gradient steps, in which what does not count is as if it were not there."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.torch_executor import TorchExecutor
@@ -13,7 +16,8 @@ from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
 from scramjet.envs import Box, Discrete
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.batches.samples import Samples
+from scramjet.accelerate.samples import Samples
+from scramjet.training.batches.samples import lay_out
 from scramjet.training.learner import Learner, RolloutSize, loss_settings
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -71,3 +75,114 @@ def test_explained_variance_is_of_what_counts():
     kept = samples.counts
     ours = explained_variance(samples.value, samples.returns, kept)
     torch.testing.assert_close(ours, explained_variance(samples.value[kept], samples.returns[kept]))
+
+
+# --- a rollout laid out ----------------------------------------------------------------------------------------------
+
+
+def a_rollout(num_steps: int, num_rows: int, **changes: Any) -> Any:
+    """Steps whose numbers say where they are: step t of row r has observation, value and action 10 t + r."""
+    places = 10 * torch.arange(num_steps + 1).unsqueeze(1) + torch.arange(num_rows)
+    nothing = torch.zeros(num_steps, num_rows, dtype=torch.bool)
+    rollout = SimpleNamespace(
+        obs=places.unsqueeze(-1).float(),
+        mask=None,
+        action=places[:-1],
+        log_prob=-places[:-1].float(),
+        value=places.float(),
+        terminated=nothing,
+        truncated=nothing,
+        alive=None,
+        seat=None,
+        num_steps=num_steps,
+        horizon=num_steps,
+        memories=SimpleNamespace(is_used=False),
+        states=torch.zeros(0, 0, 0),
+    )
+    for name, data in changes.items():
+        setattr(rollout, name, data)
+    return rollout
+
+
+def laid_out(rollout: Any, counts: Tensor | None = None) -> Samples:
+    """Its samples, with advantages and returns that say where they are too."""
+    return lay_out(rollout, rollout.value[:-1] + 0.25, rollout.value[:-1] + 0.5, counts)
+
+
+def remembering(num_slots: int, num_steps: int, horizon: int) -> dict[str, Any]:
+    """What a rollout of a policy with memory has more: the state of slot s before stretch k is 100 k + s."""
+    stretches = 100 * torch.arange(num_steps // horizon).unsqueeze(1) + torch.arange(num_slots)
+    return {
+        "horizon": horizon,
+        "memories": SimpleNamespace(is_used=True),
+        "states": stretches.unsqueeze(-1).float(),
+    }
+
+
+def test_all_steps_of_all_envs_are_samples_and_none_is_copied():
+    rollout = a_rollout(2, 3)
+    samples = laid_out(rollout)
+    assert samples.action.tolist() == [0, 1, 2, 10, 11, 12]
+    assert samples.obs.flatten().tolist() == samples.value.tolist() == [0, 1, 2, 10, 11, 12]
+    assert samples.advantage.tolist() == [0.25, 1.25, 2.25, 10.25, 11.25, 12.25]
+    assert samples.obs.data_ptr() == rollout.obs.data_ptr()
+    assert samples.is_plain
+    assert samples.num_units == 6
+
+
+def test_steps_of_agents_that_were_dead_are_left_out():
+    alive = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 0, 1]])
+    samples = laid_out(a_rollout(2, 3, alive=alive))
+    assert samples.action.tolist() == [0, 1, 2, 10, 12]
+    assert samples.place.tolist() == [0, 1, 2, 3, 5]
+    assert samples.returns.tolist() == [0.5, 1.5, 2.5, 10.5, 12.5]
+
+
+def test_turns_that_do_not_count_are_left_out():
+    seats = torch.tensor([[0, 1], [1, 0], [0, 0]], dtype=torch.int8)
+    counts = torch.tensor([[True, True], [False, True]])
+    assert laid_out(a_rollout(2, 2, seat=seats), counts).action.tolist() == [0, 1, 11]
+
+
+def test_with_memory_the_stretches_between_kept_states_stand_side_by_side():
+    ended = torch.tensor([[False], [True], [False], [False]])
+    samples = laid_out(a_rollout(4, 1, terminated=ended, **remembering(1, 4, 2)))
+    assert samples.action.view(2, 2).T.tolist() == [[0, 10], [20, 30]]
+    assert samples.state.flatten().tolist() == [0, 100]
+    assert samples.num_units == 2
+    ended = torch.tensor([[True], [False], [False], [False]])
+    samples = laid_out(a_rollout(4, 1, terminated=ended, **remembering(1, 4, 4)))
+    assert samples.begins.flatten().tolist() == [False, True, False, False]
+
+
+def test_with_memory_each_seat_has_its_own_turns_and_short_ones_are_filled_up_and_do_not_count():
+    seats = torch.tensor([[0], [1], [0], [0], [1]], dtype=torch.int8)
+    rollout = a_rollout(4, 1, seat=seats, **remembering(2, 4, 4))
+    samples = laid_out(rollout, torch.ones(4, 1, dtype=torch.bool))
+    assert samples.place.view(3, 2).T.tolist() == [[0, 2, 3], [1, -1, -1]]
+    assert samples.counts.view(3, 2).T.tolist() == [[True, True, True], [True, False, False]]
+    assert samples.state.flatten().tolist() == [0, 1]
+    assert samples.select(torch.tensor([1])).action[0] == 10
+
+
+def test_with_memory_a_sequence_of_an_agent_that_is_dead_throughout_is_left_out():
+    alive = torch.tensor([[1, 0], [1, 0], [1, 0]])
+    samples = laid_out(a_rollout(2, 2, alive=alive, **remembering(2, 2, 2)))
+    assert samples.action.tolist() == [0, 10]
+    assert samples.state.flatten().tolist() == [0]
+
+
+def test_data_goes_back_to_where_it_was_played():
+    seats = torch.tensor([[0], [1], [0], [0], [1]], dtype=torch.int8)
+    samples = laid_out(a_rollout(4, 1, seat=seats, **remembering(2, 4, 4)), torch.ones(4, 1, dtype=torch.bool))
+    target = torch.full((4, 1), -1.0)
+    samples.write_back(target, samples.value)
+    assert target.flatten().tolist() == [0, 10, 20, 30]
+
+
+def test_new_targets_are_taken_from_where_each_sample_was_played():
+    alive = torch.tensor([[1, 1], [0, 1], [0, 1]])
+    samples = laid_out(a_rollout(2, 2, alive=alive))
+    samples.set_targets(torch.tensor([[5.0, 6.0], [7.0, 8.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert samples.advantage.tolist() == [5, 6, 8]
+    assert samples.returns.tolist() == [1, 2, 4]

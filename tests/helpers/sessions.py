@@ -1,0 +1,39 @@
+"""Sessions of a small CartPole run, as `scramjet.train` begins them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.policies import PolicyConfig
+from scramjet.training import start
+from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from scramjet.training.session import Session
+
+SMALL = RunConfig(
+    env="cartpole", num_envs=4, num_steps=8, num_threads=1, total_timesteps=4 * 8 * 5, device="cpu",
+    policy=PolicyConfig(hidden=(8,)), ppo=PPOConfig(num_epochs=1, num_minibatches=1),
+    eval=EvaluationConfig(every=0, final_episodes=0), checkpoint=CheckpointConfig(every=0),
+)  # fmt: skip
+"""Five updates of 32 steps."""
+
+
+@contextlib.contextmanager
+def begun(config: RunConfig | str | Path | None, runs_dir: Path, **given: Any) -> Iterator[Session]:
+    """A session that has begun, closed with its run at the end; `given` are other arguments of `start.begin`."""
+    others = dict.fromkeys(("resume", "fork", "run_name", "network", "total_timesteps", "time_limit"))
+    session = start.begin(config, runs_dir=runs_dir, **{**others, **given})
+    with session.run, session.metrics_log, contextlib.closing(session):
+        yield session
+
+
+def train(session: Session, num_updates: int) -> None:
+    """Collect a rollout and learn from it, so many times."""
+    for _ in range(num_updates):
+        rollout = session.collector.collect()
+        session.learner.update(session.learner.prepare(rollout), 0)
+        session.collector.learned()
+        session.progress.add(session.collector.episodes())
