@@ -13,7 +13,6 @@ import numpy as np
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import (
     PlayedBy,
-    Transition,
     action_layout,
     check_spaces,
     episode_dtype,
@@ -24,6 +23,7 @@ from scramjet.engine.layout import (
     rows_per_env,
     state_dtype,
 )
+from scramjet.engine.transition import Transition, allocate_transition
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.machine.memory import require_memory
@@ -90,6 +90,8 @@ class Pool(ABC):
     action_space: Any
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
+    _own: Transition
+    """What `reset` and `step` write to where the caller names no arrays."""
     _begun: dict[tuple[int | None, int | None], np.ndarray]
     say: Callable[[str], None] = staticmethod(_warn)
     """Tells people what they should know, such as that an env failed and was made anew; on any thread."""
@@ -114,9 +116,27 @@ class Pool(ABC):
     def steps_taken(self) -> int:
         """Steps of each env since the last reset."""
 
-    @abstractmethod
     def allocate(self) -> Transition:
         """Fresh arrays for one step of this pool."""
+        return self._allocate_for(self.num_envs)
+
+    def _allocate_for(self, num_envs: int) -> Transition:
+        return allocate_transition(
+            self.observation_space,
+            self.played_by,
+            num_envs=num_envs,
+            num_rows=num_envs * (self.num_rows // self.num_envs),
+            num_players=self.num_players,
+            mask_size=self.mask_size,
+        )
+
+    def _fitting(self, out: Transition | None) -> Transition:
+        """`out`, or the pool's own arrays for None. Refuses arrays of another size: envs would write past their end."""
+        if out is None:
+            return self._own
+        if out.layout != self._own.layout:
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
+        return out
 
     def tell(self, say: Callable[[str], None]) -> None:
         """From now on, `say` what people should know, in place of a warning."""
@@ -268,12 +288,6 @@ class WorldPool(Pool):
         from scramjet.engine.worlds.interpreted import Record
 
         return Record(state, self.name)
-
-    def _fitting(self, out: Transition, layout: tuple[Any, ...]) -> Transition:
-        """Refuse arrays of another size: compiled code would write past their end."""
-        if out.layout != layout:
-            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
-        return out
 
     def _check_snapshot(self, snapshot: dict[str, np.ndarray], record_bytes: int) -> None:
         if missing := {"states", "tick"} - set(snapshot):

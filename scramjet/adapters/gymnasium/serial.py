@@ -10,8 +10,8 @@ from scramjet.adapters.gymnasium.env_state import UnsavableError
 from scramjet.adapters.gymnasium.pool import GymPool, row_arrays
 from scramjet.adapters.gymnasium.runner import Ended, EnvFailedError, GymRows, MakeEnv
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Batch, check_count
+from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, WorldError
 
 

@@ -15,9 +15,7 @@ from scramjet.compile.cuda import require_cuda
 from scramjet.engine.layout import (
     HEADER,
     PlayedBy,
-    Transition,
     check_spaces,
-    kernel_obs,
     leaf_layout,
     mask_size,
     num_players,
@@ -28,6 +26,7 @@ from scramjet.engine.layout import (
 )
 from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import random_actions
+from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Discrete, Env

@@ -13,17 +13,10 @@ from torch import Tensor
 
 from scramjet.compile.cuda import bytes_of, launch, require_cuda
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import (
-    PlayedBy,
-    Transition,
-    allocate_obs,
-    allocate_transition,
-    episode_dtype,
-    kernel_obs,
-    state_dtype,
-)
+from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Batch, Episodes, WorldPool
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.transition import Transition, kernel_obs
+from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.cuda import compile_kernels
 from scramjet.engine.worlds.cuda_staging import plan
@@ -65,7 +58,6 @@ class CudaPool(WorldPool):
         self._tick_on_device = 0  # what _ticks_before holds
         self._action_type = torch.from_numpy(np.zeros(0, self._action_dtype)).dtype
         self._own = self.allocate()
-        self._layout = self._own.layout
         num_views = num_envs * self.num_players if self.played_by is PlayedBy.SEATS else self.num_rows
         self._seen = map_leaves(
             lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
@@ -77,24 +69,9 @@ class CudaPool(WorldPool):
     def steps_taken(self) -> int:
         return self._tick
 
-    def allocate(self) -> Transition:
-        return self._moved(allocate_transition(self.env, self.num_envs))
-
-    def _moved(self, out: Transition) -> Transition:
-        """The same arrays as CUDA tensors."""
-
-        def move(array: np.ndarray) -> Any:
-            return torch.from_numpy(array).to(self.device)
-
-        return Transition(
-            obs=map_leaves(move, out.obs),
-            mask=move(out.mask),
-            turn=move(out.turn),
-            reward=move(out.reward),
-            terminated=move(out.terminated),
-            truncated=move(out.truncated),
-            final_obs=map_leaves(move, out.final_obs),
-        )
+    def _allocate_for(self, num_envs: int) -> Transition:
+        """CUDA tensors, unlike other pools."""
+        return map_fields(super()._allocate_for(num_envs), lambda array: torch.from_numpy(array).to(self.device))
 
     def prepare(self) -> None:
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
@@ -105,7 +82,7 @@ class CudaPool(WorldPool):
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         seeds = EpisodeSeed.of(seed)
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._run("reset", self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._is_of_others = False
         self._begin_at(0)
@@ -113,7 +90,7 @@ class CudaPool(WorldPool):
 
     def step(self, actions: Any, out: Transition | None = None, *, of_terminated: bool = True) -> Transition:
         """Step every env; `final_obs` of terminated episodes is written only if asked for."""
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         actions = self._checked_actions(actions, self._action_shape)
         self._tick += 1
         self._run(
@@ -161,7 +138,7 @@ class CudaPool(WorldPool):
             on_cpu.step(np.zeros(self._action_shape, self._action_dtype))
         self._is_of_others = not is_own
         self._state_bytes.copy_(torch.from_numpy(np.ascontiguousarray(snapshot["states"])))
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._run("observe", self.num_envs, self._records, *out.arrays[:3])
         self._begin_at(int(snapshot["tick"][0]))
         return out
@@ -190,8 +167,8 @@ class CudaPool(WorldPool):
     def simulate(self, states: np.ndarray, actions: Any) -> tuple[np.ndarray, Transition]:
         after = require_cuda().to_device(np.ascontiguousarray(states))
         actions = self._checked_actions(actions, (len(states) * self._rows_per_env, *self._action_shape[1:]))
-        out = self._moved(allocate_transition(self.env, len(states)))
-        self._run("simulate", len(states), after, actions, *out.arrays[:6])
+        out = self._allocate_for(len(states))
+        self._run("simulate", len(states), after, actions, *out.arrays)
         return bytes_of(after).cpu().numpy().view(after.dtype).ravel(), out
 
     def views(self) -> Any:

@@ -16,7 +16,9 @@ import numba
 import numpy as np
 
 from scramjet.engine.layout import leaf_layout, rows_per_env, state_dtype
+from scramjet.engine.transition import KernelArrays
 from scramjet.engine.trees import leaves, space_tree
+from scramjet.engine.worlds.transitions import EpisodeLog
 from scramjet.envs.api import Dict, Env
 
 MAX_STAGED_RECORD = 160
@@ -94,7 +96,9 @@ def staged_row(env: Env, staging: Staging, plain_row: Callable[..., Any], cuda: 
 
 def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callable[..., Any]:
     """The source of a kernel that steps a block of envs; like any other, but that it gets the records' words too."""
-    scope: dict[str, Any] = {"cuda": cuda, "step_env": step_env}
+    scope: dict[str, Any] = {
+        "cuda": cuda, "step_env": step_env, "KernelArrays": KernelArrays, "EpisodeLog": EpisodeLog
+    }  # fmt: skip
     lines = [
         "def step(num_envs, ticks_before, tick, states, words, actions, obs, mask, turn,",
         "         reward, terminated, truncated, final_obs, of_terminated, log, log_size):",
@@ -125,8 +129,9 @@ def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callabl
     seen = f"({', '.join(shown)},)" if is_tree else ("part_0" if staging.parts else "obs")
     lines += [
         "    if me < count:",
-        f"        step_env({record}, first + me, ticks_before[0] + tick, actions, {seen}, mask, turn,",
-        "                 reward, terminated, truncated, final_obs, of_terminated, log, log_size)",
+        f"        out = KernelArrays({seen}, mask, turn, reward, terminated, truncated, final_obs)",
+        f"        step_env({record}, first + me, ticks_before[0] + tick, actions, out, of_terminated,",
+        "                 EpisodeLog(log, log_size))",
         "    cuda.syncthreads()",
     ]
     if staging.record is not None:

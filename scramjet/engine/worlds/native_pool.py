@@ -10,17 +10,10 @@ import numpy as np
 
 from scramjet.compile.jit import PARALLEL_REGION, ThreadsThatPay, launch_threads
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import (
-    PlayedBy,
-    Transition,
-    allocate_obs,
-    allocate_transition,
-    episode_dtype,
-    kernel_obs,
-    state_dtype,
-)
+from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
+from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.kernels import Kernels
 from scramjet.engine.worlds.restored_states import Probation, check_states, out_of_bounds
@@ -59,7 +52,6 @@ class NativePool(WorldPool):
         self._logs = [(self._wrap(self._log[i]), self._log_size[i]) for i in range(self.num_threads)]
         self._tick = 0
         self._own = self.allocate()
-        self._layout = self._own.layout
         self._stepped_rows = 0  # of a step that is made in parts: those before this one are done
         self._sent: deque[slice] = deque()
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
@@ -85,9 +77,6 @@ class NativePool(WorldPool):
     def steps_taken(self) -> int:
         return self._tick
 
-    def allocate(self) -> Transition:
-        return allocate_transition(self.env, self.num_envs)
-
     def prepare(self) -> None:
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
         if self.backend == "cpu":
@@ -97,14 +86,14 @@ class NativePool(WorldPool):
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         seeds = EpisodeSeed.of(seed)
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._kernels, self._probation = self._unchecked, None
         self._run("reset", 0, self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._begin_at(0, out)
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._check_actions(actions, self._action_shape)
         if self._sent:
             raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
@@ -126,7 +115,7 @@ class NativePool(WorldPool):
 
     def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
         start, stop = self._whole_envs(rows)
-        out = self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._check_actions(actions[start:stop], (stop - start, *self._action_shape[1:]), start)
         if self._sent or start != self._stepped_rows:
             raise RuntimeError(f"step_part() of rows {start}:{stop}, but those from {self._stepped_rows} on are next")
@@ -163,7 +152,7 @@ class NativePool(WorldPool):
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
         self._check_snapshot(snapshot, self._states.itemsize)
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._state_bytes[:] = snapshot["states"]
         if not is_own:
             check_states(self.env, self._states)
@@ -210,8 +199,8 @@ class NativePool(WorldPool):
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         after = states.copy()
         self._check_actions(actions, (len(after) * self._rows_per_env, *self._action_shape[1:]), None)
-        out = allocate_transition(self.env, len(after))
-        self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays[:6])
+        out = self._allocate_for(len(after))
+        self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays)
         return after, out
 
     def views(self) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 from scramjet.compile import fingerprint
 from scramjet.compile.cache_folder import versions
 from scramjet.compile.fingerprint import globals_used, hash_value, is_constant
-from scramjet.engine import layout
+from scramjet.engine import layout, transition
 from scramjet.engine.layout import (
     PlayedBy,
     action_kind,
@@ -247,6 +247,7 @@ def rules_fingerprint(env: Env) -> str:
 
 _ENGINE_SOURCES = [
     Path(layout.__file__),
+    Path(transition.__file__),
     Path(fingerprint.__file__),
     *(
         Path(__file__).with_name(f"{name}.py")

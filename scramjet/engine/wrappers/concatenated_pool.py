@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Batch, Episodes, Pool
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError
 
 
@@ -40,9 +39,6 @@ class ConcatenatedPool(Pool):
     def steps_taken(self) -> int:
         """Of the envs that took most."""
         return max(pool.steps_taken for pool in self.pools)
-
-    def allocate(self) -> Transition:
-        return join([pool.allocate() for pool in self.pools])
 
     def rows_of(self, i: int) -> slice:
         """The rows of pool i."""
@@ -105,23 +101,6 @@ class ConcatenatedPool(Pool):
 
     def views(self) -> Any:
         raise ConfigError("pools that are joined have no views: ask one of them")
-
-
-def join(parts: Sequence[Transition]) -> Transition:
-    """Fresh arrays with the rows of all, one behind the other."""
-
-    def together(*arrays: np.ndarray) -> np.ndarray:
-        return np.concatenate(arrays)
-
-    first, *rest = parts
-    return Transition(
-        obs=map_leaves(together, first.obs, *(part.obs for part in rest)),
-        final_obs=map_leaves(together, first.final_obs, *(part.final_obs for part in rest)),
-        **{
-            name: together(*(getattr(part, name) for part in parts))
-            for name in ("mask", "turn", "reward", "terminated", "truncated")
-        },
-    )
 
 
 def concatenate_episodes(parts: Sequence[Episodes], num_envs: int, pools: Sequence[int] | None = None) -> Episodes:

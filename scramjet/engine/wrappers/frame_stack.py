@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs, obs_bytes
+from scramjet.engine.layout import PlayedBy, allocate_obs, obs_bytes
 from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict
 from scramjet.errors import ConfigError
@@ -97,31 +98,19 @@ class FrameStackPool(Pool):
     def steps_taken(self) -> int:
         return self.pool.steps_taken
 
-    def allocate(self) -> Transition:
-        new, space = self.pool.allocate(), self.observation_space
-        return Transition(
-            obs=allocate_obs(space, self.num_rows),
-            mask=new.mask,
-            turn=new.turn,
-            reward=new.reward,
-            terminated=new.terminated,
-            truncated=new.truncated,
-            final_obs=allocate_obs(space, self.num_rows),
-        )
-
     def prepare(self) -> None:
         """Compile what steps need."""
         self.pool.prepare()
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._fitting(out)
         self.pool.reset(seed, out=self._new)
         for frames in leaves(self._frames):
             frames[:] = 0
         return self._show(out)
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._fitting(out)
         new = self.pool.step(actions, out=self._new)
         ended = new.terminated | new.truncated
         is_over = self._episodes_over(ended)
@@ -134,12 +123,6 @@ class FrameStackPool(Pool):
                     frames[is_over] = 0
         out.reward[:], out.terminated[:], out.truncated[:] = new.reward, new.terminated, new.truncated
         return self._show(out)
-
-    def _fitting(self, out: Transition) -> Transition:
-        """Refuse arrays of another size before the envs move."""
-        if out.layout != self._own.layout:
-            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
-        return out
 
     def _episodes_over(self, ended: np.ndarray) -> np.ndarray:
         """Rows whose observations now begin an episode: of agents, all of an env once it has been reset."""
@@ -180,7 +163,7 @@ class FrameStackPool(Pool):
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._fitting(out)
         self.pool.restore(snapshot, out=self._new, is_own=is_own)
         if self.pool.resume_note is not None:  # its episodes are fresh: no frames came before
             for frames in leaves(self._frames):

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from scramjet.accelerate.numba.executor import native_play
-from scramjet.engine.layout import Transition
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ScramjetError

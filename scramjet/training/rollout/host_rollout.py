@@ -20,8 +20,8 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.triton.mlp import TritonMLP
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Pool, halves
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.acting import act, value_into, value_rows

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
-from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.policies.policy import Policy
 
 

@@ -18,8 +18,9 @@ from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.numba.executor import NativePlay
 from scramjet.accelerate.numba.network import NumbaNetwork
 from scramjet.accelerate.triton.mlp import TritonMLP
-from scramjet.engine.layout import PlayedBy, Transition, obs_bytes
+from scramjet.engine.layout import PlayedBy, obs_bytes
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
