@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import scramjet
+from scramjet.compile.cuda import require_cuda
 from scramjet.engine.layout import clear_function, leaf_layout, state_dtype
 from scramjet.engine.trees import leaves, space_tree
 from scramjet.engine.worlds import cuda
@@ -72,7 +73,7 @@ def test_clearing_a_record_leaves_the_header_alone_and_nothing_else(name):
 def test_without_a_build_for_cuda_the_message_says_so(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", None)
     with pytest.raises(ConfigError, match=r"needs a torch that was built for CUDA.*--device cpu"):
-        cuda.require_cuda()
+        require_cuda()
 
 
 def test_without_a_gpu_the_message_says_so(monkeypatch):
@@ -88,7 +89,7 @@ def test_without_numba_cuda_the_message_says_what_to_install(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "numba_cuda" else find(name))
     with pytest.raises(ConfigError, match=r"needs numba-cuda.*pip install 'scramjet\[cuda\]'"):
-        cuda.require_cuda()
+        require_cuda()
 
 
 def test_frames_are_not_stacked_on_the_gpu():

@@ -255,7 +255,7 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
 
 
 def _play_of_agents(rules: Rules, compilers: Compilers) -> Callable[..., Any]:
-    """The rules get the actions of all agents as they lie in the caller's array: what is out of range is mended there."""
+    """The rules get all agents' actions as they lie in the caller's array: what is out of range is mended there."""
     parameters, rules_step, rules_alive = rules.parameters, rules.step, rules.alive
     max_episode_steps, num_agents = rules.max_episode_steps, rules.num_players
     inner, clamp = compilers.inner, _clamp_action(rules, compilers.inner)
