@@ -28,12 +28,12 @@ class Transition:
     terminated: np.ndarray  # [R] bool
     truncated: np.ndarray  # [R] bool, never together with terminated
     final_obs: Any  # [R, *obs_shape] ([N * num_seats, ...]); the last of each episode that ended; other rows are stale
-    arrays: tuple[Any, ...] = field(init=False, repr=False)  # KernelArrays: all of the above as kernels take them
+    arrays: tuple[Any, ...] = field(init=False, repr=False)  # all of the above as kernels take them
     layout: tuple[Any, ...] = field(init=False, repr=False)  # shapes, types, writeable: to compare at a glance
 
     def __post_init__(self) -> None:
         trees = [getattr(self, name) for name in FIELDS]
-        object.__setattr__(self, "arrays", KernelArrays(*map(kernel_obs, trees)))
+        object.__setattr__(self, "arrays", tuple(map(kernel_obs, trees)))
         object.__setattr__(self, "layout", tuple(_layout(leaf) for tree in trees for leaf in leaves(tree)))
 
     def part(self, rows: slice) -> Transition:
@@ -48,9 +48,9 @@ FIELDS = tuple(one.name for one in fields(Transition) if one.init)
 """Names of a Transition's arrays and trees of arrays."""
 
 KernelArrays = namedtuple("KernelArrays", FIELDS)  # type: ignore[misc]
-"""A Transition's arrays for compiled functions, by the same names; a tree of arrays is a tuple.
+"""A Transition's arrays by name, inside kernels; a tree of arrays is a tuple.
 
-From Python kernels take them one by one: to pass a named tuple takes Numba as long as to step an env.
+From Python, kernels take `Transition.arrays` one by one: a named tuple would take Numba as long as the step of an env.
 """
 
 ShownArrays = namedtuple("ShownArrays", ("obs", "mask", "turn"))

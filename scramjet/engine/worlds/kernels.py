@@ -99,10 +99,12 @@ def _steps(compilers: Compilers, step_env: Callable[..., None]) -> tuple[Callabl
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
         """Step each env; where an episode ends, the next begins in the same step."""
+        # Before the loop: in it, references to all arrays would be counted for each env.
         out = KernelArrays(obs, mask, turn, reward, terminated, truncated, final_obs)
+        episodes = EpisodeLog(log, log_size)
         for index in range(start, stop):
             i = np.uintp(index)  # unsigned: no look at whether it counts from the end
-            step_env(states[i], i, tick, actions, out, of_terminated, EpisodeLog(log, log_size))
+            step_env(states[i], i, tick, actions, out, of_terminated, episodes)
 
     @compilers.threaded_entry
     def step_threaded(
@@ -137,6 +139,7 @@ def _shows(
     @compilers.entry
     def reset(start: int, stop: int, key: int, first_env: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
         """Begin episode 0 of each env; random numbers of env i are keyed by `key` and first_env + i."""
+        out = ShownArrays(obs, mask, turn)
         for index in range(start, stop):
             i = np.uintp(index)
             s = states[i]
@@ -144,14 +147,15 @@ def _shows(
             s._index = first_env + index
             s._episode = 0
             begin_episode(s)
-            show(s, i, ShownArrays(obs, mask, turn))
+            show(s, i, out)
 
     @compilers.entry
     def observe(start: int, stop: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
         """Write the observations of states as they are."""
+        out = ShownArrays(obs, mask, turn)
         for index in range(start, stop):
             i = np.uintp(index)
-            show(states[i], i, ShownArrays(obs, mask, turn))
+            show(states[i], i, out)
 
     return reset, observe
 
