@@ -53,7 +53,7 @@ def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels
         # Put into its caller before references are counted, or each view handed over would count as one for ever.
         return njit(inline="always", **options, **HELPER_OPTIONS)(named(function))
 
-    def entry(function: Callable[..., Any], **parallel: bool) -> Callable[..., Any]:
+    def entry(function: Callable[..., Any], **parallel: Any) -> Callable[..., Any]:
         dispatcher = njit(**options, **ENTRY_OPTIONS, **parallel)(named(function))
         keep_on_disk(dispatcher, fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from scramjet.compile.jit import PARALLEL_REGION, ThreadsThatPay, launch_threads
+from scramjet.compile.jit import PARALLEL_REGION, AdaptiveThreading, launch_threads
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
@@ -57,7 +57,7 @@ class NativePool(WorldPool):
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
         self._was_reset = False
-        self._pays = ThreadsThatPay()
+        self._threading = AdaptiveThreading()
         self._unchecked = self._kernels
         self._probation: Probation | None = None  # of records that came from a file
 
@@ -244,7 +244,7 @@ class NativePool(WorldPool):
             self._step_envs(start, stop, actions, out)
             return
         arguments = start, stop, actions, out
-        self._pays(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
+        self._threading(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
 
     def _step_in_chunks(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
         """What threads would do, on this one: to the same logs."""
