@@ -134,8 +134,10 @@ class RowKernel:
             self._in_blocks(start, stop, *arguments)
 
     def on(self, num_rows: int, *arguments: Any) -> None:
-        """Do rows 0 to `num_rows` of tensors where these are: on this thread, or on the GPU, there with a thread for each
-        row and on torch's current stream."""
+        """Do rows 0 to `num_rows` of tensors where these are: on this thread, or on the GPU with a thread for each row.
+
+        On the GPU it runs on torch's current stream.
+        """
         if arguments[0].is_cuda:
             from scramjet.compile.cuda import cuda_arrays, launch
 

@@ -47,7 +47,7 @@ class Transition:
 FIELDS = tuple(one.name for one in fields(Transition) if one.init)
 """Names of a Transition's arrays and trees of arrays."""
 
-KernelArrays = cast(Any, namedtuple("KernelArrays", FIELDS))  # type: ignore[misc]
+KernelArrays = cast(Any, namedtuple("KernelArrays", FIELDS))
 """A Transition's arrays by name, inside kernels; a tree of arrays is a tuple.
 
 From Python, kernels take `Transition.arrays` one by one: a named tuple would take Numba as long as the step of an env.
