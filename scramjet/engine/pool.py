@@ -77,7 +77,7 @@ class Pool(ABC):
     env: Any
     """What the world says of itself: a native world's `Env`, or a `ForeignWorld`."""
     restarts: int = 0
-    """Of envs that failed, since the start."""
+    """How often an env failed and was made anew, since the start."""
     resume_note: str | None = None
     """After `restore`: what could not be brought back, if anything."""
     num_envs: int
@@ -144,19 +144,19 @@ class Pool(ABC):
 
     @property
     def answering(self) -> list[tuple[int, float]] | None:
-        """Of each that steps what `begin_part` began: what becomes readable when it has, and the seconds it has left.
-        None where nobody can wait for several such pools at once."""
+        """File descriptor to poll and seconds left of each worker that steps what `begin_part` began; None if this pool
+        cannot be polled."""
         return None
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
-        """Do what the first step would have to: a mistake shows before anything else begins."""
+        """Compile and try what the first step needs, so that a mistake in the world shows before training begins."""
 
     def close(self) -> None:  # noqa: B027
-        """End what runs beside this process; may be called again."""
+        """End the processes and threads of this pool; calling it again does nothing."""
 
     @abstractmethod
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
-        """Begin anew: env i plays its own episodes of this seed. Writes `obs` and `mask` of `out`.
+        """Begin the episodes of this seed, other ones for each env. Writes `obs` and `mask` of `out`.
 
         Pools with other seeds play other episodes, and so do training and evaluation: see `EpisodeSeed`.
         """
@@ -224,14 +224,14 @@ class Pool(ABC):
 
     @abstractmethod
     def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns and lengths of the episodes under way, [N * num_players] each; NaN for who plays no more."""
+        """Returns and lengths of the episodes under way, [N * num_players] each; NaN for agents that are dead."""
 
 
 class WorldPool(Pool):
-    """Copies of one native world, whatever runs them: what the world says of itself."""
+    """Base of the pools of native worlds: what is the same on the CPU and on the GPU."""
 
     episodes_kept_per_env = 1
-    """Ended episodes that there is room for until somebody asks, for each player."""
+    """Finished episodes that the log holds for each player until `episodes` is called."""
 
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
@@ -314,13 +314,13 @@ class WorldPool(Pool):
 
 
 def halves(num_envs: int, rows_per_env: int = 1) -> list[slice]:
-    """Two halves of a pool's rows, whole envs; of one env all."""
+    """The rows of a pool in two halves of whole envs; in one part where there is only one env."""
     middle, end = num_envs // 2 * rows_per_env, num_envs * rows_per_env
     return [slice(0, middle), slice(middle, end)] if middle else [slice(0, end)]
 
 
 def check_count(name: str, count: Any) -> None:
-    """Refuse what is no number of things."""
+    """Raise a ConfigError where `count` is no whole number from 1 to MAX_COUNT."""
     if not is_whole(count) or count < 1:
         raise ConfigError(f"{name}={shortened(count)} must be a whole number of at least 1")
     if count > MAX_COUNT:
@@ -328,5 +328,5 @@ def check_count(name: str, count: Any) -> None:
 
 
 def is_whole(number: Any) -> bool:
-    """Whether this is a whole number of any width; True and False are none."""
+    """Whether this is an integer, Python's or NumPy's; True and False are not."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)

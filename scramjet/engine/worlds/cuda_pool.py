@@ -26,7 +26,7 @@ from scramjet.errors import ConfigError, WorldError
 
 MIN_EPISODES_KEPT = 4096
 MAX_EPISODES_READ = 1024
-"""Of very many that ended, `episodes` reads so many of the newest: the rest are only counted."""
+"""Where more episodes have ended than this, `episodes` reads only the newest ones, and counts all."""
 
 
 class CudaPool(WorldPool):
@@ -102,7 +102,7 @@ class CudaPool(WorldPool):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""
+        """A context for recording steps in a CUDA graph: they are counted at each replay, not now."""
         tick = self._tick
         self._ticks_before.fill_(tick)
         self._tick_on_device = tick
@@ -112,7 +112,7 @@ class CudaPool(WorldPool):
             self._tick = tick
 
     def before_replay(self, num_steps: int) -> None:
-        """To be called before the replay of a graph with so many steps."""
+        """Count the steps of a graph; call this before each replay."""
         self._ticks_before.fill_(self._tick)
         self._tick_on_device = self._tick
         self._tick += num_steps
@@ -129,8 +129,8 @@ class CudaPool(WorldPool):
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
-        """Where it is not our own, the CPU looks at it first: at its fields, and at the indices of one step. What gets
-        by that can spoil the GPU's memory of this process and nothing else."""
+        """Go back to a snapshot. One that is not our own is first checked on the CPU: its fields, and one step with
+        bounds checked. One that still misleads could spoil only this process's memory on the GPU."""
         self._check_snapshot(snapshot, self._state_bytes.shape[1])
         if not is_own:
             on_cpu = NativePool(self.env, self.num_envs, num_threads=1)
@@ -145,7 +145,7 @@ class CudaPool(WorldPool):
 
     @property
     def has_records_of_others(self) -> bool:
-        return self._is_of_others  # which of them are left, only the GPU knows
+        return self._is_of_others  # the GPU is not asked how many of them are left
 
     def _begin_at(self, tick: int) -> None:
         self._tick = self._tick_on_device = tick
@@ -184,7 +184,7 @@ class CudaPool(WorldPool):
         self._num_logged.zero_()
         kept = self._log_bytes[: min(num_ended, self._capacity)]
         if len(kept) > MAX_EPISODES_READ:
-            # Who of one step took which row is chance; who is newest must not be.
+            # Which row an episode got is chance among those of one step; which are newest must not be.
             tick, env, player = kept[:, :24].contiguous().view(torch.int64).unbind(1)
             order = (tick * self.num_envs + env) * self.num_players + player
             kept = kept.index_select(0, order.topk(MAX_EPISODES_READ).indices)
@@ -214,7 +214,7 @@ class CudaPool(WorldPool):
 
 
 def random_actions_on_gpu(pool: CudaPool, out: Transition, random: torch.Generator) -> Tensor:
-    """One legal action for each row, drawn evenly, without a look from the CPU."""
+    """One legal action for each row, drawn evenly on the GPU without waiting for it."""
     space, rows = pool.action_space, pool.num_rows
     if isinstance(space, Box):
         low = torch.as_tensor(np.maximum(space.low, -10.0), device=pool.device)

@@ -26,7 +26,7 @@ ENVS_PER_THREAD = 256
 """Below this many envs a thread costs more to wake than it saves."""
 
 CACHE_LINES = 128
-"""Bytes between what two threads write: a line, and the next one that processors fetch with it."""
+"""Bytes between what two threads write: a cache line, and the next one, which processors fetch with it."""
 
 
 class NativePool(WorldPool):
@@ -52,7 +52,7 @@ class NativePool(WorldPool):
         self._logs = [(self._wrap(self._log[i]), self._log_size[i]) for i in range(self.num_threads)]
         self._tick = 0
         self._own = self.allocate()
-        self._stepped_rows = 0  # of a step that is made in parts: those before this one are done
+        self._stepped_rows = 0  # where a step is made in parts: rows before this one are done
         self._sent: deque[slice] = deque()
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
@@ -103,7 +103,7 @@ class NativePool(WorldPool):
         return out
 
     def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
-        """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
+        """`step` without checks, for arrays that are known to fit: with few envs the checks take longer than the step."""
         self._tick += 1
         if self._probation is not None:
             self._end_probation_if_over()
@@ -179,7 +179,7 @@ class NativePool(WorldPool):
             self._kernels = self._unchecked
 
     def _begin_at(self, tick: int, out: Transition) -> None:
-        """All that was under way is forgotten; `out` is what the players see."""
+        """Start counting at `tick`, and forget logs and what was sent; `out` is what the players see."""
         self._tick = tick
         self._log_size[:] = 0
         self._sent.clear()
@@ -188,7 +188,7 @@ class NativePool(WorldPool):
         self._remember_mask(out)
 
     def _remember_mask(self, out: Transition) -> None:
-        """Interpreted, actions are held against the last mask, whatever array it was written to."""
+        """Keep the mask that the next actions are checked against, where the world is interpreted."""
         if self.backend == "interpreted":
             self._legal[:] = out.mask
 
@@ -232,14 +232,14 @@ class NativePool(WorldPool):
         return start, stop
 
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition, chunk: int = 0) -> None:
-        """On this thread; episodes that end go to the log of a chunk."""
+        """Step envs on this thread; episodes that end are logged in the log of this chunk."""
         try:
             self._kernels.step(start, stop, self._tick, self._records, actions, *out.arrays, True, *self._logs[chunk])
         except Exception as error:
             raise self._explained(error) from error
 
     def _step_threaded(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
-        """On all threads of this pool."""
+        """Step envs on all threads of this pool."""
         if self.num_threads == 1:
             self._step_envs(start, stop, actions, out)
             return
@@ -247,7 +247,7 @@ class NativePool(WorldPool):
         self._threading(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
 
     def _step_in_chunks(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
-        """What threads would do, on this one: to the same logs."""
+        """Step on this thread what several threads would, into the same logs."""
         count, chunks = stop - start, self.num_threads
         for chunk in range(chunks):
             part = start + chunk * count // chunks, start + (chunk + 1) * count // chunks
@@ -260,7 +260,7 @@ class NativePool(WorldPool):
                     "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,
                     *out.arrays, self._log, self._log_size,
                 )  # fmt: skip
-            except SystemError:  # so Python calls an exception of Numba's on the thread that waits for the others
+            except SystemError:  # what an exception in compiled code becomes on the thread that waits for the others
                 is_whole = False
         if not is_whole:
             self._step_in_chunks(start, stop, actions, out)  # what has raised will do so again, most likely
@@ -268,7 +268,7 @@ class NativePool(WorldPool):
             raise WorldError(f"{problem}, and none when its envs were stepped again; find it with --num-threads 1")
 
     def _run(self, kernel: str, *arguments: Any) -> Any:
-        """Call a kernel; what goes wrong in it is told in the author's terms."""
+        """Call a kernel; an error in it is raised in terms of the world's source."""
         try:
             return getattr(self._kernels, kernel)(*arguments)
         except Exception as error:

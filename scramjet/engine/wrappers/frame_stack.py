@@ -29,8 +29,7 @@ def stacked_space(space: Any, num_frames: int) -> Any:
 
 
 def unstacked_space(space: Any, num_frames: int) -> Any:
-    """The space of one of the `num_frames` observations that `stacked_space` joined; a ValueError where there are none
-    such."""
+    """The space of one of the observations that `stacked_space` joined; ValueError where `num_frames` do not fit."""
     if isinstance(space, Dict):
         return Dict([(name, unstacked_space(part, num_frames)) for name, part in space.spaces.items()])
     if not isinstance(space, Box):
@@ -177,7 +176,7 @@ class FrameStackPool(Pool):
         return out
 
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
-        """Of single states, whose past is not known: the observations are not stacked."""
+        """Step single states; their observations are not stacked, because the frames before them are not known."""
         return self.pool.simulate(states, actions)
 
     def views(self) -> Any:
