@@ -103,7 +103,7 @@ class NativePool(WorldPool):
         return out
 
     def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
-        """`step` without checks, for arrays that are known to fit: with few envs the checks take longer than the step."""
+        """`step` without checks, for arrays known to fit: with few envs the checks take longer than the step."""
         self._tick += 1
         if self._probation is not None:
             self._end_probation_if_over()
