@@ -18,7 +18,7 @@ from scramjet.compile.numba_internals import (
 )
 from scramjet.engine.worlds import kernels
 from scramjet.engine.worlds.rules import RulesCompiler
-from scramjet.engine.worlds.transitions import Compilers
+from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs.api import Env
 
 # IEEE arithmetic as in the interpreted source; division by zero gives inf or nan instead of a check per division.

@@ -17,7 +17,7 @@ from scramjet.compile.numba_internals import keep_cuda_on_disk
 from scramjet.engine.worlds import kernels
 from scramjet.engine.worlds.cuda_staging import Staging, staged_row, staged_step
 from scramjet.engine.worlds.rules import RulesCompiler
-from scramjet.engine.worlds.transitions import Compilers
+from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs import rng
 from scramjet.envs.api import Env
 

@@ -18,7 +18,7 @@ import numpy as np
 from scramjet.engine.layout import leaf_layout, rows_per_env, state_dtype
 from scramjet.engine.transition import KernelArrays
 from scramjet.engine.trees import leaves, space_tree
-from scramjet.engine.worlds.transitions import EpisodeLog
+from scramjet.engine.worlds.world_functions import EpisodeLog
 from scramjet.envs.api import Dict, Env
 
 MAX_STAGED_RECORD = 160

@@ -32,7 +32,7 @@ from scramjet.engine.layout import (
     row_function,
     writes_rewards,
 )
-from scramjet.engine.worlds.transitions import (
+from scramjet.engine.worlds.world_functions import (
     NO_LIMIT,
     Rules,
     always_alive,
@@ -251,6 +251,6 @@ _ENGINE_SOURCES = [
     Path(fingerprint.__file__),
     *(
         Path(__file__).with_name(f"{name}.py")
-        for name in ("kernels", "transitions", "rules", "cpu", "cuda", "cuda_staging")
+        for name in ("kernels", "transitions", "world_functions", "rules", "cpu", "cuda", "cuda_staging")
     ),
 ]
