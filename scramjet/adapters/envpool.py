@@ -24,9 +24,10 @@ from gymnasium.spaces import Discrete
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.spaces import batch_parts, native_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition, allocate_obs
+from scramjet.engine.layout import allocate_obs
 from scramjet.engine.pool import Batch, check_count, is_whole
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, WorldError, did_you_mean
 

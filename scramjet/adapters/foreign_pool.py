@@ -18,8 +18,9 @@ import numpy as np
 
 from scramjet.adapters.spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Episodes, Pool, check_actions_fit, check_count
+from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError
 
 EPISODES_KEPT = 100_000
@@ -75,25 +76,10 @@ class ForeignPool(Pool):
         self._seeds = EpisodeSeed(0)  # of the last reset
         self._was_reset = False
         self._own = self.allocate()
-        self._layout = self._own.layout
 
     @property
     def steps_taken(self) -> int:
         return self._tick
-
-    def allocate(self) -> Transition:
-        by_seats = self.played_by is PlayedBy.SEATS
-        return Transition(
-            obs=allocate_obs(self.observation_space, self.num_rows),
-            mask=np.ones((self.num_rows, self.mask_size), np.bool_),
-            turn=np.zeros(0 if self.played_by is PlayedBy.ONE else self.num_rows, np.int8 if by_seats else np.bool_),
-            reward=np.zeros((self.num_envs, self.num_players) if by_seats else self.num_rows, np.float32),
-            terminated=np.zeros(self.num_rows, np.bool_),
-            truncated=np.zeros(self.num_rows, np.bool_),
-            final_obs=allocate_obs(
-                self.observation_space, self.num_envs * self.num_players if by_seats else self.num_rows
-            ),
-        )
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         seeds = EpisodeSeed.of(seed)
@@ -240,13 +226,6 @@ class ForeignPool(Pool):
         self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
         self._returns[:], self._lengths[:] = 0.0, 0
         return self._seeds.after("resumed at", self._tick)
-
-    def _fitting(self, out: Transition | None) -> Transition:
-        if out is None:
-            return self._own
-        if out.layout != self._layout:
-            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
-        return out
 
     def _check_actions(self, actions: np.ndarray, shape: tuple[int, ...]) -> None:
         if not self._was_reset:

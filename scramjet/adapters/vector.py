@@ -26,8 +26,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from scramjet.adapters.foreign_pool import ForeignPool, numbers_in, recorded
 from scramjet.adapters.spaces import UnfitObservationError, batch_parts, native_actions, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import check_count
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.errors import WorldError
 

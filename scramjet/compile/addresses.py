@@ -21,7 +21,7 @@ from numba import prange, types
 from scramjet.compile import numba_internals, numba_versions
 from scramjet.compile.jit import (
     PARALLEL_REGION,
-    ThreadsThatPay,
+    AdaptiveThreading,
     compiled,
     launch_threads,
     named_by_fingerprint,
@@ -59,14 +59,14 @@ class AddressedFunction:
         """Call it from Python, without holding Python's lock: other threads may run meanwhile."""
         self._call(*numbers)
 
-    def ready(self, num_parts: int, task: int, pays: ThreadsThatPay) -> Callable[[], None]:
+    def prepared(self, num_parts: int, task: int, threading: AdaptiveThreading) -> Callable[[], None]:
         """A function without arguments that does what `in_parts` does with these, for callers that repeat it.
 
-        `pays` decides at each call whether the parts go to threads or are done one after the other.
+        `threading` decides at each call whether the parts go to threads or are done one after the other.
         """
         if num_parts == 1:
             return partial(self._call, 0, 1, task)
-        return partial(pays, partial(self.in_parts, num_parts, task), partial(self._one_by_one, num_parts, task))
+        return partial(threading, partial(self.in_parts, num_parts, task), partial(self._one_by_one, num_parts, task))
 
     def _one_by_one(self, num_parts: int, task: int) -> None:
         for part in range(num_parts):
@@ -107,7 +107,7 @@ use_wide_vectors: Any = numba_internals.use_wide_vectors
 Where the loop is in an inlined function, that and its caller must both call this. The compiler prefers 256 bits because
 512 may lower the CPU's clock; beside matrix products, which use 512 bits, it is lowered already."""
 
-next_number: Any = numba_internals.next_number
+fetch_and_increment: Any = numba_internals.fetch_and_increment
 """For compiled code: read the int64 counter at an address and raise it by one, atomically: no two threads get the same
 number."""
 

@@ -81,6 +81,8 @@ def _register() -> bool:
         _KEPT.append(cfunc(types.void(*arguments), error_model="numpy", fastmath={"contract"})(_plain_sgemm))
         _KEPT.append(cfunc(types.int32(types.int32))(_no_threads_to_set))
         sgemm, set_threads = (function.address for function in _KEPT)
+    assert sgemm is not None
+    assert set_threads is not None
     register_blas(sgemm, set_threads)
     return has_blas
 

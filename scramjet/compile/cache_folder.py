@@ -1,8 +1,8 @@
-"""Where compiled kernels are kept, and who may have put them there; without loading the compiler, which takes long.
+"""The folder of compiled kernels: where it is, and that nobody else can have written there. Loads no compiler.
 
 Machine code runs as the user who loads it, so it is read only from folders and files that nobody else can change: they
 belong to this user or to root, and neither group nor others may write to them. Folders of ours are `scramjet-kernels`
-and, in that, one for each fingerprint, an entry. Only what carries our mark is ever removed.
+and in it an entry, one folder for each fingerprint. Only entries that carry our mark are ever removed.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def versions() -> str:
 
 
 @contextlib.contextmanager
-def held(entry: Path) -> Iterator[None]:
-    """Hold an entry: of several processes that want one kernel, one compiles it and the others wait."""
+def entry_lock(entry: Path) -> Iterator[None]:
+    """A context that locks an entry: of several processes that want a kernel, one compiles it and the others wait."""
     descriptor = None
     with contextlib.suppress(OSError):  # where files cannot be written or locked, each compiles for itself
         make_entry(entry)

@@ -1,4 +1,4 @@
-"""Numba compilation with our on-disk cache, for small numeric functions outside the worlds."""
+"""Compiles small numeric functions outside the worlds with Numba, and keeps their machine code on disk."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from scramjet.compile.numba_internals import (
 )
 
 PARALLEL_REGION = threading.Lock()
-"""To be held while a kernel runs on several threads: Numba's fallback layer allows one such kernel in a process."""
+"""Hold this lock while a kernel runs on several threads: Numba's fallback layer allows one such kernel in a process."""
 
 ROWS_PER_BLOCK = 32
-"""What one thread takes at a time."""
+"""Rows that a thread takes at a time."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @cache
 def launch_threads() -> None:
-    """Start Numba's threads, and leave torch as many as it had: OpenMP, which both may use, forgets it over this."""
+    """Start Numba's threads once, and set torch's number of threads again: where both use OpenMP, this resets it."""
     torch = sys.modules.get("torch")
     num_threads = torch.get_num_threads() if torch else 0
     get_num_threads()
@@ -42,19 +42,19 @@ def launch_threads() -> None:
         torch.set_num_threads(num_threads)
 
 
-class ThreadsThatPay:
-    """Has the same piece of work done on threads, or for a while on this one alone where threads are slow to come.
+class AdaptiveThreading:
+    """Runs the same work on several threads, or for a while on one where threads are slow to start.
 
-    On a machine that is busy with something else, each wait for a thread takes milliseconds: a step of a thousand envs,
-    a hundred times longer. Both ways must give the same results.
+    On a machine that is busy with something else, waiting for a thread takes milliseconds: a hundred times as long as a
+    step of a thousand envs. Both ways of doing the work must give the same results.
     """
 
     SLOW, WAITED = 3.0, 1e-3
-    """What counts as waiting: so many times the shortest time so far, and so many seconds more."""
+    """A run counts as slow if it takes this many times the shortest so far, and this many seconds more than it."""
     STRIKES = 2
-    """In a row, until threads are left alone."""
+    """Slow runs in a row after which one thread does the work."""
     PAUSE = 0.25
-    """Seconds until they are tried again."""
+    """Seconds until several threads are tried again."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -63,7 +63,7 @@ class ThreadsThatPay:
         self._resumes = -math.inf  # when threads are tried again
 
     def __call__(self, threaded: Callable[[], None], alone: Callable[[], None]) -> None:
-        """Do one or the other."""
+        """Call `threaded`, or `alone` while threads are slow."""
         started = self._clock()
         if started < self._resumes:
             alone()
@@ -78,7 +78,7 @@ class ThreadsThatPay:
 
 
 def compiled(function: _Function, **options: Any) -> _Function:
-    """Compile a self-contained numeric function when it is first called, or read it from the cache."""
+    """A numeric function that is compiled, or read from the cache, when it is first called; `options` are njit's."""
     assert isinstance(function, FunctionType)
     dispatcher: Any = njit(error_model="numpy", nogil=True, **ENTRY_OPTIONS, **options)(function)
     keep_on_disk(dispatcher, partial(named_by_fingerprint, function, **options), function.__name__)
@@ -86,9 +86,9 @@ def compiled(function: _Function, **options: Any) -> _Function:
 
 
 def named_by_fingerprint(function: FunctionType, **options: Any) -> str:
-    """The fingerprint of a function, which becomes a part of its name.
+    """Put the fingerprint of a function into its name, and return it.
 
-    To be asked for when the function is compiled, not when it is made: helpers may be defined after it.
+    Call this when the function is compiled, not when it is defined: helpers that it uses may be defined after it.
     """
     fingerprint = function_fingerprint(function, **options)
     function.__qualname__ = f"{function.__name__}_{fingerprint[:16]}"
@@ -96,10 +96,10 @@ def named_by_fingerprint(function: FunctionType, **options: Any) -> str:
 
 
 def callable_from_compiled(function: _Function) -> _Function:
-    """Make a numeric function one that compiled ones can call.
+    """A numeric function that compiled functions can call.
 
-    It gets a name of its own: of two functions with one name, such as a factory makes, the machine code that is read
-    from the cache would call whichever came first.
+    Its fingerprint is put into its name: a factory may make two functions of one name, and machine code from the cache
+    would call whichever was loaded first.
     """
     assert isinstance(function, FunctionType)
     function.__qualname__ = f"{function.__name__}_{function_fingerprint(function)[:16]}"
@@ -128,13 +128,16 @@ class RowKernel:
         self._in_blocks = compiled(in_blocks, parallel=True)
 
     def threaded(self, start: int, stop: int, *arguments: Any) -> None:
-        """The same on all of Numba's threads."""
+        """(start, stop, *arguments) on all of Numba's threads."""
         launch_threads()
         with PARALLEL_REGION:
             self._in_blocks(start, stop, *arguments)
 
     def on(self, num_rows: int, *arguments: Any) -> None:
-        """Rows 0 to `num_rows` of tensors, wherever they are; on the GPU a thread a row, on torch's current stream."""
+        """Do rows 0 to `num_rows` of tensors where these are: on this thread, or on the GPU with a thread for each row.
+
+        On the GPU it runs on torch's current stream.
+        """
         if arguments[0].is_cuda:
             from scramjet.compile.cuda import cuda_arrays, launch
 
@@ -159,30 +162,3 @@ class RowKernel:
         dispatcher = cuda.jit(scope["kernel"])
         keep_cuda_on_disk(dispatcher, partial(function_fingerprint, self._plain), self._plain.__name__)
         return dispatcher
-
-
-class PartKernel:
-    """A numeric function of part `part` of `num_parts` of its work, each on a thread of its own.
-
-    What a part computes does not depend on the thread that takes it, so the number of parts decides the result.
-    """
-
-    def __init__(self, function: Callable[..., None]) -> None:
-        body = callable_from_compiled(function)
-
-        def in_parts(num_parts: int, *arguments: Any) -> None:
-            for part in prange(num_parts):
-                body(part, num_parts, *arguments)
-
-        in_parts.__name__ = f"{function.__name__}_in_parts"
-        self._alone = compiled(in_parts)
-        self._threaded = compiled(in_parts, parallel=True)
-
-    def __call__(self, num_parts: int, *arguments: Any) -> None:
-        """All parts; a single one without waking a thread."""
-        if num_parts == 1:
-            self._alone(1, *arguments)
-            return
-        launch_threads()
-        with PARALLEL_REGION:
-            self._threaded(num_parts, *arguments)

@@ -1,4 +1,4 @@
-"""Who compiles what now: the compile cache tells it here, and whoever shows progress listens."""
+"""What is being compiled now. The compile cache reports it here; displays of progress listen."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import time
 from collections.abc import Callable, Iterator
 
 Listener = Callable[[str | None], None]
-"""Called with what is being compiled when that begins or changes, and with None when nothing is any more."""
+"""Called with a description when the compilation of something begins or another goes on, and with None at the end."""
 
 _LOCK = threading.RLock()
-_UNDER_WAY: list[tuple[int, str]] = []  # (thread, what), the innermost last: one function may need another compiled
+_UNDER_WAY: list[tuple[int, str]] = []  # (thread, description), the innermost last: functions may need others first
 _LISTENERS: list[Listener] = []
 _seconds_done = 0.0
 _began_at = 0.0
 
 
-def begun(what: str) -> None:
-    """This thread begins to compile `what`, such as "CartPole's rules"."""
+def begin(what: str) -> None:
+    """Report that this thread begins to compile something; `what` describes it, such as "CartPole's rules"."""
     global _began_at
     with _LOCK:
         if not _UNDER_WAY:
@@ -27,13 +27,13 @@ def begun(what: str) -> None:
         _tell()
 
 
-def ended() -> None:
-    """This thread is done with what it began last."""
+def end() -> None:
+    """Report that this thread has compiled what it began last."""
     _remove(every=False)
 
 
-def given_up() -> None:
-    """This thread compiles nothing any more: an error has ended all that it began."""
+def abandon() -> None:
+    """Report that an error has ended all that this thread began to compile."""
     _remove(every=True)
 
 
@@ -57,18 +57,18 @@ def _tell() -> None:
 
 
 @contextlib.contextmanager
-def during(what: str) -> Iterator[None]:
-    """Count the body as compilation of `what`."""
-    begun(what)
+def compilation(what: str) -> Iterator[None]:
+    """A context that reports its body as the compilation of `what`."""
+    begin(what)
     try:
         yield
     finally:
-        ended()
+        end()
 
 
 @contextlib.contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """Tell `listener` of all that is compiled while the body runs."""
+    """A context that calls `listener` whenever a compilation begins or ends while its body runs."""
     with _LOCK:
         _LISTENERS.append(listener)
     try:
@@ -79,6 +79,6 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 def seconds() -> float:
-    """Wall-clock seconds of this process in which something was compiled."""
+    """Seconds in which this process has compiled something, by the clock on the wall."""
     with _LOCK:
         return _seconds_done + (time.perf_counter() - _began_at if _UNDER_WAY else 0.0)

@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scramjet.engine.layout import Transition as Transition
     from scramjet.engine.pool import Batch as Batch
     from scramjet.engine.pool import Episodes as Episodes
     from scramjet.engine.pool import Pool as Pool
+    from scramjet.engine.transition import Transition as Transition
     from scramjet.engine.worlds.native_pool import Backend as Backend
     from scramjet.engine.worlds.native_pool import NativePool as NativePool
     from scramjet.engine.wrappers.frame_stack import FrameStackPool as FrameStackPool
@@ -24,7 +24,7 @@ _HOMES = {
     "FrameStackPool": "scramjet.engine.wrappers.frame_stack",
     "NativePool": "scramjet.engine.worlds.native_pool",
     "Pool": "scramjet.engine.pool",
-    "Transition": "scramjet.engine.layout",
+    "Transition": "scramjet.engine.transition",
 }
 __all__ = ["Backend", "Batch", "Episodes", "FrameStackPool", "NativePool", "Pool", "Transition"]
 

@@ -1,4 +1,4 @@
-"""The memory of a pool: the record of one env, and the batch arrays its results are written to."""
+"""How a world lies in memory: the record of one env, its observations and its actions, and who plays it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import enum
 import math
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
@@ -152,24 +151,6 @@ def obs_bytes(space: Any) -> int:
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in layouts)
 
 
-def kernel_obs(obs: Any) -> Any:
-    """Observations as kernels take them: an array, or the arrays of a tree in one tuple."""
-    return tuple(_kernel_array(leaf) for leaf in leaves(obs)) if isinstance(obs, dict) else _kernel_array(obs)
-
-
-def _kernel_array(array: Any) -> Any:
-    """An array as kernels take it: NumPy's as it is, one on the GPU as Numba sees it."""
-    if isinstance(array, np.ndarray):
-        return array
-    from numba import cuda
-
-    return cuda.as_cuda_array(array)
-
-
-def _layout(array: Any) -> tuple[Any, ...]:
-    return array.shape, array.dtype, array.flags.writeable if isinstance(array, np.ndarray) else array.device
-
-
 def row_function(space: Any) -> Callable[..., Any]:
     """(kernel_obs, i) -> what `observe` writes to: an array, or for a Dict a tuple of arrays with names."""
     if not isinstance(space, Dict):
@@ -218,67 +199,6 @@ def clear_function(env: Env) -> Callable[..., Any]:
     exec("\n".join(lines), scope)
     made: Callable[..., Any] = scope["clear"]
     return made
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """Where one step of N envs is written. Allocated once; rows of a rollout are views of this kind.
-
-    There are R rows: N, or N * num_agents where several agents act at once (agent k of env i has row
-    i * num_agents + k). `obs` and `mask` are what the policy sees next: after an episode's end they belong to the
-    next episode. For a Dict space `obs` and `final_obs` are nested dicts of arrays.
-    """
-
-    obs: Any  # [R, *obs_shape]
-    mask: np.ndarray  # [R, mask_size] bool, legal actions; [R, 0] where the world has no mask
-    turn: np.ndarray  # agents: [R] bool, who of them is alive; seats: [N] int8, who is to move; else [0] bool
-    reward: np.ndarray  # [R] float32; seats: [N, num_seats]
-    terminated: np.ndarray  # [R] bool
-    truncated: np.ndarray  # [R] bool, never together with terminated
-    final_obs: Any  # [R, *obs_shape] ([N * num_seats, ...]); the last of each episode that ended; other rows are stale
-    arrays: tuple[Any, ...] = field(init=False, repr=False)  # all of the above as kernels take them
-    layout: tuple[Any, ...] = field(init=False, repr=False)  # shapes, types, writeable: to compare at a glance
-
-    def __post_init__(self) -> None:
-        obs, final_obs = kernel_obs(self.obs), kernel_obs(self.final_obs)
-        rest = (self.mask, self.turn, self.reward, self.terminated, self.truncated)
-        arrays = (obs, *(_kernel_array(array) for array in rest), final_obs)
-        object.__setattr__(self, "arrays", arrays)
-        flat = (*leaves(self.obs), *rest, *leaves(self.final_obs))
-        object.__setattr__(self, "layout", tuple(_layout(leaf) for leaf in flat))
-
-    def part(self, rows: slice | np.ndarray) -> Transition:
-        """Some rows: views where they are neighbours, copies where they are given by their numbers."""
-        per_env = len(leaves(self.final_obs)[0]) // len(self.terminated)
-        if isinstance(rows, slice):
-            final: slice | np.ndarray = slice(rows.start * per_env, rows.stop * per_env)
-        else:
-            final = (rows[:, None] * per_env + np.arange(per_env)).ravel()
-        return Transition(
-            obs=map_leaves(lambda leaf: leaf[rows], self.obs),
-            mask=self.mask[rows],
-            turn=self.turn[rows] if len(self.turn) else self.turn,
-            reward=self.reward[rows],
-            terminated=self.terminated[rows],
-            truncated=self.truncated[rows],
-            final_obs=map_leaves(lambda leaf: leaf[final], self.final_obs),
-        )
-
-
-def allocate_transition(env: Env, num_envs: int) -> Transition:
-    """Fresh arrays for one step of `num_envs` envs."""
-    space, how, num_rows = env.observation_space, played_by(env), num_envs * rows_per_env(env)
-    by_seats = how is PlayedBy.SEATS
-    turn_dtype: Any = np.int8 if by_seats else np.bool_
-    return Transition(
-        obs=allocate_obs(space, num_rows),
-        mask=np.ones((num_rows, mask_size(env)), np.bool_),
-        turn=np.zeros(0 if how is PlayedBy.ONE else num_rows, turn_dtype),
-        reward=np.zeros((num_envs, num_players(env)) if by_seats else num_rows, np.float32),
-        terminated=np.zeros(num_rows, np.bool_),
-        truncated=np.zeros(num_rows, np.bool_),
-        final_obs=allocate_obs(space, num_envs * num_players(env) if by_seats else num_rows),
-    )
 
 
 def action_layout(env: Env) -> tuple[tuple[int, ...], np.dtype]:

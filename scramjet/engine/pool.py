@@ -13,7 +13,6 @@ import numpy as np
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import (
     PlayedBy,
-    Transition,
     action_layout,
     check_spaces,
     episode_dtype,
@@ -25,6 +24,7 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.rows_under_way import Rows, neighbours
+from scramjet.engine.transition import Transition, allocate_transition
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.machine.memory import require_memory
@@ -83,7 +83,7 @@ class Pool(ABC):
     env: Any
     """What the world says of itself: a native world's `Env`, or a `ForeignWorld`."""
     restarts: int = 0
-    """Of envs that failed, since the start."""
+    """How often an env failed and was made anew, since the start."""
     resume_note: str | None = None
     """After `restore`: what could not be brought back, if anything."""
     num_envs: int
@@ -96,6 +96,8 @@ class Pool(ABC):
     action_space: Any
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
+    _own: Transition
+    """What `reset` and `step` write to where the caller names no arrays."""
     _actions_sent: Any = None  # by `send`, of pools that step all rows at once; for `recv`
     say: Callable[[str], None] = staticmethod(_warn)
     """Tells people what they should know, such as that an env failed and was made anew; on any thread."""
@@ -118,9 +120,27 @@ class Pool(ABC):
     def steps_taken(self) -> int:
         """Steps of each env since the last reset."""
 
-    @abstractmethod
     def allocate(self) -> Transition:
         """Fresh arrays for one step of this pool."""
+        return self._allocate_for(self.num_envs)
+
+    def _allocate_for(self, num_envs: int) -> Transition:
+        return allocate_transition(
+            self.observation_space,
+            self.played_by,
+            num_envs=num_envs,
+            num_rows=num_envs * (self.num_rows // self.num_envs),
+            num_players=self.num_players,
+            mask_size=self.mask_size,
+        )
+
+    def _fitting(self, out: Transition | None) -> Transition:
+        """`out`, or the pool's own arrays for None. Refuses arrays of another size: envs would write past their end."""
+        if out is None:
+            return self._own
+        if out.layout != self._own.layout:
+            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
+        return out
 
     def tell(self, say: Callable[[str], None]) -> None:
         """From now on, `say` what people should know, in place of a warning."""
@@ -137,14 +157,14 @@ class Pool(ABC):
         return None
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
-        """Do what the first step would have to: a mistake shows before anything else begins."""
+        """Compile and try what the first step needs, so that a mistake in the world shows before training begins."""
 
     def close(self) -> None:  # noqa: B027
-        """End what runs beside this process; may be called again."""
+        """End the processes and threads of this pool; calling it again does nothing."""
 
     @abstractmethod
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
-        """Begin anew: env i plays its own episodes of this seed. Writes `obs` and `mask` of `out`.
+        """Begin the episodes of this seed, other ones for each env. Writes `obs` and `mask` of `out`.
 
         Pools with other seeds play other episodes, and so do training and evaluation: see `EpisodeSeed`.
         """
@@ -216,14 +236,14 @@ class Pool(ABC):
 
     @abstractmethod
     def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns and lengths of the episodes under way, [N * num_players] each; NaN for who plays no more."""
+        """Returns and lengths of the episodes under way, [N * num_players] each; NaN for agents that are dead."""
 
 
 class WorldPool(Pool):
-    """Copies of one native world, whatever runs them: what the world says of itself."""
+    """Base of the pools of native worlds: what is the same on the CPU and on the GPU."""
 
     episodes_kept_per_env = 1
-    """Ended episodes that there is room for until somebody asks, for each player."""
+    """Finished episodes that the log holds for each player until `episodes` is called."""
 
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
@@ -281,12 +301,6 @@ class WorldPool(Pool):
 
         return Record(state, self.name)
 
-    def _fitting(self, out: Transition, layout: tuple[Any, ...]) -> Transition:
-        """Refuse arrays of another size: compiled code would write past their end."""
-        if out.layout != layout:
-            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
-        return out
-
     def _check_snapshot(self, snapshot: dict[str, np.ndarray], record_bytes: int) -> None:
         if missing := {"states", "tick"} - set(snapshot):
             raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
@@ -312,13 +326,13 @@ class WorldPool(Pool):
 
 
 def halves(num_envs: int, rows_per_env: int = 1) -> list[slice]:
-    """Two halves of a pool's rows, whole envs; of one env all."""
+    """The rows of a pool in two halves of whole envs; in one part where there is only one env."""
     middle, end = num_envs // 2 * rows_per_env, num_envs * rows_per_env
     return [slice(0, middle), slice(middle, end)] if middle else [slice(0, end)]
 
 
 def check_count(name: str, count: Any) -> None:
-    """Refuse what is no number of things."""
+    """Raise a ConfigError where `count` is no whole number from 1 to MAX_COUNT."""
     if not is_whole(count) or count < 1:
         raise ConfigError(f"{name}={shortened(count)} must be a whole number of at least 1")
     if count > MAX_COUNT:
@@ -326,5 +340,5 @@ def check_count(name: str, count: Any) -> None:
 
 
 def is_whole(number: Any) -> bool:
-    """Whether this is a whole number of any width; True and False are none."""
+    """Whether this is an integer, Python's or NumPy's; True and False are not."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)

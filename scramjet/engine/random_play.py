@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.envs.api import Box, Discrete
 from scramjet.errors import WorldError
 

@@ -1,4 +1,4 @@
-"""Work on a thread of its own, one piece at a time: writing a checkpoint need not hold up training."""
+"""A thread for work in the background, one piece after the other: training goes on while a checkpoint is written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 
 
 class Background(Generic[_Result]):
-    """Does one piece of work after the other; what goes wrong there is raised at the next call here.
+    """Does one piece of work after the other on its own thread; an error there is raised by the next call here.
 
     Leaving its `with` block waits for what is under way.
     """
@@ -21,17 +21,17 @@ class Background(Generic[_Result]):
         self._under_way: Future[_Result] | None = None
 
     def start(self, work: Callable[[], _Result]) -> list[_Result]:
-        """Begin a piece of work, once the one before is done; its result, if there was one."""
+        """Begin a piece of work once the one before is done; returns what `wait` does for that one."""
         done = self.wait()
         self._under_way = self._executor.submit(work)
         return done
 
     def finished(self) -> list[_Result]:
-        """The result of what has been done since the last look; waits for nothing."""
+        """A list with the result of the work if it has ended since the last call, else an empty list; does not wait."""
         return self.wait() if self._under_way is not None and self._under_way.done() else []
 
     def wait(self) -> list[_Result]:
-        """The same once all is done."""
+        """Wait for the work under way; a list with its result, or an empty list where there was none."""
         under_way, self._under_way = self._under_way, None
         return [] if under_way is None else [under_way.result()]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT_VERSION = 2
-"""2: signed by the user who wrote it."""
+"""The version that is written. Since 2, the user who writes a checkpoint signs it."""
 METADATA_FILE = "metadata.json"
 MODEL_FILE = "model.safetensors"
 TRAINER_FILE = "trainer.safetensors"

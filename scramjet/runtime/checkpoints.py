@@ -95,7 +95,9 @@ class CheckpointStore:
                 self._write_folder(path, files)
             if is_best:
                 replace_symlink(self.directory / "best", path.name)
-            replace_symlink(self.directory / "latest", path.name)  # the last sign of a finished save
+            replace_symlink(
+                self.directory / "latest", path.name
+            )  # last: a save is finished when this link points at it
             self._prune(step)
         return path
 

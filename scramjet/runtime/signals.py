@@ -120,7 +120,7 @@ class StuckWatch:
                 self._notify(number)
 
     def _end(self, number: int) -> None:
-        """The process, with a message; the main thread cannot do it."""
+        """End the process with a message, since the main thread is stuck."""
         told: list[str] = []
 
         def describe() -> None:
@@ -147,7 +147,7 @@ def _silently(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def _forget_in_a_fork() -> None:
-    """Signals of a child that was forked are not its parent's."""
+    """Keep a forked child from reporting its signals to its parent."""
     with contextlib.suppress(ValueError):  # so on another thread than the main one, which only the parent has
         pipe = signal.set_wakeup_fd(-1)
         if pipe not in StuckWatch._pipes:

@@ -1,4 +1,4 @@
-"""How a user's checkpoints are told from those of others: signed with a key that is kept in his own state folder.
+"""Signatures that tell a user's own checkpoints from others': made with a key in the user's state folder.
 
 A signature says who wrote a checkpoint, not that it is good. What nobody but the user can have written need not be
 checked as a stranger's would; without a key everything is a stranger's.
@@ -18,7 +18,7 @@ _KEY_BYTES = 32
 
 
 def sign(text: str) -> str | None:
-    """The user's signature of a text; None where he can have no key."""
+    """The user's signature of a text; None where no key can be kept."""
     key = _key() or _new_key()
     return None if key is None else _signature(key, text)
 

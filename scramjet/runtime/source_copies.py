@@ -27,7 +27,7 @@ from scramjet.runtime.files import (
 )
 
 MAX_FILES, MAX_BYTES, MAX_DEPTH = 256, 1 << 22, 16
-"""Of a copy: its files, the bytes of all of them, and folders in each other."""
+"""Limits of a copy: number of files, bytes of all of them, depth of nested folders."""
 _MAX_ENTRIES = 16 * MAX_FILES  # that are looked at, files of other kinds among them
 
 Sources = Mapping[str, bytes]

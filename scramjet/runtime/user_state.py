@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_RECORDS = 4096
-"""Of a kind; beyond them those that were written longest ago are removed."""
+"""Records of one kind that are kept; beyond these the oldest are removed."""
 MAX_RECORD_BYTES = 1 << 17
 _NAME = re.compile(r"[0-9a-f]{64}\.json|\.tmp-.*")  # the latter are what a killed process left
 _NO_FOLLOW, _DIRECTORY, _NO_WAIT = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_DIRECTORY", "O_NONBLOCK"))
@@ -36,7 +36,7 @@ class UserRecords:
 
     @property
     def folder(self) -> Path:
-        """Where they are, as the environment says now. RuntimeError where the user has no home."""
+        """The folder of these records, by the environment's variables now. RuntimeError where the user has no home."""
         chosen = os.environ.get("SCRAMJET_STATE_DIR")
         if chosen:
             return Path(chosen) / self._kind
@@ -92,7 +92,7 @@ def _name(key: str) -> str:
 
 
 def _require_own(descriptor: int, is_kind: Any) -> None:
-    """Refuse what somebody else owns or may write to."""
+    """Raise an OSError where an open file or folder is of another kind, or others own it or may write to it."""
     found = os.fstat(descriptor)
     if not is_kind(found.st_mode):
         raise PermissionError("it is not a plain file or folder")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 

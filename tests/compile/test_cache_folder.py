@@ -20,7 +20,7 @@ import pytest
 from numba import types
 
 from scramjet.compile import cache_folder
-from scramjet.compile.cache_folder import cache_directory, entry_directory, held, make_entry, write_kernel
+from scramjet.compile.cache_folder import cache_directory, entry_directory, entry_lock, make_entry, write_kernel
 from scramjet.compile.jit import compiled
 from scramjet.compile.numba_internals import kernel_cache
 from scramjet.runtime import private_folder
@@ -102,7 +102,7 @@ def test_the_entries_unused_for_longest_are_forgotten(chosen: Path, monkeypatch:
     old = [entry_directory(f"{i:064x}"[::-1]) for i in range(3)]
     for age, entry in enumerate(old):
         write_kernel(entry / "a-0.kernel", b"")
-        with held(entry):
+        with entry_lock(entry):
             os.utime(entry, (1e9 - age, 1e9 - age))
     assert make_square(6)(3) == 15
     assert [entry.exists() for entry in old] == [True, True, False]
@@ -262,7 +262,7 @@ def test_a_lock_that_is_a_link_makes_and_opens_no_file_elsewhere(chosen: Path, t
     entry = entry_directory("0" * 64)
     make_entry(entry)
     (entry / "lock").symlink_to(tmp_path / "elsewhere")
-    with held(entry):
+    with entry_lock(entry):
         assert not (tmp_path / "elsewhere").exists()
 
 
@@ -272,7 +272,7 @@ def test_a_lock_that_is_a_link_makes_and_opens_no_file_elsewhere(chosen: Path, t
 def test_all_that_it_makes_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask_000) -> None:
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "a" / "b"))
     assert make_square(0)(3) == 9
-    with held(make_square(0)._cache.directory):
+    with entry_lock(make_square(0)._cache.directory):
         modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "a").rglob("*") if path.is_dir()}
         assert modes | {(tmp_path / "a").stat().st_mode & 0o777} == {0o700}
         files = [path for path in (tmp_path / "a").rglob("*") if path.is_file()]

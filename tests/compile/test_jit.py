@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from scramjet.compile.jit import ROWS_PER_BLOCK, RowKernel, ThreadsThatPay
+from scramjet.compile.jit import ROWS_PER_BLOCK, AdaptiveThreading, RowKernel
 
 
 @RowKernel
@@ -30,7 +30,7 @@ def test_threads_do_each_row_once_and_no_other(rows, start):
 
 KEEPS_ITS_NUMBER = """
 import numpy as np, torch
-from scramjet.compile.jit import ThreadsThatPay, RowKernel
+from scramjet.compile.jit import AdaptiveThreading, RowKernel
 
 torch.set_num_threads({threads})
 {use}
@@ -89,18 +89,18 @@ class Clock:
 
 def test_threads_that_are_slow_to_come_are_left_alone_for_a_while_and_tried_again():
     clock = Clock()
-    pays = ThreadsThatPay(clock)
+    pays = AdaptiveThreading(clock)
     assert clock.work(pays, 100) == 0
     clock.threads_take = 8e-3  # somebody else is at work
     assert clock.work(pays, 10_000) > 0.99
     clock.threads_take = 1e-4
-    clock.now += ThreadsThatPay.PAUSE
+    clock.now += AdaptiveThreading.PAUSE
     assert clock.work(pays, 100) == 0
 
 
 def test_work_that_only_varies_stays_on_threads():
     clock = Clock()
-    pays = ThreadsThatPay(clock)
+    pays = AdaptiveThreading(clock)
     for seconds in (1e-4, 9e-4, 2e-4, 8e-3, 1e-4, 8e-3, 1e-4):  # now and then a long one is no sign
         clock.threads_take = seconds
         assert clock.work(pays, 1) == 0
@@ -108,7 +108,7 @@ def test_work_that_only_varies_stays_on_threads():
 
 def test_long_work_on_a_busy_machine_stays_on_threads():
     clock = Clock()
-    pays = ThreadsThatPay(clock)
+    pays = AdaptiveThreading(clock)
     for seconds in (0.1, 0.2, 0.25, 0.2):
         clock.threads_take = seconds
         assert clock.work(pays, 1) == 0

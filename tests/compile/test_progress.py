@@ -62,6 +62,6 @@ def test_rules_that_cannot_be_compiled_are_not_told_for_ever(heard):
 
 
 def test_the_outer_function_is_told_again_when_the_one_it_needs_is_done(heard):
-    with compiling.during("outer"), compiling.during("inner"):
+    with compiling.compilation("outer"), compiling.compilation("inner"):
         pass
     assert heard == ["outer", "inner", "outer", None]

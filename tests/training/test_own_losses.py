@@ -12,12 +12,12 @@ from torch import Tensor, nn
 import scramjet
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.own_losses import OwnLosses
+from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.metrics_log import read_metrics
-from scramjet.training.batches.samples import Samples
 from scramjet.training.learner import loss_settings
 from scramjet.training.persistence import state
 

@@ -16,12 +16,14 @@ import sys
 import threading
 from pathlib import Path
 
-from scramjet.compile.cache_folder import entry_directory, held, make_entry, versions
+from scramjet.compile.cache_folder import entry_directory, entry_lock, make_entry, versions
 from scramjet.compile.numba_versions import IS_TESTED
 from scramjet.envs.beside import path_without_worlds
 
 # Modules come from where this process has them. With -m, a folder that the user happens to be in would come first.
-_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from scramjet.algorithms import ahead; ahead.main()"
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[1:]; from scramjet.accelerate.numba import compile_ahead as ahead; ahead.main()"
+)
 _STARTED: list[subprocess.Popen[bytes]] = []  # kept, or the pipe that tells it of our end would be closed
 
 
@@ -56,7 +58,7 @@ def _mark(entry: Path) -> Path:
 def _compile() -> None:
     """Compile what an MLP with discrete actions needs: by far the most common."""
     entry = _entry()
-    with held(entry):  # a second such process waits, and finds the mark
+    with entry_lock(entry):  # a second such process waits, and finds the mark
         if _mark(entry).exists():
             return
         from scramjet.accelerate.numba import kernels, loss_kernels

@@ -39,15 +39,15 @@ from scramjet.compile.addresses import (
     AddressedFunction,
     call,
     doubles,
+    fetch_and_increment,
     flags,
     float_rows,
     floats,
-    next_number,
     word_rows,
     words,
 )
 from scramjet.compile.blas import set_blas_threads
-from scramjet.compile.jit import PARALLEL_REGION, ThreadsThatPay, callable_from_compiled, compiled, launch_threads
+from scramjet.compile.jit import PARALLEL_REGION, AdaptiveThreading, callable_from_compiled, compiled, launch_threads
 from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, sum_of_squares
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
@@ -91,10 +91,10 @@ def gradients_of_parts(worker, num_parts, address):  # type: ignore[no-untyped-d
     """A worker's: of parts that nobody has begun, one after the other, so that all end together however fast each is.
     Which worker did a part makes no difference."""
     work, threads = work_at(address), set_blas_threads(1)
-    part = next_number(work.next_part)
+    part = fetch_and_increment(work.next_part)
     while part < num_parts:
         _gradients_of_part(address, part, num_parts, work.scratch + FLOAT * worker * work.scratch_size)
-        part = next_number(work.next_part)
+        part = fetch_and_increment(work.next_part)
     set_blas_threads(threads)
 
 
@@ -270,7 +270,7 @@ def compile_steps(num_workers: int) -> None:
         function.address  # noqa: B018 - asked for, it is compiled
 
 
-def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: ThreadsThatPay) -> None:
+def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: AdaptiveThreading) -> None:
     """A gradient step on each minibatch of a `WORK`."""
     functions = begin_step.address, gradients_of_parts.address, end_step.address
     if num_workers == 1:

@@ -21,7 +21,7 @@ from scramjet.accelerate.numba import kernels, loss_kernels
 from scramjet.accelerate.numba import towers as layers
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import Task
-from scramjet.compile.jit import ThreadsThatPay
+from scramjet.compile.jit import AdaptiveThreading
 from scramjet.policies.recurrent import kernels as memory_kernels
 from scramjet.policies.recurrent.autograd import CoreNumbers
 from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
@@ -114,7 +114,7 @@ class NumbaNetwork:
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
-        self._pays = ThreadsThatPay()  # of gradient steps
+        self._pays = AdaptiveThreading()  # of gradient steps
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
         self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of each part, diagnostics
@@ -184,10 +184,10 @@ class NumbaNetwork:
         self._task.set(scratch=scratch, scratch_size=scratch.shape[1], block=BLOCK, num_taken=num_rows)
         self._task.set(state=_array(state))
         functions: list[Callable[[], None]] = []
-        pays = ThreadsThatPay()
+        pays = AdaptiveThreading()
         for step, task in zip(steps, self._task.copies(len(steps)), strict=True):
             task.set(**{name: _array(getattr(step, name)) for name in NumbaStep._fields})
-            functions.append(kernels.act_in_part.ready(num_parts, task.address, pays))
+            functions.append(kernels.act_in_part.prepared(num_parts, task.address, pays))
             self._acting.append(task)
         return functions
 

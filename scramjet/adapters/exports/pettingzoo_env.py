@@ -14,7 +14,8 @@ from gymnasium.utils import seeding
 from scramjet.adapters.exports.gymnasium_env import for_gymnasium, render_modes, row_of
 from scramjet.adapters.exports.gymnasium_ids import gym_id
 from scramjet.adapters.pettingzoo.pool import import_pettingzoo
-from scramjet.engine.layout import PlayedBy, Transition, action_layout, played_by
+from scramjet.engine.layout import PlayedBy, action_layout, played_by
+from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import WorldError

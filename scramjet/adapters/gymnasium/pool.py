@@ -12,9 +12,10 @@ from scramjet.adapters.foreign_pool import ForeignPool, seeds_in
 from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, RowArrays
 from scramjet.adapters.spaces import action_shape_and_dtype
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition, leaf_layout
+from scramjet.engine.layout import leaf_layout
 from scramjet.engine.pool import Batch
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, space_tree
 from scramjet.errors import ConfigError
 

@@ -14,7 +14,7 @@ from scramjet.adapters.gymnasium.runner import MakeEnv
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition
+from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, WorldError
 
 DRAWABLE = ("ansi", "rgb_array")

@@ -19,8 +19,9 @@ from gymnasium import spaces
 from scramjet.adapters.foreign_pool import ForeignPool, numbers_in
 from scramjet.adapters.spaces import native_action, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.pool import check_count
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ScramjetError, WorldError
 

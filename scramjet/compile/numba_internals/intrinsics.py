@@ -89,7 +89,7 @@ def _use_wide_vectors(typing_context):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _next_number(typing_context, counter):  # type: ignore[no-untyped-def]
+def _fetch_and_increment(typing_context, counter):  # type: ignore[no-untyped-def]
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = ir.IntType(64)
         place = builder.inttoptr(arguments[0], word.as_pointer())
@@ -124,7 +124,7 @@ def _call_sgemm(typing_context, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb
 # To a type checker an intrinsic takes its typing context first; compiled code leaves that out.
 call: Any = _call
 use_wide_vectors: Any = _use_wide_vectors
-next_number: Any = _next_number
+fetch_and_increment: Any = _fetch_and_increment
 sgemm: Any = _call_sgemm
 set_blas_threads: Any = types.ExternalFunction(_SET_THREADS, types.int32(types.int32))
 

@@ -29,7 +29,14 @@ from numba.core.typed_passes import _reload_parfors
 
 from scramjet.compile import kernel_file
 from scramjet.compile import progress as compiling
-from scramjet.compile.cache_folder import entry_directory, held, kernel_path, read_kernel, remove_entry, write_kernel
+from scramjet.compile.cache_folder import (
+    entry_directory,
+    entry_lock,
+    kernel_path,
+    read_kernel,
+    remove_entry,
+    write_kernel,
+)
 from scramjet.compile.numba_internals.helper_pipeline import calls_by_address
 from scramjet.runtime.private_folder import NotPrivateError
 
@@ -84,7 +91,7 @@ class FileCache(_Cache):
         """The compiled kernel for these argument types; None where there is none, and Numba compiles it next."""
         loaded = self._load(signature, target_context) if self._enabled else None
         if loaded is None:
-            compiling.begun(self.what)  # until `save_overload`
+            compiling.begin(self.what)  # until `save_overload`
         return loaded
 
     def _load(self, signature: Any, target_context: Any) -> Any:
@@ -97,7 +104,7 @@ class FileCache(_Cache):
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""
-        compiling.ended()
+        compiling.end()
         if not self._enabled:
             return
         try:
@@ -254,6 +261,6 @@ def c_function(function: FunctionType, fingerprint: str) -> Any:
     signature = sigutils.normalize_signature(types.void(*[types.int64] * function.__code__.co_argcount))
     made: Any = CFunc(function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
     made._cache = KernelCache(fingerprint, function.__name__)
-    with compiling.during(made._cache.what), held(made._cache.directory):  # another process may compile it
+    with compiling.compilation(made._cache.what), entry_lock(made._cache.directory):  # another process may compile it
         made.compile()
     return made

@@ -46,7 +46,7 @@ def c_function(function: FunctionType, fingerprint: str) -> Any:
 
 call: Any = unavailable
 use_wide_vectors: Any = unavailable
-next_number: Any = unavailable
+fetch_and_increment: Any = unavailable
 sgemm: Any = unavailable
 set_blas_threads: Any = unavailable
 register_blas: Any = unavailable

@@ -1,4 +1,4 @@
-"""`scramjet check`: a world played interpreted, compiled and on the GPU; every promise of the contract looked at."""
+"""`scramjet check`: plays a world interpreted, compiled and on the GPU, and checks all that a world must keep to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from scramjet.compile.cuda import require_cuda
 from scramjet.engine.layout import (
     HEADER,
     PlayedBy,
-    Transition,
     check_spaces,
-    kernel_obs,
     leaf_layout,
     mask_size,
     num_players,
@@ -28,6 +26,7 @@ from scramjet.engine.layout import (
 )
 from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import random_actions
+from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Discrete, Env
@@ -38,12 +37,12 @@ NUM_ENVS = 4
 SEED = 12345
 FEWEST_STEPS = 50
 INTERPRETED_SECONDS = 3.0
-"""A world that is slow interpreted is played no longer than this at a time, but for so many steps at least."""
+"""Seconds after which a slow interpreted play is cut short; FEWEST_STEPS are played in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at."""
+    """The result of one check."""
 
     is_fine: bool
     text: str
@@ -52,7 +51,7 @@ class Finding:
 def check_world(
     name: str, *, steps: int = 500, parameters: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[Finding]:
-    """Look at a world from declaration to compiled speed; stops at the first thing that makes the rest pointless."""
+    """Yield the results of all checks, from declaration to speed; ends at a failure that makes the rest pointless."""
     try:
         env = load_env(name, **parameters)
         check_spaces(env)
@@ -142,7 +141,7 @@ def look_for_choices_seen_last_only(env: Env, actions: np.ndarray) -> str:
 
 
 def _who(env: Env, row: int) -> str:
-    """Whose row it is."""
+    """Which env and player a row belongs to, in words."""
     per_env = rows_per_env(env)
     return f"env {row // per_env}" + (f", agent {row % per_env}" if per_env > 1 else "")
 
@@ -228,7 +227,7 @@ def look_for_escaped_state(env: Env, actions: np.ndarray) -> str:
 
 
 def look_at_compiled(env: Env, actions: np.ndarray) -> str:
-    """Compiled, the world does what it does interpreted; and how fast."""
+    """Check that the compiled world does what the interpreted one does, and measure its speed."""
     interpreted = _trace(NativePool(env, NUM_ENVS, backend="interpreted"), actions)
     started = time.perf_counter()
     compiled = _trace(NativePool(env, NUM_ENVS, num_threads=1), actions)
@@ -239,10 +238,10 @@ def look_at_compiled(env: Env, actions: np.ndarray) -> str:
 
 
 def look_at_gpu(env: Env, actions: np.ndarray) -> str:
-    """On the GPU the world does what it does on the CPU."""
+    """Check that the world does on the GPU what it does on the CPU."""
     from scramjet.engine.worlds.cuda_pool import CudaPool
 
-    few = actions[:FEWEST_STEPS]  # before what is rounded otherwise there can grow
+    few = actions[:FEWEST_STEPS]  # few steps: differences in rounding grow with each
     on_cpu = _trace(NativePool(env, NUM_ENVS, num_threads=1), few)
     started = time.perf_counter()
     on_gpu = _trace(CudaPool(env, NUM_ENVS), few)
@@ -252,7 +251,7 @@ def look_at_gpu(env: Env, actions: np.ndarray) -> str:
 
 
 def has_gpu() -> bool:
-    """Whether there is one to look at."""
+    """Whether there is a GPU to check the world on."""
     if importlib.util.find_spec("numba_cuda") is None:
         return False
     try:
@@ -276,7 +275,7 @@ def look_at_illegal_actions(env: Env, actions: np.ndarray) -> str:
 
 
 def allow_all(out: Transition) -> Transition:
-    """The same with every action legal."""
+    """The transition with every action marked as legal."""
     return replace(out, mask=np.ones_like(out.mask))
 
 

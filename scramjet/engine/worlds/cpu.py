@@ -18,7 +18,7 @@ from scramjet.compile.numba_internals import (
 )
 from scramjet.engine.worlds import kernels
 from scramjet.engine.worlds.rules import RulesCompiler
-from scramjet.engine.worlds.transitions import Compilers
+from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs.api import Env
 
 # IEEE arithmetic as in the interpreted source; division by zero gives inf or nan instead of a check per division.
@@ -53,7 +53,7 @@ def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels
         # Put into its caller before references are counted, or each view handed over would count as one for ever.
         return njit(inline="always", **options, **HELPER_OPTIONS)(named(function))
 
-    def entry(function: Callable[..., Any], **parallel: bool) -> Callable[..., Any]:
+    def entry(function: Callable[..., Any], **parallel: Any) -> Callable[..., Any]:
         dispatcher = njit(**options, **ENTRY_OPTIONS, **parallel)(named(function))
         keep_on_disk(dispatcher, fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher

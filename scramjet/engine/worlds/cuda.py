@@ -17,7 +17,7 @@ from scramjet.compile.numba_internals import keep_cuda_on_disk
 from scramjet.engine.worlds import kernels
 from scramjet.engine.worlds.cuda_staging import Staging, staged_row, staged_step
 from scramjet.engine.worlds.rules import RulesCompiler
-from scramjet.engine.worlds.transitions import Compilers
+from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs import rng
 from scramjet.envs.api import Env
 
@@ -59,11 +59,11 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
 
     @kernel
     def simulate(  # type: ignore[no-untyped-def]
-        num_envs, states, actions, obs, mask, turn, reward, terminated, truncated
+        num_envs, states, actions, obs, mask, turn, reward, terminated, truncated, final_obs
     ):
         i = cuda.grid(1)
         if i < num_envs:
-            simulate_one(i, i + 1, states, actions, obs, mask, turn, reward, terminated, truncated)
+            simulate_one(i, i + 1, states, actions, obs, mask, turn, reward, terminated, truncated, final_obs)
 
     @kernel
     def views(num_envs, states, obs):  # type: ignore[no-untyped-def]

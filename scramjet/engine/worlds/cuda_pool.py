@@ -13,17 +13,10 @@ from torch import Tensor
 
 from scramjet.compile.cuda import bytes_of, launch, require_cuda
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import (
-    PlayedBy,
-    Transition,
-    allocate_obs,
-    allocate_transition,
-    episode_dtype,
-    kernel_obs,
-    state_dtype,
-)
+from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Episodes, WorldPool
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.transition import Transition, kernel_obs
+from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.cuda import compile_kernels
 from scramjet.engine.worlds.cuda_staging import plan
@@ -33,7 +26,7 @@ from scramjet.errors import ConfigError, WorldError
 
 MIN_EPISODES_KEPT = 4096
 MAX_EPISODES_READ = 1024
-"""Of very many that ended, `episodes` reads so many of the newest: the rest are only counted."""
+"""Where more episodes have ended than this, `episodes` reads only the newest ones, and counts all."""
 
 
 class CudaPool(WorldPool):
@@ -65,7 +58,6 @@ class CudaPool(WorldPool):
         self._tick_on_device = 0  # what _ticks_before holds
         self._action_type = torch.from_numpy(np.zeros(0, self._action_dtype)).dtype
         self._own = self.allocate()
-        self._layout = self._own.layout
         num_views = num_envs * self.num_players if self.played_by is PlayedBy.SEATS else self.num_rows
         self._seen = map_leaves(
             lambda array: torch.from_numpy(array).to(self.device), allocate_obs(self.observation_space, num_views)
@@ -77,24 +69,9 @@ class CudaPool(WorldPool):
     def steps_taken(self) -> int:
         return self._tick
 
-    def allocate(self) -> Transition:
-        return self._moved(allocate_transition(self.env, self.num_envs))
-
-    def _moved(self, out: Transition) -> Transition:
-        """The same arrays as CUDA tensors."""
-
-        def move(array: np.ndarray) -> Any:
-            return torch.from_numpy(array).to(self.device)
-
-        return Transition(
-            obs=map_leaves(move, out.obs),
-            mask=move(out.mask),
-            turn=move(out.turn),
-            reward=move(out.reward),
-            terminated=move(out.terminated),
-            truncated=move(out.truncated),
-            final_obs=map_leaves(move, out.final_obs),
-        )
+    def _allocate_for(self, num_envs: int) -> Transition:
+        """CUDA tensors, unlike other pools."""
+        return map_fields(super()._allocate_for(num_envs), lambda array: torch.from_numpy(array).to(self.device))
 
     def prepare(self) -> None:
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
@@ -105,7 +82,7 @@ class CudaPool(WorldPool):
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         seeds = EpisodeSeed.of(seed)
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._run("reset", self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._is_of_others = False
         self._begin_at(0)
@@ -113,7 +90,7 @@ class CudaPool(WorldPool):
 
     def step(self, actions: Any, out: Transition | None = None, *, of_terminated: bool = True) -> Transition:
         """Step every env; `final_obs` of terminated episodes is written only if asked for."""
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         actions = self._checked_actions(actions, self._action_shape)
         self._tick += 1
         self._run(
@@ -128,7 +105,7 @@ class CudaPool(WorldPool):
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""
+        """A context for recording steps in a CUDA graph: they are counted at each replay, not now."""
         tick = self._tick
         self._ticks_before.fill_(tick)
         self._tick_on_device = tick
@@ -138,7 +115,7 @@ class CudaPool(WorldPool):
             self._tick = tick
 
     def before_replay(self, num_steps: int) -> None:
-        """To be called before the replay of a graph with so many steps."""
+        """Count the steps of a graph; call this before each replay."""
         self._ticks_before.fill_(self._tick)
         self._tick_on_device = self._tick
         self._tick += num_steps
@@ -149,8 +126,8 @@ class CudaPool(WorldPool):
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
-        """Where it is not our own, the CPU looks at it first: at its fields, and at the indices of one step. What gets
-        by that can spoil the GPU's memory of this process and nothing else."""
+        """Go back to a snapshot. One that is not our own is first checked on the CPU: its fields, and one step with
+        bounds checked. One that still misleads could spoil only this process's memory on the GPU."""
         self._check_snapshot(snapshot, self._state_bytes.shape[1])
         if not is_own:
             on_cpu = NativePool(self.env, self.num_envs, num_threads=1)
@@ -158,14 +135,14 @@ class CudaPool(WorldPool):
             on_cpu.step(np.zeros(self._action_shape, self._action_dtype))
         self._is_of_others = not is_own
         self._state_bytes.copy_(torch.from_numpy(np.ascontiguousarray(snapshot["states"])))
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._run("observe", self.num_envs, self._records, *out.arrays[:3])
         self._begin_at(int(snapshot["tick"][0]))
         return out
 
     @property
     def has_records_of_others(self) -> bool:
-        return self._is_of_others  # which of them are left, only the GPU knows
+        return self._is_of_others  # the GPU is not asked how many of them are left
 
     def _begin_at(self, tick: int) -> None:
         self._tick = self._tick_on_device = tick
@@ -188,8 +165,8 @@ class CudaPool(WorldPool):
     def simulate(self, states: np.ndarray, actions: Any) -> tuple[np.ndarray, Transition]:
         after = require_cuda().to_device(np.ascontiguousarray(states))
         actions = self._checked_actions(actions, (len(states) * self._rows_per_env, *self._action_shape[1:]))
-        out = self._moved(allocate_transition(self.env, len(states)))
-        self._run("simulate", len(states), after, actions, *out.arrays[:6])
+        out = self._allocate_for(len(states))
+        self._run("simulate", len(states), after, actions, *out.arrays)
         return bytes_of(after).cpu().numpy().view(after.dtype).ravel(), out
 
     def views(self) -> Any:
@@ -205,7 +182,7 @@ class CudaPool(WorldPool):
         self._num_logged.zero_()
         kept = self._log_bytes[: min(num_ended, self._capacity)]
         if len(kept) > MAX_EPISODES_READ:
-            # Who of one step took which row is chance; who is newest must not be.
+            # Which row an episode got is chance among those of one step; which are newest must not be.
             tick, env, player = kept[:, :24].contiguous().view(torch.int64).unbind(1)
             order = (tick * self.num_envs + env) * self.num_players + player
             kept = kept.index_select(0, order.topk(MAX_EPISODES_READ).indices)
@@ -235,7 +212,7 @@ class CudaPool(WorldPool):
 
 
 def random_actions_on_gpu(pool: CudaPool, out: Transition, random: torch.Generator) -> Tensor:
-    """One legal action for each row, drawn evenly, without a look from the CPU."""
+    """One legal action for each row, drawn evenly on the GPU without waiting for it."""
     space, rows = pool.action_space, pool.num_rows
     if isinstance(space, Box):
         low = torch.as_tensor(np.maximum(space.low, -10.0), device=pool.device)

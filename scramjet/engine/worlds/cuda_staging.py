@@ -16,15 +16,18 @@ import numba
 import numpy as np
 
 from scramjet.engine.layout import leaf_layout, rows_per_env, state_dtype
+from scramjet.engine.transition import KernelArrays
 from scramjet.engine.trees import leaves, space_tree
+from scramjet.engine.worlds.world_functions import EpisodeLog
 from scramjet.envs.api import Dict, Env
 
 MAX_STAGED_RECORD = 160
-"""Bytes: of larger records a step touches only a part."""
+"""Bytes. Larger records are not staged: a step touches only a part of them."""
 MAX_RECORD_BESIDE_OBS = 2048
-"""Bytes: a world with a larger record has more to do than to write down what is seen, and needs the room."""
+"""Bytes. Beside larger records observations are not staged: these worlds need the shared memory, and compute more than
+they write."""
 MIN_STAGED_ROW, MAX_STAGED_ROW = 24, 640
-"""Bytes of one observation, or one part of it."""
+"""Bytes of one observation, or of one part of it, that is staged."""
 MAX_SHARED_BYTES = 46 * 1024
 BLOCK_SIZES = (128, 64)
 
@@ -40,12 +43,12 @@ class Staging:
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block, for its records; those for observations are known when the kernel compiles."""
+        """Shared memory that a block needs for records; that for observations is fixed when the kernel compiles."""
         return 0 if self.record is None else self.block * self.record.itemsize
 
 
 def plan(env: Env) -> Staging:
-    """What pays for this world."""
+    """Decide what is staged for this world."""
     plain = state_dtype(env)
     words = plain.itemsize // 8
     stages_record = plain.itemsize <= MAX_STAGED_RECORD and plain.itemsize % 8 == 0
@@ -93,8 +96,10 @@ def staged_row(env: Env, staging: Staging, plain_row: Callable[..., Any], cuda: 
 
 
 def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callable[..., Any]:
-    """The source of a kernel that steps a block of envs; like any other, but that it gets the records' words too."""
-    scope: dict[str, Any] = {"cuda": cuda, "step_env": step_env}
+    """A kernel that steps a block of envs. Beside the records it takes `words`: the same memory as int64 numbers."""
+    scope: dict[str, Any] = {
+        "cuda": cuda, "step_env": step_env, "KernelArrays": KernelArrays, "EpisodeLog": EpisodeLog
+    }  # fmt: skip
     lines = [
         "def step(num_envs, ticks_before, tick, states, words, actions, obs, mask, turn,",
         "         reward, terminated, truncated, final_obs, of_terminated, log, log_size):",
@@ -125,8 +130,9 @@ def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callabl
     seen = f"({', '.join(shown)},)" if is_tree else ("part_0" if staging.parts else "obs")
     lines += [
         "    if me < count:",
-        f"        step_env({record}, first + me, ticks_before[0] + tick, actions, {seen}, mask, turn,",
-        "                 reward, terminated, truncated, final_obs, of_terminated, log, log_size)",
+        f"        out = KernelArrays({seen}, mask, turn, reward, terminated, truncated, final_obs)",
+        f"        step_env({record}, first + me, ticks_before[0] + tick, actions, out, of_terminated,",
+        "                 EpisodeLog(log, log_size))",
         "    cuda.syncthreads()",
     ]
     if staging.record is not None:
@@ -149,7 +155,7 @@ def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callabl
 
 
 def _digits(shape: tuple[int, ...]) -> list[str]:
-    """Of element k of a row, its place along each axis."""
+    """Expressions for the index of element k of a row along each axis."""
     found = []
     for axis, size in enumerate(shape):
         below = prod(shape[axis + 1 :])

@@ -22,7 +22,7 @@ def explain(env: Env, error: Exception, try_interpreted: Callable[[], None] | No
     The compiler speaks of types and passes. Where the same mistake shows interpreted, that message is the better
     one: `try_interpreted` plays the world so, and whatever it raises takes precedence.
     """
-    compiling.given_up()
+    compiling.abandon()
     if isinstance(error, ScramjetError):
         return error
     if try_interpreted is not None:

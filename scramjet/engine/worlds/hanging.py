@@ -31,11 +31,11 @@ RULES = {
 CALL_SECONDS = 0.5
 """An interpreted call of one env's rules that takes longer does not end."""
 PROBE_SECONDS = 2.0
-"""For how long envs are tried."""
+"""Seconds in which envs are tried one after the other."""
 
 
 def what_hangs() -> str:
-    """In words, what keeps a thread of this process inside compiled code; empty where none is."""
+    """Which rule keeps a thread of this process busy, as a sentence; else where the main thread is."""
     main = threading.main_thread().ident
     frames = sys._current_frames()
     for thread in sorted(frames, key=lambda ident: ident != main):
@@ -171,7 +171,7 @@ class CallWatch:
 
 @contextmanager
 def _ended_after(seconds: float) -> Iterator[None]:
-    """Python code of this thread that runs longer than so many seconds is ended where it is."""
+    """A context that ends its body with an error where its Python code runs for longer than this many seconds."""
     deadline = time.monotonic() + seconds
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

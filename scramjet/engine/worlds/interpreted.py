@@ -13,7 +13,7 @@ import numpy as np
 
 from scramjet.engine.worlds import kernels
 from scramjet.engine.worlds.rules import interpreted_rules
-from scramjet.engine.worlds.transitions import Compilers
+from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs.api import Env
 from scramjet.errors import did_you_mean
 

@@ -2,6 +2,7 @@
 
 `build` ties a world's rules to the engine's bookkeeping: time limit, episode statistics, auto-reset. It is called
 with plain functions for the interpreted back-end and with compiled ones for the others; nothing here knows which.
+Loops that Python calls take their arrays one by one, which is faster, and name them in one tuple for the rest.
 
 A world is played alone, by agents that act at once (each has a row of every array), or from seats that take turns
 (one row an env, a reward for each seat). `transitions.py` has what differs between the three.
@@ -17,7 +18,9 @@ import numpy as np
 from numba import prange
 
 from scramjet.engine.layout import PlayedBy
-from scramjet.engine.worlds.transitions import Compilers, Rules, transitions_for
+from scramjet.engine.transition import KernelArrays, ShownArrays
+from scramjet.engine.worlds.transitions import Transitions, transitions_for
+from scramjet.engine.worlds.world_functions import Compilers, EpisodeLog, Rules
 
 IS_STEPPED = 2
 """Where a thread's part of `log_size` says that its chunk is stepped; before it, see `transitions.next_slot`."""
@@ -38,15 +41,27 @@ class Kernels:
 
 def build(rules: Rules, compilers: Compilers) -> Kernels:
     """Make the kernels of a world."""
-    inner, entry, threaded_entry = compilers.inner, compilers.entry, compilers.threaded_entry
-    parameters, rules_reset, rules_observe = rules.parameters, rules.reset, rules.observe
-    row, num_seats = compilers.view(rules.row), rules.num_players if rules.played_by is PlayedBy.SEATS else 1
     transition = transitions_for(rules, compilers)
-    begin, show, play, close = transition.begin, transition.show, transition.play, transition.close
+    begin_episode = _begin_episode(rules, compilers, transition)
+    step_env = _step_env(compilers, transition, begin_episode)
+    step, step_threaded = _steps(compilers, step_env)
+    reset, observe = _shows(compilers, transition, begin_episode)
+    return Kernels(
+        step_env=step_env,
+        reset=reset,
+        observe=observe,
+        step=step,
+        step_threaded=step_threaded,
+        simulate=_simulate(compilers, transition),
+        views=_views(rules, compilers),
+    )
 
-    clear = inner(rules.clear)
 
-    @inner
+def _begin_episode(rules: Rules, compilers: Compilers, transition: Transitions) -> Callable[..., None]:
+    parameters, rules_reset, begin = rules.parameters, rules.reset, transition.begin
+    clear = compilers.inner(rules.clear)
+
+    @compilers.inner
     def begin_episode(s: Any) -> None:
         """Start the next episode from an all-zero record, so that nothing of the last one can leak into it."""
         clear(s)
@@ -56,53 +71,43 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
         rules_reset(parameters, s)
         begin(s)
 
-    @inner
-    def step_env(
-        s: Any, i: Any, tick: int, actions: Any, obs: Any, mask: Any, turn: Any,
-        reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
-    ) -> None:  # fmt: skip
+    return begin_episode
+
+
+def _step_env(compilers: Compilers, transition: Transitions, begin_episode: Callable[..., None]) -> Callable[..., None]:
+    show, play, close = transition.show, transition.play, transition.close
+
+    @compilers.inner
+    def step_env(s: Any, i: Any, tick: int, actions: Any, out: Any, of_terminated: bool, log: Any) -> None:
         """One step of env i, whose record is `s`; where its episode ends, log it and begin the next."""
-        someone_ended, is_over = play(s, i, actions, reward, terminated, truncated)
+        someone_ended, is_over = play(s, i, actions, out)
         if someone_ended:
-            close(s, i, tick, terminated, truncated, final_obs, of_terminated, log, log_size)
+            close(s, i, tick, out, of_terminated, log)
         if is_over:
             s._episode += 1
             begin_episode(s)
-        show(s, i, obs, mask, turn)
+        show(s, i, out)
 
-    @entry
-    def reset(start: int, stop: int, key: int, first_env: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
-        """Begin episode 0 of each env; random numbers of env i are keyed by `key` and first_env + i."""
-        for index in range(start, stop):
-            i = np.uintp(index)
-            s = states[i]
-            s._seed = key
-            s._index = first_env + index
-            s._episode = 0
-            begin_episode(s)
-            show(s, i, obs, mask, turn)
+    return step_env
 
-    @entry
-    def observe(start: int, stop: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
-        """Write the observations of states as they are."""
-        for index in range(start, stop):
-            i = np.uintp(index)
-            show(states[i], i, obs, mask, turn)
 
-    @entry
+def _steps(compilers: Compilers, step_env: Callable[..., None]) -> tuple[Callable[..., None], Callable[..., bool]]:
+    """The step of a range of envs, on one thread and on several."""
+
+    @compilers.entry
     def step(
         start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool, log: Any, log_size: Any,
     ) -> None:  # fmt: skip
         """Step each env; where an episode ends, the next begins in the same step."""
+        # Before the loop: in it, references to all arrays would be counted for each env.
+        out = KernelArrays(obs, mask, turn, reward, terminated, truncated, final_obs)
+        episodes = EpisodeLog(log, log_size)
         for index in range(start, stop):
             i = np.uintp(index)  # unsigned: no look at whether it counts from the end
-            step_env(
-                states[i], i, tick, actions, obs, mask, turn,
-                reward, terminated, truncated, final_obs, of_terminated, log, log_size,
-            )  # fmt: skip
+            step_env(states[i], i, tick, actions, out, of_terminated, episodes)
 
-    @threaded_entry
+    @compilers.threaded_entry
     def step_threaded(
         chunks: int, start: int, stop: int, tick: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
         reward: Any, terminated: Any, truncated: Any, final_obs: Any, log: Any, log_size: Any,
@@ -123,23 +128,67 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
             num_stepped += log_size[chunk, IS_STEPPED]
         return num_stepped == chunks
 
-    @entry
-    def simulate(
-        start: int, stop: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
-        reward: Any, terminated: Any, truncated: Any,
-    ) -> None:  # fmt: skip
-        """Step loose states without auto-reset: what would happen if."""
+    return step, step_threaded
+
+
+def _shows(
+    compilers: Compilers, transition: Transitions, begin_episode: Callable[..., None]
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """What writes observations without a step: of episodes that begin, and of states as they are."""
+    show = transition.show
+
+    @compilers.entry
+    def reset(start: int, stop: int, key: int, first_env: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
+        """Begin episode 0 of each env; random numbers of env i are keyed by `key` and first_env + i."""
+        out = ShownArrays(obs, mask, turn)
         for index in range(start, stop):
             i = np.uintp(index)
             s = states[i]
-            play(s, i, actions, reward, terminated, truncated)
-            show(s, i, obs, mask, turn)
+            s._seed = key
+            s._index = first_env + index
+            s._episode = 0
+            begin_episode(s)
+            show(s, i, out)
 
-    @entry
+    @compilers.entry
+    def observe(start: int, stop: int, states: Any, obs: Any, mask: Any, turn: Any) -> None:
+        """Write the observations of states as they are."""
+        out = ShownArrays(obs, mask, turn)
+        for index in range(start, stop):
+            i = np.uintp(index)
+            show(states[i], i, out)
+
+    return reset, observe
+
+
+def _simulate(compilers: Compilers, transition: Transitions) -> Callable[..., None]:
+    play, show = transition.play, transition.show
+
+    @compilers.entry
+    def simulate(
+        start: int, stop: int, states: Any, actions: Any, obs: Any, mask: Any, turn: Any,
+        reward: Any, terminated: Any, truncated: Any, final_obs: Any,
+    ) -> None:  # fmt: skip
+        """Step loose states without auto-reset: what would happen if. `final_obs` is not written."""
+        out = KernelArrays(obs, mask, turn, reward, terminated, truncated, final_obs)
+        for index in range(start, stop):
+            i = np.uintp(index)
+            s = states[i]
+            play(s, i, actions, out)
+            show(s, i, out)
+
+    return simulate
+
+
+def _views(rules: Rules, compilers: Compilers) -> Callable[..., None]:
+    parameters, rules_observe, row = rules.parameters, rules.observe, compilers.view(rules.row)
+    num_seats = rules.num_players if rules.played_by is PlayedBy.SEATS else 1
+
+    @compilers.entry
     def views(start: int, stop: int, states: Any, obs: Any) -> None:
         """Write how each seat sees each state, whoever is to move: row i * num_seats + seat."""
         for index in range(start, stop):
             for seat in range(num_seats):
                 rules_observe(parameters, states[index], row(obs, np.uintp(index * num_seats + seat)), seat)
 
-    return Kernels(step_env, reset, observe, step, step_threaded, simulate, views)
+    return views

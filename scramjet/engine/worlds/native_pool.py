@@ -7,20 +7,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from scramjet.compile.jit import PARALLEL_REGION, ThreadsThatPay, launch_threads
+from scramjet.compile.jit import PARALLEL_REGION, AdaptiveThreading, launch_threads
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import (
-    PlayedBy,
-    Transition,
-    allocate_obs,
-    allocate_transition,
-    episode_dtype,
-    kernel_obs,
-    state_dtype,
-)
+from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
+from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.kernels import Kernels
 from scramjet.engine.worlds.restored_states import Probation, check_states, out_of_bounds
@@ -33,7 +26,7 @@ ENVS_PER_THREAD = 256
 """Below this many envs a thread costs more to wake than it saves."""
 
 CACHE_LINES = 128
-"""Bytes between what two threads write: a line, and the next one that processors fetch with it."""
+"""Bytes between what two threads write: a cache line, and the next one, which processors fetch with it."""
 
 
 class NativePool(WorldPool):
@@ -59,12 +52,11 @@ class NativePool(WorldPool):
         self._logs = [(self._wrap(self._log[i]), self._log_size[i]) for i in range(self.num_threads)]
         self._tick = 0
         self._own = self.allocate()
-        self._layout = self._own.layout
         self._under_way = RowsUnderWay(self.num_rows)
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
         self._was_reset = False
-        self._pays = ThreadsThatPay()
+        self._threading = AdaptiveThreading()
         self._unchecked = self._kernels
         self._probation: Probation | None = None  # of records that came from a file
 
@@ -84,9 +76,6 @@ class NativePool(WorldPool):
     def steps_taken(self) -> int:
         return self._tick
 
-    def allocate(self) -> Transition:
-        return allocate_transition(self.env, self.num_envs)
-
     def prepare(self) -> None:
         """Play a little interpreted and compile what steps need: a mistake shows before anything else begins."""
         if self.backend == "cpu":
@@ -96,21 +85,21 @@ class NativePool(WorldPool):
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         seeds = EpisodeSeed.of(seed)
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._kernels, self._probation = self._unchecked, None
         self._run("reset", 0, self.num_envs, seeds.key, seeds.first_env, self._records, *out.arrays[:3])
         self._begin_at(0, out)
         return out
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._check_actions(actions, self._action_shape)
         self._under_way.refuse("step()")
         self.rollout_step(actions, out)
         return out
 
     def rollout_step(self, actions: np.ndarray, out: Transition) -> None:
-        """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
+        """`step` without checks, for arrays known to fit: with few envs the checks take longer than the step."""
         self._tick += 1
         if self._probation is not None:
             self._end_probation_if_over()
@@ -130,7 +119,7 @@ class NativePool(WorldPool):
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         """Step the envs of these rows, or of those sent first."""
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         rows = self._under_way.take(None if rows is None else neighbours(rows, self.num_rows, self._rows_per_env))
         assert isinstance(rows, slice)
         self._tick += rows.start == 0  # all parts of a step are at the same time
@@ -147,7 +136,7 @@ class NativePool(WorldPool):
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
         self._check_snapshot(snapshot, self._states.itemsize)
-        out = self._own if out is None else self._fitting(out, self._layout)
+        out = self._fitting(out)
         self._state_bytes[:] = snapshot["states"]
         if not is_own:
             check_states(self.env, self._states)
@@ -174,7 +163,7 @@ class NativePool(WorldPool):
             self._kernels = self._unchecked
 
     def _begin_at(self, tick: int, out: Transition) -> None:
-        """All that was under way is forgotten; `out` is what the players see."""
+        """Start counting at `tick`, and forget logs and what was sent; `out` is what the players see."""
         self._tick = tick
         self._log_size[:] = 0
         self._under_way.clear()
@@ -182,7 +171,7 @@ class NativePool(WorldPool):
         self._remember_mask(out)
 
     def _remember_mask(self, out: Transition) -> None:
-        """Interpreted, actions are held against the last mask, whatever array it was written to."""
+        """Keep the mask that the next actions are checked against, where the world is interpreted."""
         if self.backend == "interpreted":
             self._legal[:] = out.mask
 
@@ -193,8 +182,8 @@ class NativePool(WorldPool):
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         after = states.copy()
         self._check_actions(actions, (len(after) * self._rows_per_env, *self._action_shape[1:]), None)
-        out = allocate_transition(self.env, len(after))
-        self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays[:6])
+        out = self._allocate_for(len(after))
+        self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays)
         return after, out
 
     def views(self) -> Any:
@@ -218,22 +207,22 @@ class NativePool(WorldPool):
         return self._states[index]
 
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition, chunk: int = 0) -> None:
-        """On this thread; episodes that end go to the log of a chunk."""
+        """Step envs on this thread; episodes that end are logged in the log of this chunk."""
         try:
             self._kernels.step(start, stop, self._tick, self._records, actions, *out.arrays, True, *self._logs[chunk])
         except Exception as error:
             raise self._explained(error) from error
 
     def _step_threaded(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
-        """On all threads of this pool."""
+        """Step envs on all threads of this pool."""
         if self.num_threads == 1:
             self._step_envs(start, stop, actions, out)
             return
         arguments = start, stop, actions, out
-        self._pays(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
+        self._threading(partial(self._step_on_threads, *arguments), partial(self._step_in_chunks, *arguments))
 
     def _step_in_chunks(self, start: int, stop: int, actions: np.ndarray, out: Transition) -> None:
-        """What threads would do, on this one: to the same logs."""
+        """Step on this thread what several threads would, into the same logs."""
         count, chunks = stop - start, self.num_threads
         for chunk in range(chunks):
             part = start + chunk * count // chunks, start + (chunk + 1) * count // chunks
@@ -246,7 +235,7 @@ class NativePool(WorldPool):
                     "step_threaded", self.num_threads, start, stop, self._tick, self._states, actions,
                     *out.arrays, self._log, self._log_size,
                 )  # fmt: skip
-            except SystemError:  # so Python calls an exception of Numba's on the thread that waits for the others
+            except SystemError:  # what an exception in compiled code becomes on the thread that waits for the others
                 is_whole = False
         if not is_whole:
             self._step_in_chunks(start, stop, actions, out)  # what has raised will do so again, most likely
@@ -254,7 +243,7 @@ class NativePool(WorldPool):
             raise WorldError(f"{problem}, and none when its envs were stepped again; find it with --num-threads 1")
 
     def _run(self, kernel: str, *arguments: Any) -> Any:
-        """Call a kernel; what goes wrong in it is told in the author's terms."""
+        """Call a kernel; an error in it is raised in terms of the world's source."""
         try:
             return getattr(self._kernels, kernel)(*arguments)
         except Exception as error:

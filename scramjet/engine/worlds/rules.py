@@ -21,7 +21,7 @@ import numpy as np
 from scramjet.compile import fingerprint
 from scramjet.compile.cache_folder import versions
 from scramjet.compile.fingerprint import globals_used, hash_value, is_constant
-from scramjet.engine import layout
+from scramjet.engine import layout, transition
 from scramjet.engine.layout import (
     PlayedBy,
     action_kind,
@@ -32,7 +32,7 @@ from scramjet.engine.layout import (
     row_function,
     writes_rewards,
 )
-from scramjet.engine.worlds.transitions import (
+from scramjet.engine.worlds.world_functions import (
     NO_LIMIT,
     Rules,
     always_alive,
@@ -247,9 +247,10 @@ def rules_fingerprint(env: Env) -> str:
 
 _ENGINE_SOURCES = [
     Path(layout.__file__),
+    Path(transition.__file__),
     Path(fingerprint.__file__),
     *(
         Path(__file__).with_name(f"{name}.py")
-        for name in ("kernels", "transitions", "rules", "cpu", "cuda", "cuda_staging")
+        for name in ("kernels", "transitions", "world_functions", "rules", "cpu", "cuda", "cuda_staging")
     ),
 ]

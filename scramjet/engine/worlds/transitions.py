@@ -1,9 +1,10 @@
 """What one step of one env is, for each way a world is played: alone, by agents at once, from seats in turn.
 
-Each way has four functions, called by the loops of `kernels.py`:
-`begin(s)` after the rules' reset; `show(s, i, obs, mask, turn)` writes what the players see; `play(s, i, ...)` applies
-the rules and the clock and tells whether someone's episode ended and whether the whole game did; `close(s, i, ...)`
-keeps the last observations, those of terminated episodes only if asked to, and logs the episodes that ended.
+Each way has four functions, called by the loops of `kernels.py`; s is the record of env i, `out` the KernelArrays:
+`begin(s)` follows the rules' reset; `show(s, i, out)` writes what the players see; `play(s, i, actions, out)` applies
+the rules and the clock and returns whether someone's episode ended and whether the whole game did; `close(s, i, tick,
+out, of_terminated, log)` writes the last observations of episodes that ended, those of terminated ones only if
+`of_terminated`, and logs these episodes.
 """
 
 from __future__ import annotations
@@ -15,45 +16,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.layout import ActionKind, PlayedBy
-
-NO_LIMIT = (1 << 31) - 1
-
-Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Compilers:
-    """How a back-end makes its functions out of plain ones."""
-
-    inner: Compile  # called by others; it keeps and returns none of the arrays it is given
-    view: Compile  # called by others; returns a part of an array
-    entry: Compile  # called from Python
-    threaded_entry: Compile  # called from Python, its prange over threads
-    shown_row: Callable[..., Any] | None = (
-        None  # what `observe` writes to for the policy, where that is not `rules.row`
-    )
-    claim: Callable[..., Any] | None = None  # (log_size, blank) -> the next slot of the log; None: one thread writes it
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """A world's functions, each taking the parameters first, and what the engine must know of them."""
-
-    parameters: Any
-    reset: Callable[..., Any]
-    step: Callable[..., Any]
-    observe: Callable[..., Any]
-    mask: Callable[..., Any]
-    stats: Callable[..., Any]
-    alive: Callable[..., Any]
-    seat: Callable[..., Any]
-    row: Callable[..., Any]  # (obs, i) -> what `observe` writes to
-    clear: Callable[..., Any]  # (s): set all fields to zero but the engine's header
-    max_episode_steps: int
-    played_by: PlayedBy
-    num_players: int
-    action_kind: ActionKind
-    action_sizes: np.ndarray  # int64, the number of choices of each component of a discrete action
+from scramjet.engine.worlds.world_functions import Compile, Compilers, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +27,6 @@ class Transitions:
     show: Callable[..., Any]
     play: Callable[..., Any]
     close: Callable[..., Any]
-
-
-def no_mask(parameters: Any, s: Any, mask: Any) -> None:
-    """Stands in where a world has no mask."""
-
-
-def no_mask_of_player(parameters: Any, s: Any, mask: Any, player: Any) -> None:
-    """Stands in where a world of several players has no mask."""
-
-
-def no_stats(parameters: Any, s: Any, stats: Any) -> None:
-    """Stands in where a world has no stats."""
-
-
-def no_stats_of_player(parameters: Any, s: Any, stats: Any, player: Any) -> None:
-    """Stands in where a world of several players has no stats."""
-
-
-def always_alive(parameters: Any, s: Any, player: Any) -> bool:
-    """Stands in where agents do not die."""
-    return True
-
-
-def first_seat(parameters: Any, s: Any) -> int:
-    """Stands in where nobody takes turns."""
-    return 0
 
 
 def transitions_for(rules: Rules, compilers: Compilers) -> Transitions:
@@ -148,12 +85,12 @@ def _log_row(compilers: Compilers) -> Callable[..., Any]:
     claim = compilers.inner(compilers.claim or next_slot)
 
     @compilers.view
-    def log_row(log: Any, log_size: Any) -> Any:
+    def log_row(rows: Any, size: Any) -> Any:
         """The next row of the log, blank."""
-        blank = log.shape[0] - 1  # the last row is never written: a stat the rules leave out is 0
-        slot = claim(log_size, blank)
-        log[slot] = log[blank]
-        return log[slot]
+        blank = rows.shape[0] - 1  # the last row is never written: a stat the rules leave out is 0
+        slot = claim(size, blank)
+        rows[slot] = rows[blank]
+        return rows[slot]
 
     return log_row
 
@@ -170,33 +107,30 @@ def _played_by_one(rules: Rules, compilers: Compilers) -> Transitions:
         pass
 
     @inner
-    def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
-        rules_observe(parameters, s, shown(obs, i))
-        legal = mask[i]
+    def show(s: Any, i: Any, out: Any) -> None:
+        rules_observe(parameters, s, shown(out.obs, i))
+        legal = out.mask[i]
         for action in range(legal.shape[0]):
             legal[action] = True
         rules_mask(parameters, s, legal)
 
     @inner
-    def play(s: Any, i: Any, actions: Any, reward: Any, terminated: Any, truncated: Any) -> tuple[bool, bool]:
+    def play(s: Any, i: Any, actions: Any, out: Any) -> tuple[bool, bool]:
         gain, done = rules_step(parameters, s, fit(actions, i))
         s._steps += 1
         s._return += gain
         ended = bool(done)
         cut = s._steps >= max_episode_steps and not ended
-        reward[i] = gain
-        terminated[i] = ended
-        truncated[i] = cut
+        out.reward[i] = gain
+        out.terminated[i] = ended
+        out.truncated[i] = cut
         return ended or cut, ended or cut
 
     @inner
-    def close(
-        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool,
-        log: Any, log_size: Any,
-    ) -> None:  # fmt: skip
-        if of_terminated or truncated[i]:
-            rules_observe(parameters, s, row(final_obs, i))
-        episode = log_row(log, log_size)
+    def close(s: Any, i: Any, tick: int, out: Any, of_terminated: bool, log: Any) -> None:
+        if of_terminated or out.truncated[i]:
+            rules_observe(parameters, s, row(out.final_obs, i))
+        episode = log_row(log.rows, log.size)
         episode._tick = tick
         episode._env = i
         episode._return = s._return
@@ -207,15 +141,11 @@ def _played_by_one(rules: Rules, compilers: Compilers) -> Transitions:
 
 
 def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
-    """Agent k of env i has row i * num_agents + k. A dead one is there until the game ends, and counts for nothing.
-
-    The rules get the actions of all agents as they lie in the caller's array, so what is out of range is mended there.
-    """
-    parameters, rules_step, rules_observe = rules.parameters, rules.step, rules.observe
+    """Agent k of env i has row i * num_agents + k. A dead one is there until the game ends, and counts for nothing."""
+    parameters, rules_observe, num_agents = rules.parameters, rules.observe, rules.num_players
     rules_mask, rules_stats, rules_alive = rules.mask, rules.stats, rules.alive
-    max_episode_steps, num_agents = rules.max_episode_steps, rules.num_players
     inner, view = compilers.inner, compilers.view
-    row, clamp, log_row = view(rules.row), _clamp_action(rules, inner), _log_row(compilers)
+    row, log_row = view(rules.row), _log_row(compilers)
     shown = view(compilers.shown_row or rules.row)
 
     @inner
@@ -224,25 +154,52 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
             s._alive[k] = 1 if rules_alive(parameters, s, k) else 0
 
     @inner
-    def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
+    def show(s: Any, i: Any, out: Any) -> None:
         first = np.int64(i) * num_agents
         for k in range(num_agents):
             place = np.uintp(first + k)
-            rules_observe(parameters, s, shown(obs, place), k)
-            legal = mask[place]
+            rules_observe(parameters, s, shown(out.obs, place), k)
+            legal = out.mask[place]
             for action in range(legal.shape[0]):
                 legal[action] = True
             if s._alive[k] != 0:
                 rules_mask(parameters, s, legal, k)
-            turn[place] = s._alive[k] != 0
+            out.turn[place] = s._alive[k] != 0
 
     @inner
-    def play(s: Any, i: Any, actions: Any, reward: Any, terminated: Any, truncated: Any) -> tuple[bool, bool]:
+    def close(s: Any, i: Any, tick: int, out: Any, of_terminated: bool, log: Any) -> None:
+        first = np.int64(i) * num_agents
+        for k in range(num_agents):
+            place = np.uintp(first + k)
+            if out.terminated[place] or out.truncated[place]:
+                if of_terminated or out.truncated[place]:
+                    rules_observe(parameters, s, row(out.final_obs, place), k)
+                episode = log_row(log.rows, log.size)
+                episode._tick = tick
+                episode._env = i
+                episode._player = k
+                episode._return = s._returns[k]
+                episode._length = s._steps
+                rules_stats(parameters, s, episode, k)
+
+    return Transitions(begin, show, _play_of_agents(rules, compilers), close)
+
+
+def _play_of_agents(rules: Rules, compilers: Compilers) -> Callable[..., Any]:
+    """The rules get all agents' actions as they lie in the caller's array: what is out of range is mended there."""
+    parameters, rules_step, rules_alive = rules.parameters, rules.step, rules.alive
+    max_episode_steps, num_agents = rules.max_episode_steps, rules.num_players
+    inner, clamp = compilers.inner, _clamp_action(rules, compilers.inner)
+
+    @inner
+    def play(s: Any, i: Any, actions: Any, out: Any) -> tuple[bool, bool]:
         first = np.int64(i) * num_agents
         for k in range(num_agents):
             clamp(actions, np.uintp(first + k))
-            reward[first + k] = 0.0
-        done = bool(rules_step(parameters, s, actions[first : first + num_agents], reward[first : first + num_agents]))
+            out.reward[first + k] = 0.0
+        done = bool(
+            rules_step(parameters, s, actions[first : first + num_agents], out.reward[first : first + num_agents])
+        )
         s._steps += 1
         is_late = s._steps >= max_episode_steps
         someone_ended, someone_lives = False, False
@@ -251,36 +208,17 @@ def _played_by_agents(rules: Rules, compilers: Compilers) -> Transitions:
             is_alive = was_alive and bool(rules_alive(parameters, s, k))
             ended = was_alive and (done or not is_alive)
             if was_alive:
-                s._returns[k] += float(reward[first + k])
+                s._returns[k] += float(out.reward[first + k])
             else:
-                reward[first + k] = 0.0
+                out.reward[first + k] = 0.0
             s._alive[k] = 1 if is_alive else 0
-            terminated[first + k] = ended
-            truncated[first + k] = was_alive and is_late and not ended
+            out.terminated[first + k] = ended
+            out.truncated[first + k] = was_alive and is_late and not ended
             someone_ended = someone_ended or (was_alive and (ended or is_late))
             someone_lives = someone_lives or is_alive
         return someone_ended, done or is_late or not someone_lives
 
-    @inner
-    def close(
-        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool,
-        log: Any, log_size: Any,
-    ) -> None:  # fmt: skip
-        first = np.int64(i) * num_agents
-        for k in range(num_agents):
-            place = np.uintp(first + k)
-            if terminated[place] or truncated[place]:
-                if of_terminated or truncated[place]:
-                    rules_observe(parameters, s, row(final_obs, place), k)
-                episode = log_row(log, log_size)
-                episode._tick = tick
-                episode._env = i
-                episode._player = k
-                episode._return = s._returns[k]
-                episode._length = s._steps
-                rules_stats(parameters, s, episode, k)
-
-    return Transitions(begin, show, play, close)
+    return play
 
 
 def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
@@ -297,18 +235,18 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
         pass
 
     @inner
-    def show(s: Any, i: Any, obs: Any, mask: Any, turn: Any) -> None:
+    def show(s: Any, i: Any, out: Any) -> None:
         seat = min(max(rules_seat(parameters, s), 0), num_seats - 1)
-        turn[i] = seat
-        rules_observe(parameters, s, shown(obs, i), seat)
-        legal = mask[i]
+        out.turn[i] = seat
+        rules_observe(parameters, s, shown(out.obs, i), seat)
+        legal = out.mask[i]
         for action in range(legal.shape[0]):
             legal[action] = True
         rules_mask(parameters, s, legal, seat)
 
     @inner
-    def play(s: Any, i: Any, actions: Any, reward: Any, terminated: Any, truncated: Any) -> tuple[bool, bool]:
-        gains = reward[i]
+    def play(s: Any, i: Any, actions: Any, out: Any) -> tuple[bool, bool]:
+        gains = out.reward[i]
         for seat in range(num_seats):
             gains[seat] = 0.0
         ended = bool(rules_step(parameters, s, fit(actions, i), gains))
@@ -316,20 +254,17 @@ def _played_by_seats(rules: Rules, compilers: Compilers) -> Transitions:
         for seat in range(num_seats):
             s._returns[seat] += float(gains[seat])
         cut = s._steps >= max_episode_steps and not ended
-        terminated[i] = ended
-        truncated[i] = cut
+        out.terminated[i] = ended
+        out.truncated[i] = cut
         return ended or cut, ended or cut
 
     @inner
-    def close(
-        s: Any, i: Any, tick: int, terminated: Any, truncated: Any, final_obs: Any, of_terminated: bool,
-        log: Any, log_size: Any,
-    ) -> None:  # fmt: skip
+    def close(s: Any, i: Any, tick: int, out: Any, of_terminated: bool, log: Any) -> None:
         first = np.int64(i) * num_seats
         for seat in range(num_seats):
-            if of_terminated or truncated[i]:
-                rules_observe(parameters, s, row(final_obs, np.uintp(first + seat)), seat)
-            episode = log_row(log, log_size)
+            if of_terminated or out.truncated[i]:
+                rules_observe(parameters, s, row(out.final_obs, np.uintp(first + seat)), seat)
+            episode = log_row(log.rows, log.size)
             episode._tick = tick
             episode._env = i
             episode._player = seat

@@ -1,4 +1,4 @@
-"""Several pools of one world as one: for actors that step apart from each other."""
+"""Several pools of one world as one pool, for actors that step independently of each other."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Episodes, Pool
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError
 
 
 class ConcatenatedPool(Pool):
-    """The rows of pools of one size, one behind the other. Whoever steps them steps each by itself."""
+    """Pools of one size whose rows follow each other. `step` steps all; actors step each pool by itself."""
 
     def __init__(self, pools: Sequence[Pool]) -> None:
         first = pools[0]
@@ -38,11 +37,8 @@ class ConcatenatedPool(Pool):
 
     @property
     def steps_taken(self) -> int:
-        """Of the envs that took most."""
+        """Steps of each env in the pool that took most."""
         return max(pool.steps_taken for pool in self.pools)
-
-    def allocate(self) -> Transition:
-        return join([pool.allocate() for pool in self.pools])
 
     def rows_of(self, i: int) -> slice:
         """The rows of pool i."""
@@ -62,7 +58,7 @@ class ConcatenatedPool(Pool):
             list(closers.map(lambda pool: pool.close(), self.pools))
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
-        """Together they play what one pool of all envs would."""
+        """Begin the episodes that one pool of all these envs would play."""
         self._seeds, self._actions_sent = EpisodeSeed.of(seed), None
         for i, pool in enumerate(self.pools):
             pool.reset(self._seeds.part(i * pool.num_envs), out=self.shown.part(self.rows_of(i)))
@@ -83,13 +79,13 @@ class ConcatenatedPool(Pool):
         return np.concatenate(returns), np.concatenate(lengths)
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Not of the envs, which are never all at rest: what `restore` needs to begin others."""
+        """What `restore` needs to begin fresh episodes; without the envs' states, as some are always being stepped."""
         return {"seed": np.array([self._seeds.key]), "ticks": np.array([pool.steps_taken for pool in self.pools])}
 
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
-        """Fresh episodes, other ones than those played before; see `shown`."""
+        """Begin episodes that were not played before; writes them to `shown`."""
         before = EpisodeSeed(int(snapshot["seed"][0]))
         self.resume_note = "asynchronous: resumed with fresh episodes"
         return self.reset(before.after("resumed at", *snapshot["ticks"].tolist()), out)
@@ -99,23 +95,6 @@ class ConcatenatedPool(Pool):
 
     def views(self) -> Any:
         raise ConfigError("pools that are joined have no views: ask one of them")
-
-
-def join(parts: Sequence[Transition]) -> Transition:
-    """Fresh arrays with the rows of all, one behind the other."""
-
-    def together(*arrays: np.ndarray) -> np.ndarray:
-        return np.concatenate(arrays)
-
-    first, *rest = parts
-    return Transition(
-        obs=map_leaves(together, first.obs, *(part.obs for part in rest)),
-        final_obs=map_leaves(together, first.final_obs, *(part.final_obs for part in rest)),
-        **{
-            name: together(*(getattr(part, name) for part in parts))
-            for name in ("mask", "turn", "reward", "terminated", "truncated")
-        },
-    )
 
 
 def concatenate_episodes(parts: Sequence[Episodes], num_envs: int, pools: Sequence[int] | None = None) -> Episodes:

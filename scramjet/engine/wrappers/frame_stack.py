@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs, obs_bytes
+from scramjet.engine.layout import PlayedBy, allocate_obs, obs_bytes
 from scramjet.engine.pool import Episodes, Pool
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict
 from scramjet.errors import ConfigError
@@ -28,8 +29,7 @@ def stacked_space(space: Any, num_frames: int) -> Any:
 
 
 def unstacked_space(space: Any, num_frames: int) -> Any:
-    """The space of one of the `num_frames` observations that `stacked_space` joined; a ValueError where there are none
-    such."""
+    """The space of one of the observations that `stacked_space` joined; ValueError where `num_frames` do not fit."""
     if isinstance(space, Dict):
         return Dict([(name, unstacked_space(part, num_frames)) for name, part in space.spaces.items()])
     if not isinstance(space, Box):
@@ -97,24 +97,12 @@ class FrameStackPool(Pool):
     def steps_taken(self) -> int:
         return self.pool.steps_taken
 
-    def allocate(self) -> Transition:
-        new, space = self.pool.allocate(), self.observation_space
-        return Transition(
-            obs=allocate_obs(space, self.num_rows),
-            mask=new.mask,
-            turn=new.turn,
-            reward=new.reward,
-            terminated=new.terminated,
-            truncated=new.truncated,
-            final_obs=allocate_obs(space, self.num_rows),
-        )
-
     def prepare(self) -> None:
         """Compile what steps need."""
         self.pool.prepare()
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._fitting(out)
         self.pool.reset(seed, out=self._new)
         self._actions_sent = None
         for frames in leaves(self._frames):
@@ -122,7 +110,7 @@ class FrameStackPool(Pool):
         return self._show(out)
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._fitting(out)
         new = self.pool.step(actions, out=self._new)
         ended = new.terminated | new.truncated
         is_over = self._episodes_over(ended)
@@ -135,12 +123,6 @@ class FrameStackPool(Pool):
                     frames[is_over] = 0
         out.reward[:], out.terminated[:], out.truncated[:] = new.reward, new.terminated, new.truncated
         return self._show(out)
-
-    def _fitting(self, out: Transition) -> Transition:
-        """Refuse arrays of another size before the envs move."""
-        if out.layout != self._own.layout:
-            raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
-        return out
 
     def _episodes_over(self, ended: np.ndarray) -> np.ndarray:
         """Rows whose observations now begin an episode: of agents, all of an env once it has been reset."""
@@ -175,7 +157,7 @@ class FrameStackPool(Pool):
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
-        out = self._own if out is None else self._fitting(out)
+        out = self._fitting(out)
         self.pool.restore(snapshot, out=self._new, is_own=is_own)
         self._actions_sent = None
         if self.pool.resume_note is not None:  # its episodes are fresh: no frames came before
@@ -190,7 +172,7 @@ class FrameStackPool(Pool):
         return out
 
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
-        """Of single states, whose past is not known: the observations are not stacked."""
+        """Step single states; their observations are not stacked, because the frames before them are not known."""
         return self.pool.simulate(states, actions)
 
     def views(self) -> Any:

@@ -1,4 +1,4 @@
-"""How much of the machine is ours, and how much of it nobody else uses."""
+"""How many CPU cores this process may use, and how many of them are idle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 LOOKS = 10
 LOOK_SECONDS = 0.02
-"""For how long the machine is looked at, and how often meanwhile."""
+"""How often the load is sampled, and the seconds that all samples take together."""
 RUNNABLE = 3
 """The field of /proc/loadavg that says how many threads want a core now, this one among them."""
 
@@ -39,7 +39,7 @@ def free_cores() -> int:
 
 
 def _others_at_work() -> int | None:
-    """Threads of others that run or want to; None where the system does not tell."""
+    """Threads of other processes that run or wait for a core; None where the system does not tell."""
     try:
         runnable = int(Path("/proc/loadavg").read_text().split()[RUNNABLE].partition("/")[0])
         return max(0, runnable - 1 - _children_at_work())
@@ -48,7 +48,7 @@ def _others_at_work() -> int | None:
 
 
 def _children_at_work() -> int:
-    """Processes started by this one that run or want to."""
+    """How many processes that this one has started run or wait for a core."""
     children = (task / "children" for task in Path("/proc/self/task").iterdir())
     numbers = [number for file in children if file.exists() for number in file.read_text().split()]
     return sum(_is_running(Path("/proc", number, "stat")) for number in numbers)

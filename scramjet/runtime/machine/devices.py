@@ -1,4 +1,4 @@
-"""The hardware: threads, memory and the GPU as training wants them."""
+"""Settings of threads, memory and the GPU that training wants."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def keep_freed_memory() -> None:
 
 
 def set_precision(precision: str) -> None:
-    """How torch multiplies matrices of float32 on the GPU; convolutions add up in an order that is always the same."""
+    """Set how torch multiplies float32 matrices on the GPU, and make convolutions add up in a fixed order."""
     import torch
 
     torch.backends.cudnn.deterministic = True  # or a resumed run would differ in its last digits
@@ -63,7 +63,7 @@ def set_precision(precision: str) -> None:
 
 @contextmanager
 def memory_errors_explained() -> Iterator[None]:
-    """A GPU that is full becomes an error that says what to lower."""
+    """A context that turns an error about full GPU memory into one that says which settings to lower."""
     try:
         yield
     except Exception as error:
@@ -77,7 +77,7 @@ def memory_errors_explained() -> Iterator[None]:
 
 
 def describe_gpu() -> str:
-    """The GPU's name and the versions of what drives it."""
+    """The GPU's name and the versions of CUDA, torch and numba-cuda, as one line."""
     from importlib.metadata import PackageNotFoundError, version
 
     import torch

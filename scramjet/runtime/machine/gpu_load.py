@@ -1,4 +1,4 @@
-"""How busy the GPU is that torch uses: by way of torch, and of NVIDIA's management library where the driver has it."""
+"""How busy the GPU is that torch uses, as torch and NVIDIA's management library (if the driver has it) tell."""
 
 from __future__ import annotations
 

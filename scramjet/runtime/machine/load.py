@@ -13,10 +13,10 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One look at the machine; None for what it does not tell. Shares are from 0 to 1, memory is in bytes."""
+    """How busy the machine was at one moment. Shares are from 0 to 1, memory is in bytes; None is unknown."""
 
     cpu: float | None = None
-    """Share of all processors' time since the look before that they were busy, with whatever."""
+    """Share of all processors' time since the last measurement in which they were busy with anything."""
     num_cpus: int = 1
     memory_used: int | None = None
     memory_total: int | None = None
@@ -30,7 +30,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
-    """What a GPU tells of itself."""
+    """How busy a GPU was at one moment."""
 
     busy: float | None
     memory_used: int
@@ -38,7 +38,7 @@ class GpuLoad:
 
 
 class LoadMeter:
-    """Looks at the machine, at most once in `every` seconds; a look takes about a tenth of a millisecond."""
+    """Measures the load, at most once in `every` seconds; a measurement takes about a tenth of a millisecond."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class LoadMeter:
         every: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`gpu` asks the GPU, if one is to be watched."""
+        """`gpu` returns the GPU's load; None to measure no GPU."""
         self._gpu, self._proc, self._every, self._clock = gpu, proc, every, clock
         self._looked_at = -float("inf")
         self._cpu_times = _cpu_times(proc)
         self._load = Load()
 
     def read(self) -> Load:
-        """The machine now, or as it was at the last look where that is not long ago."""
+        """The load now, or the last measurement where that is less than `every` seconds old."""
         now = self._clock()
         if now >= self._looked_at + self._every:
             self._looked_at = now

@@ -1,4 +1,4 @@
-"""How much memory there is, and what would not fit, said before it is taken.
+"""How much memory there is, and errors about what would not fit before it is allocated.
 
 Systems promise memory that they do not have: a program that asks for too much is often not refused but killed later.
 """
@@ -14,7 +14,7 @@ _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.
 
 
 def require_memory(num_bytes: int, what: str, fix: str) -> None:
-    """Refuse something that takes more memory than this process can ever have: `what` of it, and the `fix`."""
+    """Raise a ConfigError where `num_bytes` is more than this process can ever have; it names `what` and the `fix`."""
     there_is = min(_machine_memory(), _process_limit())
     if num_bytes > there_is:
         raise ConfigError(
@@ -24,7 +24,7 @@ def require_memory(num_bytes: int, what: str, fix: str) -> None:
 
 @cache
 def _machine_memory() -> float:
-    """Bytes of this machine, or of the container around us; infinite where nobody says."""
+    """Bytes of memory that this machine or its container has; infinite where neither says."""
     limits = []
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

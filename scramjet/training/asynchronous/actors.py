@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from scramjet.accelerate.choice import choose_executor
-from scramjet.engine.layout import Transition
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ScramjetError

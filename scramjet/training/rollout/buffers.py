@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.final_observations import final_obs_buffers
 from scramjet.training.rollout.rollout import Rollout, allocate_rollout, check_memory

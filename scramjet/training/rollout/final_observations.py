@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.rollout import Rollout

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
+from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
 from scramjet.engine.trees import arrays_of, map_leaves
 
 

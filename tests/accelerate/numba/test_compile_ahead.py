@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.accelerate.numba import compile_ahead as ahead
-from scramjet.compile.cache_folder import entry_directory, held
+from scramjet.compile.cache_folder import entry_directory, entry_lock
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def started(monkeypatch):
 def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
     ahead.compile_ahead()
     assert [command[0] for command in started] == [sys.executable]
-    with held(ahead._entry()):
+    with entry_lock(ahead._entry()):
         ahead._mark(ahead._entry()).touch()
     ahead.compile_ahead()
     assert len(started) == 1
@@ -133,7 +133,7 @@ def test_of_two_who_want_one_kernel_the_second_waits(cache):
     entry, order = entry_directory("0" * 64), []
 
     def first():
-        with held(entry):
+        with entry_lock(entry):
             order.append("first")
             time.sleep(0.2)
             order.append("first is done")
@@ -142,7 +142,7 @@ def test_of_two_who_want_one_kernel_the_second_waits(cache):
     thread.start()
     while not order:
         time.sleep(0.01)
-    with held(entry):
+    with entry_lock(entry):
         order.append("second")
     thread.join()
     assert order == ["first", "first is done", "second"]
@@ -151,7 +151,7 @@ def test_of_two_who_want_one_kernel_the_second_waits(cache):
 def test_where_nothing_can_be_written_each_compiles_for_itself(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("SCRAMJET_CACHE_DIR", str(tmp_path / "file"))
-    with held(entry_directory("0" * 64)):
+    with entry_lock(entry_directory("0" * 64)):
         assert (tmp_path / "file").read_text() == "in the way"
 
 

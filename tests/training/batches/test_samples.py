@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
 from scramjet.envs import Box, Discrete
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.accelerate.samples import Samples
 from scramjet.training.batches.samples import lay_out
 from scramjet.training.learner import Learner, RolloutSize, loss_settings
 

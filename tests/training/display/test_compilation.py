@@ -26,13 +26,13 @@ def test_what_is_compiled_is_told_until_it_is_done(monkeypatch):
     monkeypatch.setattr(Ticker, "EVERY_SECONDS", 0.01)
     display = Noted()
     with compilation_shown(display):
-        with compiling.during("CartPole's rules"):
+        with compiling.compilation("CartPole's rules"):
             assert display.has_heard.wait(10)
         assert display.told[0] == "compiling CartPole's rules: 0 s"
         assert display.told[-1] == ""
         assert not [thread for thread in threading.enumerate() if thread.name == "scramjet-ticker"]
     told = len(display.told)
-    with compiling.during("something later"):
+    with compiling.compilation("something later"):
         pass
     assert len(display.told) == told
 
@@ -41,10 +41,10 @@ def test_a_ticker_ends_with_the_body_whatever_happens_in_it():
     display = Noted()
     try:
         with compilation_shown(display):
-            compiling.begun("what fails")
+            compiling.begin("what fails")
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         pass
     finally:
-        compiling.given_up()
+        compiling.abandon()
     assert not [thread for thread in threading.enumerate() if thread.name == "scramjet-ticker"]

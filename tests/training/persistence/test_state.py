@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from scramjet.training.best import Best
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import CheckpointError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
-from scramjet.training.best import Best
 from scramjet.training.persistence import state
 from tests.helpers.sessions import SMALL, begun, train
 
