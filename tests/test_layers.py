@@ -146,3 +146,25 @@ def test_the_finder_of_imports_sees_every_form(tmp_path: Path) -> None:
 
     found = {(line, part_of(module)) for line, module in imports_of(Imaginary(file))}
     assert found == {(1, "training"), (2, "policies"), (3, "runtime"), (4, "engine"), (5, "web"), (8, "cli")}
+
+
+GENERAL_NAMES = {"agent"}
+"""Entries that a rule of an encoder is about, in any world; docs/configuration.md tells it."""
+
+
+def entry_names(space: object) -> set[str]:
+    """The names in a Dict space, nested ones too."""
+    entries: dict[str, object] = getattr(space, "spaces", {})
+    return set(entries).union(*map(entry_names, entries.values())) if isinstance(entries, dict) else set()
+
+
+def test_policies_name_no_worlds_observations() -> None:
+    from scramjet.envs.registry import load_env, registrations
+
+    names = [world.name for world in registrations() if not world.name.startswith("_")]
+    of_worlds = set().union(*(entry_names(load_env(name).observation_space) for name in names))
+    assert {"walls", "items_placed", "step_count"} <= of_worlds
+    for path in sorted((PACKAGE / "policies").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in of_worlds - GENERAL_NAMES, f"{path.name} line {node.lineno}: {node.value}"

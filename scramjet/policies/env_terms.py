@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,8 +13,23 @@ from scramjet.adapters.env_spaces import EnvSpaces
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import PredictError
 
-if TYPE_CHECKING:
-    from scramjet.policies.policy import Policy
+
+class ActingPolicy(Protocol):
+    """The part of a `Policy` that `predict` uses."""
+
+    state_size: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+
+    def initial_state(self, num_rows: int) -> Tensor:
+        """The recurrent state at the beginning of episodes, [num_rows, state_size]."""
+
+    def act(
+        self, obs: Any, state: Tensor | None = None, *, mask: Any = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """An action for each observation, as the env receives it; updates `state` in place."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,7 @@ class PolicyState:
 
 
 def predict(
-    policy: Policy, spaces: EnvSpaces, obs: Any, state: Any, mask: Any, deterministic: bool, episode_start: Any
+    policy: ActingPolicy, spaces: EnvSpaces, obs: Any, state: Any, mask: Any, deterministic: bool, episode_start: Any
 ) -> tuple[Any, PolicyState | None]:
     """The policy's action for one observation or a batch, in the env's terms, and the state after it; see
     `Policy.predict`."""
@@ -76,7 +91,7 @@ def torch_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
-def _checked_state(policy: Policy, state: Any, rows: int, *, has_frames: bool) -> PolicyState | None:
+def _checked_state(policy: ActingPolicy, state: Any, rows: int, *, has_frames: bool) -> PolicyState | None:
     if state is None:
         return None
     if not policy.state_size and not has_frames:

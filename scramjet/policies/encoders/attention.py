@@ -10,39 +10,24 @@ in the means; what it remembers is added to every row, and the value is read off
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gymnasium.spaces import Box, Dict, MultiBinary
+from gymnasium.spaces import Dict
 from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
-from scramjet.policies.encoders.entity_streams import EntityStream, Stream, make_stream
+from scramjet.policies.encoders.entities import EntitySpec, count_entities, find_entities
+from scramjet.policies.encoders.entity_streams import Stream, make_stream
 from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
 from scramjet.policies.recurrent.cores import Core, make_core
 from scramjet.policies.recurrent.layers import CoreMaker, checked, remember, state_parts
 
 INVALID_PAIR_LOGIT = -1e4
 """Of a pair without two valid entities: probability exactly 0, yet far above what a world's own mask forbids."""
-
-
-@dataclass(frozen=True)
-class EntitySpec:
-    """Which entries are the two streams that an action pairs."""
-
-    rows: EntityStream
-    columns: EntityStream
-
-
-BIN_PACK = EntitySpec(
-    rows=EntityStream("ems", "ems_mask"),
-    columns=EntityStream("items", "items_mask", "items_placed"),
-)
-"""Empty maximal spaces, and the items to put into them."""
 
 
 class Attention(nn.Module):
@@ -260,12 +245,12 @@ def make_entity_network(
     space: Any,
     distribution: Distribution,
     config: PolicyConfig,
-    spec: EntitySpec = BIN_PACK,
+    spec: EntitySpec | None = None,
     core: CoreMaker = make_core,
 ) -> nn.Module:
-    """The attention network of a Dict space that has the entries of `spec`."""
-    entries = dict(space.spaces) if isinstance(space, Dict) else {}
-    counts = [_check_stream(stream, entries, space) for stream in (spec.rows, spec.columns)]
+    """The attention network of a Dict space with two kinds of entities; None: those that `find_entities` finds."""
+    spec = find_entities(space) if spec is None else spec
+    counts = [count_entities(stream, space) for stream in (spec.rows, spec.columns)]
     if not isinstance(distribution, Categorical) or distribution.num_inputs != math.prod(counts):
         raise ConfigError(
             f"policy.encoder='entity_attention' chooses a pair of {counts[0]} {spec.rows.features} and {counts[1]} "
@@ -273,20 +258,3 @@ def make_entity_network(
             f"use another --policy.encoder"
         )
     return (SharedEntityNetwork if config.shared_trunk else SeparateEntityNetwork)(space, spec, config, core)
-
-
-def _check_stream(stream: EntityStream, entries: dict[str, Any], space: Any) -> int:
-    """How many entities a stream has; refuses a space without its entries."""
-    features: Any = entries.get(stream.features)
-    is_fitting = isinstance(features, Box) and len(features.shape) == 2
-    count = features.shape[0] if is_fitting else 0
-    flags = [name for name in (stream.present, stream.used) if name is not None]
-    for name in flags:
-        is_fitting = is_fitting and isinstance(entries.get(name), MultiBinary | Box) and entries[name].shape == (count,)
-    if not is_fitting:
-        raise ConfigError(
-            f"policy.encoder='entity_attention' needs an entry '{stream.features}' (Box [count, numbers]) with "
-            f"{' and '.join(repr(name) for name in flags)} (MultiBinary [count]) in the observation space, which is "
-            f"{space}; use --policy.encoder auto"
-        )
-    return int(count)

@@ -6,25 +6,13 @@ every batch, as a CUDA graph needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from scramjet.policies.encoders.entities import EntityStream
 from scramjet.policies.sampling import MASKED_LOGIT
-
-
-@dataclass(frozen=True)
-class EntityStream:
-    """The entries of a Dict observation that hold one kind of entity."""
-
-    features: str
-    """Box [count, numbers], a row an entity."""
-    present: str
-    """MultiBinary [count], 1 where the row holds an entity."""
-    used: str | None = None
-    """MultiBinary [count], 1 where the entity can be chosen no more."""
 
 
 def find_valid(obs: dict[str, Tensor], names: EntityStream) -> Tensor:

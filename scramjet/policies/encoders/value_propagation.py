@@ -44,7 +44,7 @@ FIRST_GUESS = 3.0
 chance decides in the first updates whether a target is worth more or less than the cells around it, and a policy that
 has learned to step into a hole beside it stays with that: values spread from peaks alone."""
 AGENT = "agent"
-"""The entry that holds the agent's position."""
+"""The Dict entry from which it plans: the agent's position, a MultiDiscrete([height, width]) as other positions are."""
 
 
 class ValuePropagation(Encoder):
