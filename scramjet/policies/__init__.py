@@ -1,4 +1,7 @@
-"""Networks that act and value. Names load when they are first used: the compiled functions here need no torch."""
+"""Policies: networks, distributions over actions, and what observations go through before them.
+
+Names load when they are first used, because the compiled functions in this folder need no torch.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
 MAX_LAYERS = 64
 MAX_PLANNING_STEPS = 10_000
 MAX_WIDTH = 1 << 20
-"""What a stranger's checkpoint may ask for without keeping a machine busy for ever."""
+"""Bounds on what a config may ask for, so that a checkpoint from somebody else cannot keep a machine busy for ever."""
 
 EncoderName = Literal["auto", "mlp", "nature_cnn", "impala_cnn", "grid_cnn", "value_propagation", "entity_attention"]
 
