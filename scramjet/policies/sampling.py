@@ -45,8 +45,8 @@ def sample_components(
     start: int, stop: int,
     logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray,
 ) -> None:  # fmt: skip
-    """Draw several choices for each row, component d from logits offsets[d]:offsets[d + 1] at `uniform[:, d]`; write the
-    sum of their log-probabilities."""
+    """Draw several choices for each row, component d from logits offsets[d]:offsets[d + 1] at `uniform[:, d]`; write
+    the sum of their log-probabilities."""
     for row in range(start, stop):
         summed = 0.0
         for component in range(len(offsets) - 1):
@@ -78,7 +78,7 @@ def sample_normal(
     logits: np.ndarray, noise: np.ndarray, squashes: bool, log_stretch: float, low: float, high: float,
     action: np.ndarray, log_prob: np.ndarray,
 ) -> None:  # fmt: skip
-    """Draw `action` [B, D] as mean + deviation * `noise`; write its log-probability, or if `squashes` that of its tanh."""
+    """Draw `action` [B, D] as mean + deviation * `noise`; write its log-probability, that of its tanh if `squashes`."""
     size = noise.shape[1]
     for row in range(start, stop):
         summed = 0.0

@@ -56,7 +56,7 @@ class Packed:
         return padded.index_copy(0, self.place, entities).unflatten(0, tuple(self.valid.shape))
 
     def when_any(self, seen: Tensor) -> Tensor:
-        """What attention found in this stream, [B, slots, W]; already 0 where it has no entity, as empty slots are 0."""
+        """What attention found in this stream, [B, slots, W]: 0 where it has no entity, since empty slots are 0."""
         return seen
 
     def to_entities(self, per_observation: Tensor) -> Tensor:

@@ -36,8 +36,8 @@ class ImageLayout:
 
     @classmethod
     def of(cls, space: Box) -> ImageLayout:
-        """The layout of a Box with three axes. Channels are the axis that a square picture does not need, else the smaller
-        of the first and the last."""
+        """The layout of a Box with three axes. If two neighbouring axes are equal, the other one is channels; else the
+        smaller of the first and the last."""
         first, middle, last = space.shape
         is_square = middle == last or first == middle
         if middle == last if is_square else first <= last:

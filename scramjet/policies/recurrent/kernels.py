@@ -1,8 +1,8 @@
-"""The recurrences of memory on the CPU, compiled: whole sequences of some rows, forward and back, on one core.
+"""LSTM, GRU and MinGRU compiled for the CPU: forward and backward over whole sequences of some rows, on one core.
 
 A thread takes a few rows through all steps together, so that their gates and all weights stay in its core's cache;
-nothing waits for another thread in between. All is float32. What each step began with, gates and cells are kept for the
-way back, row after row of one step after the other: all steps of these rows are the rows of one matrix. `begins` is 0
+nothing waits for another thread in between. All is float32. The outputs before each step, the gates and the cells are
+kept for the backward pass, time-major: all steps of these rows are the rows of one matrix. The address `begins` is 0
 where no episode begins.
 """
 
@@ -15,15 +15,23 @@ import numpy as np
 from scramjet.compile.addresses import AddressedFunction, call, flags, float_rows, floats, record_at, words
 from scramjet.compile.blas import multiply, multiply_transposed, set_blas_threads
 from scramjet.compile.jit import callable_from_compiled
-from scramjet.compile.vector_maths import add, copy, fill, inlined, sigmoid, tanh
+from scramjet.compile.vector_maths import add, copy, fill
+from scramjet.policies.recurrent.steps import (
+    gru_step,
+    gru_step_back,
+    lstm_step,
+    lstm_step_back,
+    mingru_step,
+    mingru_step_back,
+)
 
 ROWS_PER_BLOCK = 16
 """Rows that go through all steps together."""
 ROWS_PER_PRODUCT = 128
-"""Rows of all steps that make one product for the gradients of weights."""
+"""Rows (of several steps) in one matrix product for the gradients of weights."""
 
-# A core in numbers: addresses of its weights [F, gates of the features], [gates] and [H, gates of the state], and of
-# the first and the last turned round; sizes. The features act on the last columns of the gates, the state on the first.
+# A layer as an array of int64: addresses of its weights [F, gates of features], [gates] and [H, gates of state], and of
+# the first and the last transposed; then sizes. Features act on the last columns of the gates, the state on the first.
 (
     FEATURES_WEIGHT, BIAS, STATE_WEIGHT, FEATURES_BACK, STATE_BACK,
     NUM_FEATURES, SIZE, NUM_GATES, FEATURES_GATES, STATE_GATES, STATE_SIZE,
@@ -32,165 +40,13 @@ NUM_COLUMNS = 11
 
 _FLOAT = 4  # bytes
 
-# Loops over the units of a row. Each is short: the compiler checks at every start of a loop that none of its arrays
-# overlap, and with the whole of a step in one loop that took longer than the rest.
-
-
-@inlined
-def _open(gate, bias):  # type: ignore[no-untyped-def]
-    for j in range(len(gate)):
-        gate[j] = sigmoid(gate[j] + bias[j])
-
-
-@inlined
-def _squash(gate, bias):  # type: ignore[no-untyped-def]
-    for j in range(len(gate)):
-        gate[j] = tanh(gate[j] + bias[j])
-
-
-@inlined
-def _lstm_outputs(i, f, g, o, before, cell, output):  # type: ignore[no-untyped-def]
-    for j in range(len(cell)):
-        now = f[j] * before[j] + i[j] * g[j]
-        cell[j] = now
-        output[j] = o[j] * tanh(now)
-
-
-@inlined
-def _lstm_step(gate, bias, before, cell_before, cell, output):  # type: ignore[no-untyped-def]
-    """Gates: input, forget, candidate, output."""
-    size = len(output)
-    _open(gate[: 2 * size], bias[: 2 * size])
-    _squash(gate[2 * size : 3 * size], bias[2 * size : 3 * size])
-    _open(gate[3 * size :], bias[3 * size :])
-    i, f, g, o = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-    _lstm_outputs(i, f, g, o, cell_before, cell, output)
-
-
-@inlined
-def _lstm_back_to_cell(o, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
-    one = np.float32(1)
-    for j in range(len(cell)):
-        to_hidden, squashed, o_j = to_output[j] + recurrent[j], tanh(cell[j]), o[j]
-        carried[j] += to_hidden * o_j * (one - squashed * squashed)
-        o[j] = to_hidden * squashed * o_j * (one - o_j)
-
-
-@inlined
-def _lstm_back_to_input(i, g, to_cell):  # type: ignore[no-untyped-def]
-    one = np.float32(1)
-    for j in range(len(to_cell)):
-        to_product, g_j = to_cell[j] * i[j], g[j]
-        i[j] = to_product * g_j * (one - i[j])
-        g[j] = to_product * (one - g_j * g_j)
-
-
-@inlined
-def _lstm_back_to_before(f, before, carried):  # type: ignore[no-untyped-def]
-    one = np.float32(1)
-    for j in range(len(carried)):
-        to_before = carried[j] * f[j]
-        f[j] = to_before * before[j] * (one - f[j])
-        carried[j] = to_before
-
-
-@inlined
-def _lstm_step_back(gate, before, cell_before, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
-    """`recurrent`: the gradients of the outputs from the step after, `carried` those of the cells."""
-    size = len(cell)
-    i, f, g, o = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-    _lstm_back_to_cell(o, cell, to_output, recurrent, carried)
-    _lstm_back_to_input(i, g, carried)
-    _lstm_back_to_before(f, cell_before, carried)
-
-
-@inlined
-def _gru_candidate(recalled, r, n, recurrent_bias, bias):  # type: ignore[no-untyped-def]
-    for j in range(len(n)):
-        recalled_j = recalled[j] + recurrent_bias[j]
-        recalled[j] = recalled_j
-        n[j] = tanh(n[j] + bias[j] + r[j] * recalled_j)
-
-
-@inlined
-def _between(share, start, end, result):  # type: ignore[no-untyped-def]
-    for j in range(len(result)):
-        result[j] = start[j] + share[j] * (end[j] - start[j])
-
-
-@inlined
-def _gru_step(gate, bias, before, cell_before, cell, output):  # type: ignore[no-untyped-def]
-    """Gates: what the state gives to the candidate, reset, keep, candidate."""
-    size = len(output)
-    _open(gate[size : 3 * size], bias[size : 3 * size])
-    recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-    _gru_candidate(recalled, r, n, bias[:size], bias[3 * size :])
-    _between(z, n, before, output)
-
-
-@inlined
-def _gru_back_to_gates(z, n, before, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
-    one = np.float32(1)
-    for j in range(len(before)):
-        to_hidden, z_j, n_j = to_output[j] + recurrent[j] + carried[j], z[j], n[j]
-        carried[j] = to_hidden * z_j
-        n[j] = to_hidden * (one - z_j) * (one - n_j * n_j)
-        z[j] = to_hidden * z_j * (one - z_j) * (before[j] - n_j)
-
-
-@inlined
-def _gru_back_to_reset(recalled, r, to_n):  # type: ignore[no-untyped-def]
-    one = np.float32(1)
-    for j in range(len(to_n)):
-        to_recalled, r_j = to_n[j] * r[j], r[j]
-        r[j] = to_recalled * recalled[j] * (one - r_j)
-        recalled[j] = to_recalled
-
-
-@inlined
-def _gru_step_back(gate, before, cell_before, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
-    """The gradients of the outputs from the step after: `recurrent` through its gates, `carried` directly."""
-    size = len(before)
-    recalled, r, z, n = gate[:size], gate[size : 2 * size], gate[2 * size : 3 * size], gate[3 * size :]
-    _gru_back_to_gates(z, n, before, to_output, recurrent, carried)
-    _gru_back_to_reset(recalled, r, n)
-
-
-@inlined
-def _mingru_step(gate, bias, before, cell_before, cell, output):  # type: ignore[no-untyped-def]
-    """Gates: how far to go towards the candidate, candidate."""
-    size = len(output)
-    _open(gate[:size], bias[:size])
-    z, candidate, candidate_bias = gate[:size], gate[size:], bias[size:]
-    for j in range(size):
-        candidate[j] += candidate_bias[j]
-    _between(z, before, candidate, output)
-
-
-@inlined
-def _mingru_back(z, candidate, before, to_output, carried):  # type: ignore[no-untyped-def]
-    one = np.float32(1)
-    for j in range(len(before)):
-        to_hidden, z_j = to_output[j] + carried[j], z[j]
-        to_candidate = to_hidden * z_j
-        carried[j] = to_hidden - to_candidate
-        z[j] = to_candidate * (one - z_j) * (candidate[j] - before[j])
-        candidate[j] = to_candidate
-
-
-@inlined
-def _mingru_step_back(gate, before, cell_before, cell, to_output, recurrent, carried):  # type: ignore[no-untyped-def]
-    """The gradients of the outputs from the step after: all `carried`."""
-    size = len(before)
-    _mingru_back(gate[:size], gate[size:], before, to_output, carried)
-
 
 class Sequences(NamedTuple):
-    """One kind of recurrence over sequences: gates from features and outputs before, outputs from gates.
+    """The compiled forward and backward passes of one kind of recurrence.
 
-    Addresses: `core` of its numbers, `features`, `outputs` and `begins` of the first step, which are `stride` rows
-    apart from step to step, `state` before the first step and `after` the last [rows, state size], `kept` of numbers
-    that the way back needs, `width_kept` for each row of all steps.
+    Both take addresses: `core` of a layer's numbers (see above); `features`, `outputs` and `begins` of the first step,
+    where the next step is `stride` rows farther; `state` before the first step and `after` the last, [rows, state
+    size]; `kept` of what the forward pass leaves for the backward pass, `width_kept` numbers for each row of each step.
     """
 
     forward: AddressedFunction
@@ -198,19 +54,27 @@ class Sequences(NamedTuple):
     backward: AddressedFunction
     """(core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights): adds
     to the gradients of features' weight, bias and state's weight, one behind the other; `to_state`, the gradients of
-    the state after, become those of the state before. `to_features` may be 0. Writes over what was kept."""
+    the state after, become those of the state before. `to_features` may be 0. Overwrites `kept`."""
 
 
 def width_kept(num_gates: int, state_size: int) -> int:
-    """Numbers that are kept for each row of all steps."""
+    """Numbers that the forward pass keeps for each row of each step."""
     return num_gates + state_size
 
 
 def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
-    """Compile a recurrence from what it does to one row: its gates, once the products are in them, and the way back.
+    """Compile a recurrence from what it does to one row: `step` and, for the gradients, `step_back`.
 
-    `carries_outputs`: what the way back carries from step to step is the gradient of outputs, not of cells.
+    `carries_outputs`: the backward pass carries the gradient of outputs from step to step, not that of cells.
     """
+    return Sequences(
+        AddressedFunction(_forward_over_steps(step)),
+        AddressedFunction(_backward_over_steps(step_back, carries_outputs)),
+    )
+
+
+def _forward_over_steps(step: Any) -> Any:
+    """The `forward` of `Sequences` for a recurrence with this step."""
 
     def forward(  # type: ignore[no-untyped-def]
         core, features, outputs, begins, state, after, kept, rows, stride, steps
@@ -258,6 +122,12 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
         for row in range(rows):
             copy(left[row, :size], ended[row])
             copy(left[row, size:], cells[(steps - 1) * rows + row])
+
+    return forward
+
+
+def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
+    """The `backward` of `Sequences` for a recurrence with this step."""
 
     def backward(  # type: ignore[no-untyped-def]
         core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights
@@ -340,17 +210,17 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
                 copy(to_given[row, :size], recurrent[row])
                 copy(to_given[row, size:], carried[row])
 
-    return Sequences(AddressedFunction(forward), AddressedFunction(backward))
+    return backward
 
 
-LSTM = sequences(_lstm_step, _lstm_step_back, carries_outputs=False)
-GRU = sequences(_gru_step, _gru_step_back, carries_outputs=True)
-MINGRU = sequences(_mingru_step, _mingru_step_back, carries_outputs=True)
+LSTM = sequences(lstm_step, lstm_step_back, carries_outputs=False)
+GRU = sequences(gru_step, gru_step_back, carries_outputs=True)
+MINGRU = sequences(mingru_step, mingru_step_back, carries_outputs=True)
 
 
 @AddressedFunction
 def turn_weights(core):  # type: ignore[no-untyped-def]
-    """The weights turned round, as the way back needs them: products of few rows are twice as fast so."""
+    """Write the transposed weights for the backward pass: products of few rows are twice as fast with them."""
     numbers = words(core, NUM_COLUMNS)
     weight = float_rows(numbers[FEATURES_WEIGHT], numbers[NUM_FEATURES], numbers[FEATURES_GATES])
     _turn(weight, float_rows(numbers[FEATURES_BACK], numbers[FEATURES_GATES], numbers[NUM_FEATURES]))
@@ -377,15 +247,15 @@ WORK = np.dtype(
         )
     ]
 )  # fmt: skip
-"""Rows of sequences for several threads: `function` of a `Sequences` and its arguments; `outputs` and `after` stand for
-their gradients on the way back, `num_weights` numbers of `to_weights` belong to each part."""
+"""Sequences to be split among threads: `function` is an address out of a `Sequences`, the rest are its arguments. In
+the backward pass `outputs` and `after` are gradients; each part has its own `num_weights` numbers of `to_weights`."""
 
 _work = record_at(WORK)
 
 
 @AddressedFunction
 def forward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """A part's rows of `WORK`, a block after the other."""
+    """The forward pass for part number `part` of the rows of `WORK`, ROWS_PER_BLOCK at a time."""
     work, threads = _work(address), set_blas_threads(1)
     stop = work.rows * (part + 1) // num_parts
     for start in range(work.rows * part // num_parts, stop, ROWS_PER_BLOCK):
@@ -408,7 +278,7 @@ def forward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
 
 @AddressedFunction
 def backward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """The way back of a part's rows of `WORK`."""
+    """The backward pass for part number `part` of the rows of `WORK`, ROWS_PER_BLOCK at a time."""
     work, threads = _work(address), set_blas_threads(1)
     stop = work.rows * (part + 1) // num_parts
     for start in range(work.rows * part // num_parts, stop, ROWS_PER_BLOCK):
