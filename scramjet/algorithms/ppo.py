@@ -13,7 +13,7 @@ from scramjet.errors import ConfigError
 from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
 MOST_MINIBATCHES = 64
-"""Gradient steps per pass where their size is not given: of larger rollouts the size grows, not the number."""
+"""The most gradient steps per pass if no minibatch size is given: larger rollouts have larger minibatches."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class PPOConfig:
     def num_minibatches_for(self, batch_size: int, sequence_length: int = 1, usual_size: int = 256) -> int:
         """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences.
 
-        Where nothing is chosen they have about `usual_size` samples.
+        If the config gives neither size nor number, minibatches have about `usual_size` samples.
         """
         num_units = batch_size // sequence_length
         if self.minibatch_size in ("auto", None):
@@ -134,7 +134,7 @@ class LossTerms:
     clip_fraction: Tensor
 
     def scaled(self, factor: Tensor) -> LossTerms:
-        """All of them multiplied by a number."""
+        """Every term multiplied by `factor`."""
         return LossTerms(*(getattr(self, field.name) * factor for field in fields(self)))
 
 
@@ -184,7 +184,7 @@ def ppo_loss(
 ) -> LossTerms:
     """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B].
 
-    A scalar `policy_term` stands in the place of the clipped surrogate.
+    A scalar `policy_term` replaces the clipped surrogate.
     """
     log_ratio = log_prob - old_log_prob
     if policy_term is None:
@@ -208,7 +208,7 @@ def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = N
 
 
 def _moments(numbers: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Mean and variance of numbers [B], of those that count."""
+    """Mean and variance of those numbers [B] that count."""
     if counts is None:
         return numbers.mean(), numbers.var(unbiased=False)
     mean = torch.where(counts, numbers, 0.0).sum() / counts.sum()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.addresses import Task
-from scramjet.policies.recurrent import kernels
+from scramjet.policies.recurrent import kernels, parts
 from scramjet.policies.recurrent.kernels import Sequences
 
 THREADS_FROM_UNITS = 16_384
@@ -126,7 +126,7 @@ def forward(
     kept = torch.empty(features.shape[0] * features.shape[1] * core.width_kept)
     task = _task(kind.forward.address, core, features, state, begins, kept)
     task.set(outputs=outputs.numpy(), after=after.numpy())
-    kernels.forward_part.in_parts(_num_parts(outputs), task.address)
+    parts.forward_part.in_parts(_num_parts(outputs), task.address)
     return outputs, after, kept
 
 
@@ -147,7 +147,7 @@ def backward(
     task = _task(kind.backward.address, core, features, state, begins, kept)
     task.set(outputs=to_outputs.contiguous().numpy(), after=to_state.numpy(), to_features=to_features.numpy())
     task.set(to_weights=to_weights.numpy(), num_weights=sum(sizes))
-    kernels.backward_part.in_parts(num_parts, task.address)
+    parts.backward_part.in_parts(num_parts, task.address)
     found = [part.view(shape) for part, shape in zip(to_weights.sum(0).split(sizes), core.shapes, strict=True)]
     return to_features if needs_features else None, to_state, *found
 
@@ -156,7 +156,7 @@ def _task(
     function: int, core: CoreNumbers, features: Tensor, state: Tensor, begins: Tensor | None, kept: Tensor
 ) -> Task:
     steps, rows, num_features = features.shape
-    task = Task(kernels.WORK)
+    task = Task(parts.WORK)
     task.set(function=function, core=core.numbers, rows=rows, steps=steps, num_features=num_features, size=core.size)
     task.set(features=features.detach().contiguous().numpy(), state=state.detach().contiguous().numpy())
     task.set(state_size=state.shape[1], width=core.width_kept, kept=kept.numpy())

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scramjet.compile.addresses import AddressedFunction, call, flags, float_rows, floats, record_at, words
-from scramjet.compile.blas import multiply, multiply_transposed, set_blas_threads
+from scramjet.compile.addresses import AddressedFunction, flags, float_rows, floats, words
+from scramjet.compile.blas import multiply, multiply_transposed
 from scramjet.compile.jit import callable_from_compiled
-from scramjet.compile.vector_maths import add, copy, fill
+from scramjet.compile.vector_maths import add, copy, fill, inlined
 from scramjet.policies.recurrent.steps import (
     gru_step,
     gru_step_back,
@@ -26,7 +26,7 @@ from scramjet.policies.recurrent.steps import (
 )
 
 ROWS_PER_BLOCK = 16
-"""Rows that go through all steps together."""
+"""Rows that go through all steps together, so that they share a core's cache with the weights."""
 ROWS_PER_PRODUCT = 128
 """Rows (of several steps) in one matrix product for the gradients of weights."""
 
@@ -73,6 +73,40 @@ def sequences(step: Any, step_back: Any, *, carries_outputs: bool) -> Sequences:
     )
 
 
+@inlined
+def _kept_arrays(kept, rows, steps, size, num_gates, state_size):  # type: ignore[no-untyped-def]
+    """The outputs before each step, the gates and the cells, a row for each row of each step, at the address `kept`."""
+    count = steps * rows
+    before = float_rows(kept, count, size)
+    gates = float_rows(kept + _FLOAT * count * size, count, num_gates)
+    cells = float_rows(kept + _FLOAT * count * (size + num_gates), count, state_size - size)
+    return before, gates, cells
+
+
+@inlined
+def _begin_step(is_new, has_new, before, given, gates, first):  # type: ignore[no-untyped-def]
+    """Write the outputs before a step, 0 in rows whose episode begins, and 0 into gates that features do not act on."""
+    for row in range(len(before)):
+        if has_new and is_new[row]:
+            fill(before[row], np.float32(0))
+        else:
+            copy(before[row], given[row, : before.shape[1]])
+        fill(gates[row, :first], np.float32(0))
+
+
+@inlined
+def _fill_gates(numbers, features, before, gates, rows):  # type: ignore[no-untyped-def]
+    """The matrix products of a step: features and outputs before it (addresses) into its gates."""
+    num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
+    of_features, of_state = numbers[FEATURES_GATES], numbers[STATE_GATES]
+    multiply(
+        rows, of_features, num_features, features, num_features, numbers[FEATURES_WEIGHT], of_features, 0.0,
+        gates + _FLOAT * (num_gates - of_features), num_gates,
+    )  # fmt: skip
+    if of_state > 0:
+        multiply(rows, of_state, size, before, size, numbers[STATE_WEIGHT], of_state, 1.0, gates, num_gates)
+
+
 def _forward_over_steps(step: Any) -> Any:
     """The `forward` of `Sequences` for a recurrence with this step."""
 
@@ -81,127 +115,86 @@ def _forward_over_steps(step: Any) -> Any:
     ):
         numbers = words(core, NUM_COLUMNS)
         num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
-        first, last, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_GATES], numbers[STATE_SIZE]
-        of_features = numbers[FEATURES_GATES]
+        first, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_SIZE]
         bias = floats(numbers[BIAS], num_gates)
         given, left = float_rows(state, rows, state_size), float_rows(after, rows, state_size)
-        before = float_rows(kept, steps * rows, size)
-        gates = float_rows(kept + _FLOAT * steps * rows * size, steps * rows, num_gates)
-        cells = float_rows(kept + _FLOAT * steps * rows * (size + num_gates), steps * rows, state_size - size)
+        before, gates, cells = _kept_arrays(kept, rows, steps, size, num_gates, state_size)
         nothing = np.zeros(size, np.float32)
         for t in range(steps):
-            place = t * rows
-            seen = features + _FLOAT * t * stride * num_features
-            shown = float_rows(outputs + _FLOAT * t * stride * size, rows, size)
-            last_shown = float_rows(outputs + _FLOAT * max(t - 1, 0) * stride * size, rows, size)
-            begun = flags(begins + t * stride, rows)
+            start, stop = t * rows, (t + 1) * rows
+            step_outputs = float_rows(outputs + _FLOAT * t * stride * size, rows, size)
+            last_outputs = float_rows(outputs + _FLOAT * (t - 1) * stride * size, rows, size) if t > 0 else given
+            is_new = flags(begins + t * stride, rows)
+            _begin_step(is_new, begins != 0, before[start:stop], last_outputs, gates[start:stop], first)
+            gates_at = kept + _FLOAT * (steps * rows * size + start * num_gates)
+            step_features = features + _FLOAT * t * stride * num_features
+            _fill_gates(numbers, step_features, kept + _FLOAT * start * size, gates_at, rows)
             for row in range(rows):
-                own = before[place + row]
-                if begins != 0 and begun[row]:
-                    fill(own, np.float32(0))
-                elif t > 0:
-                    copy(own, last_shown[row])
-                else:
-                    copy(own, given[row, :size])
-                fill(gates[place + row, :first], np.float32(0))
-            block = kept + _FLOAT * (steps * rows * size + place * num_gates)
-            multiply(
-                rows, of_features, num_features, seen, num_features, numbers[FEATURES_WEIGHT], of_features, 0.0,
-                block + _FLOAT * first, num_gates,
-            )  # fmt: skip
-            if last > 0:
-                begun_with = kept + _FLOAT * place * size
-                multiply(rows, last, size, begun_with, size, numbers[STATE_WEIGHT], last, 1.0, block, num_gates)
-            for row in range(rows):
-                now = place + row
+                now = start + row
                 cell_before = cells[now - rows] if t > 0 else given[row, size:]
-                if begins != 0 and begun[row]:
+                if begins != 0 and is_new[row]:
                     cell_before = nothing
-                step(gates[now], bias, before[now], cell_before, cells[now], shown[row])
-        ended = float_rows(outputs + _FLOAT * (steps - 1) * stride * size, rows, size)
+                step(gates[now], bias, before[now], cell_before, cells[now], step_outputs[row])
+        last_outputs = float_rows(outputs + _FLOAT * (steps - 1) * stride * size, rows, size)
         for row in range(rows):
-            copy(left[row, :size], ended[row])
+            copy(left[row, :size], last_outputs[row])
             copy(left[row, size:], cells[(steps - 1) * rows + row])
 
     return forward
 
 
+@inlined
+def _spread_gradients(numbers, gates, recurrent, to_features, rows):  # type: ignore[no-untyped-def]
+    """From the gradients of a step's gates those of the outputs before it and, unless the address is 0, of features."""
+    num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
+    of_features, of_state = numbers[FEATURES_GATES], numbers[STATE_GATES]
+    if of_state > 0:
+        multiply(rows, size, of_state, gates, num_gates, numbers[STATE_BACK], size, 0.0, recurrent, size)
+    if to_features != 0:
+        multiply(
+            rows, num_features, of_features, gates + _FLOAT * (num_gates - of_features), num_gates,
+            numbers[FEATURES_BACK], num_features, 0.0, to_features, num_features,
+        )  # fmt: skip
+
+
+@inlined
+def _add_weight_gradients(numbers, to_weights, features, before, gates, to_gates):  # type: ignore[no-untyped-def]
+    """Add what some rows contribute: the gradients of their gates (an array, and its address) times their features
+    and the outputs before their step (addresses)."""
+    num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
+    of_features, of_state, count = numbers[FEATURES_GATES], numbers[STATE_GATES], len(gates)
+    to_bias = floats(to_weights + _FLOAT * num_features * of_features, num_gates)
+    to_state_weight = to_weights + _FLOAT * (num_features * of_features + num_gates)
+    for row in range(count):
+        add(to_bias, gates[row])
+    if of_state > 0:
+        multiply_transposed(size, of_state, count, before, size, to_gates, num_gates, 1.0, to_state_weight, of_state)
+    multiply_transposed(
+        num_features, of_features, count, features, num_features, to_gates + _FLOAT * (num_gates - of_features),
+        num_gates, 1.0, to_weights, of_features,
+    )  # fmt: skip
+
+
 def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
     """The `backward` of `Sequences` for a recurrence with this step."""
 
-    def backward(  # type: ignore[no-untyped-def]
-        core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights
-    ):
-        numbers = words(core, NUM_COLUMNS)
-        num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
-        first, last, state_size = num_gates - numbers[FEATURES_GATES], numbers[STATE_GATES], numbers[STATE_SIZE]
-        of_features = num_gates - first
-        to_bias = floats(to_weights + _FLOAT * num_features * of_features, num_gates)
-        to_state_weight = to_weights + _FLOAT * (num_features * of_features + num_gates)
-        gates_at = kept + _FLOAT * steps * rows * size
-        given, to_given = float_rows(state, rows, state_size), float_rows(to_state, rows, state_size)
-        before = float_rows(kept, steps * rows, size)
-        gates = float_rows(kept + _FLOAT * steps * rows * size, steps * rows, num_gates)
-        cells = float_rows(kept + _FLOAT * steps * rows * (size + num_gates), steps * rows, state_size - size)
-        nothing = np.zeros(size, np.float32)
-        recurrent, carried = np.zeros((rows, size), np.float32), np.zeros((rows, size), np.float32)
-        for row in range(rows):
+    @inlined
+    def begin(to_given, recurrent, carried):  # type: ignore[no-untyped-def]
+        """Take the gradients of the state after the last step."""
+        size = recurrent.shape[1]
+        for row in range(len(to_given)):
             if carries_outputs:
                 copy(carried[row], to_given[row])
             else:
                 copy(recurrent[row], to_given[row, :size])
                 copy(carried[row], to_given[row, size:])
-        at_once = max(1, ROWS_PER_PRODUCT // rows)
-        all_seen = np.empty((at_once * rows, num_features), np.float32)
-        end = steps
-        while end > 0:
-            begin = max(0, end - at_once)
-            for t in range(end - 1, begin - 1, -1):
-                place = t * rows
-                to_shown = float_rows(to_outputs + _FLOAT * t * stride * size, rows, size)
-                begun = flags(begins + t * stride, rows)
-                begun_after = flags(begins + (t + 1) * stride, rows)
-                for row in range(rows):
-                    now = place + row
-                    cell_before = cells[now - rows] if t > 0 else given[row, size:]
-                    if begins != 0:
-                        if begun[row]:
-                            cell_before = nothing
-                        if t + 1 < steps and begun_after[row]:
-                            fill(recurrent[row], np.float32(0))
-                            fill(carried[row], np.float32(0))
-                    step_back(
-                        gates[now], before[now], cell_before, cells[now], to_shown[row], recurrent[row], carried[row]
-                    )
-                block = gates_at + _FLOAT * place * num_gates
-                if last > 0:
-                    multiply(
-                        rows, size, last, block, num_gates, numbers[STATE_BACK], size, 0.0, recurrent.ctypes.data, size
-                    )
-                if to_features != 0:
-                    to_seen = to_features + _FLOAT * t * stride * num_features
-                    multiply(
-                        rows, num_features, of_features, block + _FLOAT * first, num_gates, numbers[FEATURES_BACK],
-                        num_features, 0.0, to_seen, num_features,
-                    )  # fmt: skip
-                seen = float_rows(features + _FLOAT * t * stride * num_features, rows, num_features)
-                for row in range(rows):
-                    copy(all_seen[(t - begin) * rows + row], seen[row])
-            part = gates[begin * rows : end * rows]
-            for now in range(len(part)):
-                add(to_bias, part[now])
-            count, block = (end - begin) * rows, gates_at + _FLOAT * begin * rows * num_gates
-            if last > 0:
-                begun_with = kept + _FLOAT * begin * rows * size
-                multiply_transposed(size, last, count, begun_with, size, block, num_gates, 1.0, to_state_weight, last)
-            multiply_transposed(
-                num_features, of_features, count, all_seen.ctypes.data, num_features, block + _FLOAT * first, num_gates,
-                1.0, to_weights, of_features,
-            )  # fmt: skip
-            end = begin
-        begun = flags(begins, rows)
-        for row in range(rows):
-            if begins != 0 and begun[row]:
+
+    @inlined
+    def end(to_given, recurrent, carried, is_new, has_new):  # type: ignore[no-untyped-def]
+        """Write the gradients of the state before the first step."""
+        size = recurrent.shape[1]
+        for row in range(len(to_given)):
+            if has_new and is_new[row]:
                 fill(to_given[row], np.float32(0))
             elif carries_outputs:
                 copy(to_given[row], carried[row])
@@ -209,6 +202,49 @@ def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
             else:
                 copy(to_given[row, :size], recurrent[row])
                 copy(to_given[row, size:], carried[row])
+
+    def backward(  # type: ignore[no-untyped-def]
+        core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights
+    ):
+        numbers = words(core, NUM_COLUMNS)
+        num_features, size, num_gates = numbers[NUM_FEATURES], numbers[SIZE], numbers[NUM_GATES]
+        state_size = numbers[STATE_SIZE]
+        given, to_given = float_rows(state, rows, state_size), float_rows(to_state, rows, state_size)
+        before, gates, cells = _kept_arrays(kept, rows, steps, size, num_gates, state_size)
+        gates_at, nothing = kept + _FLOAT * steps * rows * size, np.zeros(size, np.float32)
+        recurrent, carried = np.zeros((rows, size), np.float32), np.zeros((rows, size), np.float32)
+        begin(to_given, recurrent, carried)
+        at_once = max(1, ROWS_PER_PRODUCT // rows)  # steps in one product for the gradients of weights
+        their_features = np.empty((at_once * rows, num_features), np.float32)
+        stop = steps
+        while stop > 0:
+            start = max(0, stop - at_once)
+            for t in range(stop - 1, start - 1, -1):
+                to_step_outputs = float_rows(to_outputs + _FLOAT * t * stride * size, rows, size)
+                is_new, is_next_new = flags(begins + t * stride, rows), flags(begins + (t + 1) * stride, rows)
+                for row in range(rows):
+                    now = t * rows + row
+                    cell_before = cells[now - rows] if t > 0 else given[row, size:]
+                    if begins != 0:
+                        if is_new[row]:
+                            cell_before = nothing
+                        if t + 1 < steps and is_next_new[row]:
+                            fill(recurrent[row], np.float32(0))
+                            fill(carried[row], np.float32(0))
+                    to_output = to_step_outputs[row]
+                    step_back(gates[now], before[now], cell_before, cells[now], to_output, recurrent[row], carried[row])
+                to_seen = to_features + _FLOAT * t * stride * num_features if to_features != 0 else 0
+                step_gates = gates_at + _FLOAT * t * rows * num_gates
+                _spread_gradients(numbers, step_gates, recurrent.ctypes.data, to_seen, rows)
+                step_features = float_rows(features + _FLOAT * t * stride * num_features, rows, num_features)
+                for row in range(rows):
+                    copy(their_features[(t - start) * rows + row], step_features[row])
+            _add_weight_gradients(
+                numbers, to_weights, their_features.ctypes.data, kept + _FLOAT * start * rows * size,
+                gates[start * rows : stop * rows], gates_at + _FLOAT * start * rows * num_gates,
+            )  # fmt: skip
+            stop = start
+        end(to_given, recurrent, carried, flags(begins, rows), begins != 0)
 
     return backward
 
@@ -236,66 +272,3 @@ def _turn(matrix, turned):  # type: ignore[no-untyped-def]
             for j in range(first, min(first + 16, columns)):
                 for i in range(first_row, min(first_row + 16, rows)):
                     turned[j, i] = matrix[i, j]
-
-
-WORK = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "function", "core", "features", "outputs", "begins", "state", "after", "kept", "to_features", "to_weights",
-            "rows", "steps", "num_features", "size", "state_size", "width", "num_weights",
-        )
-    ]
-)  # fmt: skip
-"""Sequences to be split among threads: `function` is an address out of a `Sequences`, the rest are its arguments. In
-the backward pass `outputs` and `after` are gradients; each part has its own `num_weights` numbers of `to_weights`."""
-
-_work = record_at(WORK)
-
-
-@AddressedFunction
-def forward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """The forward pass for part number `part` of the rows of `WORK`, ROWS_PER_BLOCK at a time."""
-    work, threads = _work(address), set_blas_threads(1)
-    stop = work.rows * (part + 1) // num_parts
-    for start in range(work.rows * part // num_parts, stop, ROWS_PER_BLOCK):
-        rows = min(ROWS_PER_BLOCK, stop - start)
-        arguments = (
-            work.core,
-            work.features + _FLOAT * start * work.num_features,
-            work.outputs + _FLOAT * start * work.size,
-            work.begins + start if work.begins != 0 else 0,
-            work.state + _FLOAT * start * work.state_size,
-            work.after + _FLOAT * start * work.state_size,
-            work.kept + _FLOAT * start * work.steps * work.width,
-            rows,
-            work.rows,
-            work.steps,
-        )
-        call(work.function, arguments)
-    set_blas_threads(threads)
-
-
-@AddressedFunction
-def backward_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """The backward pass for part number `part` of the rows of `WORK`, ROWS_PER_BLOCK at a time."""
-    work, threads = _work(address), set_blas_threads(1)
-    stop = work.rows * (part + 1) // num_parts
-    for start in range(work.rows * part // num_parts, stop, ROWS_PER_BLOCK):
-        rows = min(ROWS_PER_BLOCK, stop - start)
-        arguments = (
-            work.core,
-            work.features + _FLOAT * start * work.num_features,
-            work.outputs + _FLOAT * start * work.size,
-            work.begins + start if work.begins != 0 else 0,
-            work.state + _FLOAT * start * work.state_size,
-            work.after + _FLOAT * start * work.state_size,
-            work.kept + _FLOAT * start * work.steps * work.width,
-            rows,
-            work.rows,
-            work.steps,
-            work.to_features + _FLOAT * start * work.num_features if work.to_features != 0 else 0,
-            work.to_weights + _FLOAT * part * work.num_weights,
-        )
-        call(work.function, arguments)
-    set_blas_threads(threads)
