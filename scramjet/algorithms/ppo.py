@@ -25,20 +25,20 @@ class PPOConfig:
     gamma: float = 0.99
     """Discount of the future, per step."""
     gae_lambda: float = 0.95
-    """Bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
+    """Trades bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
     loss: Literal["ppo", "impala"] = "ppo"
-    """What the policy learns by: the clipped surrogate, or IMPALA's policy gradient."""
+    """The policy's loss: the clipped surrogate, or IMPALA's policy gradient."""
     advantage: Literal["auto", "gae", "vtrace"] = "auto"
-    """How advantages are estimated: once for each rollout, or again before each pass for the policy as it is then;
-    auto: gae, of trajectories that may be behind and with impala vtrace."""
+    """How advantages are estimated: gae once for each rollout, vtrace again before each pass for the policy of that
+    moment; auto: vtrace for impala and for trajectories of older weights, else gae."""
     vtrace_rho_clip: float = 1.0
-    """vtrace: bound on the probability ratio that weighs a step's error."""
+    """vtrace: bound on the probability ratio that weights a step's error."""
     vtrace_c_clip: float = 1.0
     """vtrace: bound on the probability ratio that carries later errors back."""
     bptt_horizon: int | None = None
     """With memory: steps that gradients go back; divides num_steps; none: the whole rollout."""
     num_epochs: int | Literal["auto"] = "auto"
-    """Passes over each rollout; auto: 10, with impala 1, for nothing bounds how far more of its steps would lead."""
+    """Passes over each rollout; auto: 10, for impala 1, since its loss does not bound how far a policy moves."""
     num_minibatches: int | None = None
     """Gradient steps per pass, in place of a size; each sample is in exactly one minibatch."""
     minibatch_size: int | Literal["auto"] | None = "auto"
@@ -55,17 +55,17 @@ class PPOConfig:
     max_grad_norm: float | None = 0.5
     """Bound on the norm of all gradients together; none: no bound."""
     normalize_advantages: Literal["minibatch", "batch", "off"] = "minibatch"
-    """Where advantages are brought to mean 0 and deviation 1."""
+    """Over which samples advantages are normalized to mean 0 and deviation 1."""
     target_kl: float | None = None
     """Stop an update's epochs once the mean KL divergence of an epoch exceeds this; none: never."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     normalize_observations: bool = True
-    """Bring observations to mean 0 and deviation 1 by running statistics: numbers, not choices, flags or pictures."""
+    """Normalize observations to mean 0 and deviation 1 by running statistics: numbers, not choices, flags or images."""
     normalize_rewards: bool = True
     """Scale rewards by the running deviation of the discounted return."""
     reward_clip: float | None = None
-    """Learn from rewards brought into -x to x; reported returns are not clipped; none: no clipping."""
+    """Clip the rewards that are learned from to -x to x; reported returns are not clipped; none: no clipping."""
 
     def __post_init__(self) -> None:
         settle(self)

@@ -1,4 +1,4 @@
-"""The settings of the network that acts and values."""
+"""The settings of a policy's network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MemoryName = Literal["lstm", "gru", "mingru"]
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """The network that acts and values."""
+    """The network that chooses actions and estimates values."""
 
     hidden: tuple[int, ...] = (64, 64)
     """Width of each hidden layer."""

@@ -65,7 +65,7 @@ def _without_entry(space: Any, path: list[str], name: str) -> Any:
 
 
 def describe_observations(obs: Observations) -> str:
-    """Shapes and number types of a batch, in words: `[2, 4] float32`, `{agent: [2, 2] int64, walls: ...}`."""
+    """Shapes and number types of a batch, in words: `[2, 4] float32`, `{position: [2, 2] int64, board: ...}`."""
     if isinstance(obs, Tensor):
         return f"{list(obs.shape)} {str(obs.dtype).removeprefix('torch.')}"
     return "{" + ", ".join(f"{name}: {describe_observations(entry)}" for name, entry in obs.items()) + "}"

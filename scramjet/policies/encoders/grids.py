@@ -99,7 +99,7 @@ class GridPlanes(nn.Module):
             entry.write(obs if name is None else obs[name], planes[:, place])
         return planes
 
-    def beside(self, features: Tensor, obs: Any) -> Tensor:
+    def with_rest(self, features: Tensor, obs: Any) -> Tensor:
         """Features [B, F] concatenated with those of the entries that are no planes, [B, F + num_rest]."""
         return features if self.rest is None else torch.cat([features, self.rest(obs)], dim=1)
 
@@ -150,4 +150,4 @@ class GridCNN(Encoder):
         """A batch of observations to [B, F]."""
         cells: Tensor = self.layers(self.planes(obs)).flatten(2)  # [B, C, H * W]
         features = torch.cat([cells.mean(-1), cells.amax(-1)], dim=1) if self.pools else cells.flatten(1)
-        return self.planes.beside(features, obs)
+        return self.planes.with_rest(features, obs)

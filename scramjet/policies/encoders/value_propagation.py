@@ -100,7 +100,7 @@ class ValuePropagation(Encoder):
         steps = torch.tanh((logs - logs[:, 4:5]) / (0.01 - log_pass))
         distance = logs[:, 4:5] / (log_pass - 0.01) / (self.planes.height + self.planes.width)
         features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
-        return self.planes.beside(features, obs)
+        return self.planes.with_rest(features, obs)
 
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
