@@ -175,33 +175,35 @@ def _add_weight_gradients(numbers, to_weights, features, before, gates, to_gates
     )  # fmt: skip
 
 
+@inlined
+def _begin_gradients(to_given, recurrent, carried, carries_outputs):  # type: ignore[no-untyped-def]
+    """Begin with the gradients of the state after the last step, `to_given`."""
+    size = recurrent.shape[1]
+    for row in range(len(to_given)):
+        if carries_outputs:
+            copy(carried[row], to_given[row])
+        else:
+            copy(recurrent[row], to_given[row, :size])
+            copy(carried[row], to_given[row, size:])
+
+
+@inlined
+def _end_gradients(to_given, recurrent, carried, carries_outputs, is_new, has_new):  # type: ignore[no-untyped-def]
+    """Write the gradients of the state before the first step into `to_given`, 0 in rows whose episode begins there."""
+    size = recurrent.shape[1]
+    for row in range(len(to_given)):
+        if has_new and is_new[row]:
+            fill(to_given[row], np.float32(0))
+        elif carries_outputs:
+            copy(to_given[row], carried[row])
+            add(to_given[row], recurrent[row])
+        else:
+            copy(to_given[row, :size], recurrent[row])
+            copy(to_given[row, size:], carried[row])
+
+
 def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
     """The `backward` of `Sequences` for a recurrence with this step."""
-
-    @inlined
-    def begin(to_given, recurrent, carried):  # type: ignore[no-untyped-def]
-        """Take the gradients of the state after the last step."""
-        size = recurrent.shape[1]
-        for row in range(len(to_given)):
-            if carries_outputs:
-                copy(carried[row], to_given[row])
-            else:
-                copy(recurrent[row], to_given[row, :size])
-                copy(carried[row], to_given[row, size:])
-
-    @inlined
-    def end(to_given, recurrent, carried, is_new, has_new):  # type: ignore[no-untyped-def]
-        """Write the gradients of the state before the first step."""
-        size = recurrent.shape[1]
-        for row in range(len(to_given)):
-            if has_new and is_new[row]:
-                fill(to_given[row], np.float32(0))
-            elif carries_outputs:
-                copy(to_given[row], carried[row])
-                add(to_given[row], recurrent[row])
-            else:
-                copy(to_given[row, :size], recurrent[row])
-                copy(to_given[row, size:], carried[row])
 
     def backward(  # type: ignore[no-untyped-def]
         core, features, to_outputs, begins, state, to_state, kept, rows, stride, steps, to_features, to_weights
@@ -213,7 +215,7 @@ def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
         before, gates, cells = _kept_arrays(kept, rows, steps, size, num_gates, state_size)
         gates_at, nothing = kept + _FLOAT * steps * rows * size, np.zeros(size, np.float32)
         recurrent, carried = np.zeros((rows, size), np.float32), np.zeros((rows, size), np.float32)
-        begin(to_given, recurrent, carried)
+        _begin_gradients(to_given, recurrent, carried, carries_outputs)
         at_once = max(1, ROWS_PER_PRODUCT // rows)  # steps in one product for the gradients of weights
         their_features = np.empty((at_once * rows, num_features), np.float32)
         stop = steps
@@ -244,7 +246,7 @@ def _backward_over_steps(step_back: Any, carries_outputs: bool) -> Any:
                 gates[start * rows : stop * rows], gates_at + _FLOAT * start * rows * num_gates,
             )  # fmt: skip
             stop = start
-        end(to_given, recurrent, carried, flags(begins, rows), begins != 0)
+        _end_gradients(to_given, recurrent, carried, carries_outputs, flags(begins, rows), begins != 0)
 
     return backward
 
