@@ -35,7 +35,7 @@ OUTSIDE_NAMES = {
     *("breakpoint", "float", "self", "_exit"),
     *("to", "register_buffer", "use_deterministic_algorithms"),  # torch
     *("ent_coef", "should_save"),  # names that other libraries, or examples of names, have
-    *("helper", "divisor"),  # functions of the reader's own
+    *("helper", "divisor", "NAME_mask"),  # of the reader's own
 }
 
 

@@ -177,6 +177,14 @@ def test_the_corridor_in_the_readme_is_the_one_in_examples() -> None:
     assert (ROOT / "examples/corridor.py").read_text() in blocks(ROOT / "README.md", "python")
 
 
+def test_the_page_on_the_training_loop_quotes_the_example_as_it_is() -> None:
+    source = (ROOT / "examples/ppo.py").read_text()
+    without_indents = re.sub(r"^ +", "", source, flags=re.MULTILINE)
+    quoted = blocks(ROOT / "docs/training-loop.md", "py")
+    assert len(quoted) > 5
+    assert [code for code in quoted if re.sub(r"^ +", "", code, flags=re.MULTILINE) not in without_indents] == []
+
+
 def test_each_kind_of_user_error_has_its_section_on_the_troubleshooting_page() -> None:
     kinds = [
         name

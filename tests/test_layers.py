@@ -215,3 +215,25 @@ def test_no_folder_holds_more_modules_than_a_reader_can_take_in() -> None:
     counts = Counter(path.parent for path in FILES if path.name != "__init__.py")
     crowded = {str(folder.relative_to(PACKAGE)): count for folder, count in counts.items() if count > MOST_MODULES}
     assert not crowded, f"more than {MOST_MODULES} modules in one folder: {crowded}"
+
+
+GENERAL_NAMES = {"agent"}
+"""Entries that a rule of an encoder is about, in any world; docs/configuration.md tells it."""
+
+
+def entry_names(space: object) -> set[str]:
+    """The names in a Dict space, nested ones too."""
+    entries: dict[str, object] = getattr(space, "spaces", {})
+    return set(entries).union(*map(entry_names, entries.values())) if isinstance(entries, dict) else set()
+
+
+def test_policies_name_no_worlds_observations() -> None:
+    from scramjet.envs.registry import load_env, registrations
+
+    names = [world.name for world in registrations() if isinstance(world.target, str)]  # those that come with scramjet
+    of_worlds = set().union(*(entry_names(load_env(name).observation_space) for name in names))
+    assert {"walls", "items_placed", "step_count"} <= of_worlds
+    for path in sorted((PACKAGE / "policies").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert node.value not in of_worlds - GENERAL_NAMES, f"{path.name} line {node.lineno}: {node.value}"

@@ -1,1 +1,1 @@
-"""The mathematics: tensors in, tensors out, no input or output."""
+"""Losses, advantages, reward scaling and schedules: mathematics only, without policies, processes and files."""

@@ -102,7 +102,7 @@ class SeatEstimate(NamedTuple):
     """Advantages and returns of a turn-based game, [T, N] each."""
 
     advantage: Tensor  # 0 where not counted
-    returns: Tensor  # the value as it was, where not counted
+    returns: Tensor  # the value, where not counted
     counts: Tensor  # bool: the seat's next turn, or the game's end, is known
 
 
@@ -117,15 +117,15 @@ def seat_gae(
     gamma: float,
     gae_lambda: float,
 ) -> SeatEstimate:
-    """GAE of a turn-based game, a chain of its own for each seat.
+    """GAE of a turn-based game, computed separately for each seat.
 
-    A seat's step lasts from one of its turns to its next: all it is paid in between, on others' turns too, is the
-    reward of its last action, and gamma counts its own turns. reward [T, N, S]; value and seat [T + 1, N], of the seat
-    to move; terminated, truncated [T, N]; final_value [T, N], read only where a seat plays alone and is truncated.
+    A step of a seat lasts from one of its turns to its next: the reward of its action is the sum of all that it is paid
+    in between, on others' turns too, and gamma counts its own turns. reward [T, N, S]; value and seat [T + 1, N], of
+    the seat to move; terminated, truncated [T, N]; final_value [T, N], read only in games of one seat where truncated.
 
-    Values are those of the seat to move: a critic that has only ever seen such views knows no others. So where a
-    rollout or a truncated game ends between two turns of a seat, the outcome of the first of them is not known, and it
-    does not count; the seat's turns before it are bootstrapped from its value.
+    The critic values a position for the seat to move only, because it has been trained on nothing else. So where a
+    rollout or a truncated game ends between two turns of a seat, the outcome of the first of these turns is not known
+    and it does not count; the seat's turns before it are bootstrapped from its value.
     """
     on_policy = torch.ones_like(reward[..., 0])
     return _seat_chains(
@@ -215,10 +215,10 @@ def seat_vtrace(
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
 ) -> SeatEstimate:
-    """`vtrace` of a turn-based game, a chain of its own for each seat.
+    """V-trace of a turn-based game, computed separately for each seat.
 
-    Steps, shapes and what counts are those of `seat_gae`; log_ratio [T, N] is of the action of the seat to move. A step
-    is weighed by its own seat's ratio alone: the other seats are part of its world, played as they played.
+    Steps, shapes and what counts are as in `seat_gae`; log_ratio [T, N] is that of the seat to move. A step is weighted
+    by its own seat's ratio alone: to a seat, the others are part of the world.
     """
     rho, trace = _clipped_ratios(log_ratio, rho_clip, c_clip)
     return _seat_chains(reward, value, seat, terminated, truncated, final_value, rho, trace, gamma, gae_lambda)
@@ -228,7 +228,7 @@ def _seat_chains(
     reward: Tensor, value: Tensor, seat: Tensor, terminated: Tensor, truncated: Tensor, final_value: Tensor,
     rho: Tensor, trace: Tensor, gamma: float, gae_lambda: float,
 ) -> SeatEstimate:  # fmt: skip
-    """Allocate what `_seat_vtrace` writes, and call it."""
+    """Call `_seat_vtrace` with clipped ratios rho and trace [T, N], and new tensors for its results."""
     advantage, returns = torch.empty_like(value[:-1]), torch.empty_like(value[:-1])
     counts = torch.empty(advantage.shape, dtype=torch.bool, device=value.device)
     scratch = torch.zeros(4, reward.shape[1], reward.shape[2], device=value.device)
@@ -246,10 +246,10 @@ def _seat_vtrace(
     final_value: np.ndarray, rho: np.ndarray, trace: np.ndarray, advantage: np.ndarray, returns: np.ndarray,
     counts: np.ndarray, scratch: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
-    """Backwards over the steps. Scratch [4, N, S] holds, for each seat, of its next turn the value and the gain
-    (v - V), what it earns until then, and whether that turn is not known.
+    """V-trace of rows start to stop, from the last step to the first; GAE where the clipped ratios rho and trace are 1.
 
-    rho and trace [T, N] are the clipped ratios; where both are 1, gain and advantage are the same: GAE.
+    `scratch` [4, N, S] holds for each seat, about its next turn: the value, the gain (v - V), the rewards until then,
+    and 1 where that turn is not known.
     """
     num_steps, _, num_seats = reward.shape
     zero, one = np.float32(0.0), np.float32(1.0)

@@ -13,7 +13,7 @@ from scramjet.errors import ConfigError
 from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
 MOST_MINIBATCHES = 64
-"""Gradient steps per pass where their size is not given: of larger rollouts the size grows, not the number."""
+"""The most gradient steps per pass if no minibatch size is given: larger rollouts have larger minibatches."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +25,20 @@ class PPOConfig:
     gamma: float = 0.99
     """Discount of the future, per step."""
     gae_lambda: float = 0.95
-    """Bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
+    """Trades bias against variance of the advantages: 0 is one-step, 1 is Monte Carlo."""
     loss: Literal["ppo", "impala"] = "ppo"
-    """What the policy learns by: the clipped surrogate, or IMPALA's policy gradient."""
+    """The policy's loss: the clipped surrogate, or IMPALA's policy gradient."""
     advantage: Literal["auto", "gae", "vtrace"] = "auto"
-    """How advantages are estimated: once for each rollout, or again before each pass for the policy as it is then;
-    auto: gae, of trajectories that may be behind and with impala vtrace."""
+    """How advantages are estimated: gae once for each rollout, vtrace again before each pass for the policy of that
+    moment; auto: vtrace for impala and for trajectories of older weights, else gae."""
     vtrace_rho_clip: float = 1.0
-    """vtrace: bound on the probability ratio that weighs a step's error."""
+    """vtrace: bound on the probability ratio that weights a step's error."""
     vtrace_c_clip: float = 1.0
     """vtrace: bound on the probability ratio that carries later errors back."""
     bptt_horizon: int | None = None
     """With memory: steps that gradients go back; divides num_steps; none: the whole rollout."""
     num_epochs: int | Literal["auto"] = "auto"
-    """Passes over each rollout; auto: 10, with impala 1, for nothing bounds how far more of its steps would lead."""
+    """Passes over each rollout; auto: 10, for impala 1, since its loss does not bound how far a policy moves."""
     num_minibatches: int | None = None
     """Gradient steps per pass, in place of a size; each sample is in exactly one minibatch."""
     minibatch_size: int | Literal["auto"] | None = "auto"
@@ -55,17 +55,17 @@ class PPOConfig:
     max_grad_norm: float | None = 0.5
     """Bound on the norm of all gradients together; none: no bound."""
     normalize_advantages: Literal["minibatch", "batch", "off"] = "minibatch"
-    """Where advantages are brought to mean 0 and deviation 1."""
+    """Over which samples advantages are normalized to mean 0 and deviation 1."""
     target_kl: float | None = None
     """Stop an update's epochs once the mean KL divergence of an epoch exceeds this; none: never."""
     adam_eps: float = 1e-5
     """Adam's epsilon."""
     normalize_observations: bool = True
-    """Bring observations to mean 0 and deviation 1 by running statistics: numbers, not choices, flags or pictures."""
+    """Normalize observations to mean 0 and deviation 1 by running statistics: numbers, not choices, flags or images."""
     normalize_rewards: bool = True
     """Scale rewards by the running deviation of the discounted return."""
     reward_clip: float | None = None
-    """Learn from rewards brought into -x to x; reported returns are not clipped; none: no clipping."""
+    """Clip the rewards that are learned from to -x to x; reported returns are not clipped; none: no clipping."""
 
     def __post_init__(self) -> None:
         settle(self)
@@ -90,7 +90,7 @@ class PPOConfig:
     def num_minibatches_for(self, batch_size: int, sequence_length: int = 1, usual_size: int = 256) -> int:
         """Gradient steps per pass over `batch_size` samples, all of one size; with memory, of whole sequences.
 
-        Where nothing is chosen they have about `usual_size` samples.
+        If the config gives neither size nor number, minibatches have about `usual_size` samples.
         """
         num_units = batch_size // sequence_length
         if self.minibatch_size in ("auto", None):
@@ -134,7 +134,7 @@ class LossTerms:
     clip_fraction: Tensor
 
     def scaled(self, factor: Tensor) -> LossTerms:
-        """All of them multiplied by a number."""
+        """Every term multiplied by `factor`."""
         return LossTerms(*(getattr(self, field.name) * factor for field in fields(self)))
 
 
@@ -184,7 +184,7 @@ def ppo_loss(
 ) -> LossTerms:
     """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B].
 
-    A scalar `policy_term` stands in the place of the clipped surrogate.
+    A scalar `policy_term` replaces the clipped surrogate.
     """
     log_ratio = log_prob - old_log_prob
     if policy_term is None:
@@ -208,7 +208,7 @@ def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = N
 
 
 def _moments(numbers: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Mean and variance of numbers [B], of those that count."""
+    """Mean and variance of those numbers [B] that count."""
     if counts is None:
         return numbers.mean(), numbers.var(unbiased=False)
     mean = torch.where(counts, numbers, 0.0).sum() / counts.sum()

@@ -30,14 +30,14 @@ class Env:
     observation_space: Any
     """A Gymnasium space: a class attribute, or a property where it depends on parameters."""
     action_space: Any
-    """A Gymnasium space, likewise."""
+    """A Gymnasium space: a class attribute, or a property where it depends on parameters."""
     state: Any
     """The fields of one env's record: `{"position": np.int32, "board": (np.int8, (6, 7))}`."""
     state_bounds: Any = {}
-    """The least and greatest value of fields that are indices or counts, `{"head": (0, 99)}`: records that come from a
-    file are held to them."""
+    """The least and greatest value of fields that are indices or counts, `{"head": (0, 99)}`; records read from a file
+    are checked against them."""
     max_episode_steps: int | None = None
-    """The engine truncates an episode after so many steps; None never does."""
+    """The engine truncates an episode after this many steps; None: never."""
     num_agents: Any = 1
     """Agents that act at once, each with a row of its own."""
     num_seats: Any = 1

@@ -1,7 +1,7 @@
-"""Imports from the folder of a world's file: from source, and of strangers only what was let through.
+"""Imports from the folder of a world's file: always from source and, for a world of somebody else, only allowed files.
 
-Python itself runs a compiled file from `__pycache__` in place of the source, whatever it holds, and imports extension
-modules and everything else that lies in a folder on its path. What a hash of the sources covers must be what runs.
+What runs must be what a hash of the sources covers. Python by itself would run a compiled file from `__pycache__` in
+place of the source, whatever it holds, and import extension modules and everything else in a folder on its path.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Limit = frozenset[str] | None
 """Full paths of the only files that may be imported from a folder; None: all that Python can import."""
 
 _LIMITS: dict[str, Limit] = {}
-"""Of worlds, by the paths of their files."""
+"""The limit of each world, by the path of its file."""
 _OPENED: dict[str, dict[str, Limit]] = {}
 """Folders that this module has put on Python's path: the worlds there that were imported, and their limits."""
 _PACKAGES: dict[str, str] = {}
-"""Folders of packages that were found in such a folder, and that folder."""
+"""Folders of packages that were found in such a folder, each with that folder."""
 
 
 class SourceLoader(SourceFileLoader):
@@ -50,13 +50,13 @@ class _Finder(FileFinder):
     def __init__(self, folder: str, root: str) -> None:
         self._root = root
         loaders: list[tuple[Any, list[str]]] = [(SourceLoader, SOURCE_SUFFIXES)]
-        if _limit_in(root) is None:  # in the order that Python has
+        if _limit_in(root) is None:  # the order is Python's own
             compiled = (SourcelessFileLoader, BYTECODE_SUFFIXES)
             loaders = [(ExtensionFileLoader, EXTENSION_SUFFIXES), *loaders, compiled]
         super().__init__(folder, *loaders)
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Where a module is; None of one that is not there or may not be imported."""
+        """Where a module is; None if it is not there or may not be imported."""
         spec = super().find_spec(fullname, target)
         limit = _limit_in(self._root)
         if spec is None or (spec.loader and limit is not None and os.path.realpath(spec.origin or "") not in limit):
@@ -68,7 +68,7 @@ class _Finder(FileFinder):
 
 
 def _finder_of(folder: str) -> _Finder:
-    """What Python asks for modules in a folder, as an entry of sys.path_hooks."""
+    """An entry of sys.path_hooks: the finder of modules in a folder."""
     root = folder if folder in _OPENED else _PACKAGES.get(folder)
     if root is None:
         raise ImportError("not the folder of a world")
@@ -82,15 +82,15 @@ def _limit_in(root: str) -> Limit:
 
 
 def limit_imports(world: str, limit: Limit) -> None:
-    """Say what the file of a world, by its full path, may import from its folder; that is heeded when it is imported.
+    """Set what the file of a world, given by its full path, may import from its folder; call it before the import.
 
-    Folders that are on Python's path anyhow, as that of the user's own script, stay as they are.
+    Folders that are on Python's path already, such as that of the user's own script, are not limited.
     """
     _LIMITS[world] = limit
 
 
 def open_folder(world: Path) -> None:
-    """Have what lies beside a world's file found by its imports."""
+    """Let a world's file import modules from its own folder, within its limit."""
     folder = str(world.parent)
     if folder in sys.path and folder not in _OPENED:
         return
@@ -108,7 +108,7 @@ def _open(folder: str, worlds: dict[str, Limit]) -> None:
 
 
 def note_on_missing(error: BaseException, world: Path) -> str:
-    """What to do about a module that may be there and was not let through; else empty."""
+    """Advice for the user where an import failed because of the limit; else empty."""
     if not isinstance(error, ModuleNotFoundError) or _LIMITS.get(str(world)) is None:
         return ""
     return (
@@ -118,24 +118,24 @@ def note_on_missing(error: BaseException, world: Path) -> str:
 
 
 def path_without_worlds() -> list[str]:
-    """Python's path without folders that are on it for a world's sake, for processes that have not come to it yet."""
+    """Python's path without the folders that `open_folder` added."""
     return [entry for entry in sys.path if entry not in _OPENED]
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPaths:
-    """Where a process finds modules, to be had in another one too."""
+    """Where a process finds modules; sent to another process so that it finds the same ones."""
 
     path: list[str]
     opened: dict[str, dict[str, Limit]]
 
     @classmethod
     def here(cls) -> ImportPaths:
-        """Those of this process."""
+        """The paths of this process."""
         return cls(sys.path, _OPENED)
 
     def use(self) -> None:
-        """Find modules in the same places from now on."""
+        """Make this process find modules in the same places."""
         for folder, worlds in self.opened.items():
             _LIMITS.update(worlds)
             _open(folder, worlds)

@@ -1,4 +1,7 @@
-"""Networks that act and value. Names load when they are first used: the compiled functions here need no torch."""
+"""Policies: networks, distributions over actions, and what observations go through before them.
+
+Names load when they are first used, because the compiled functions in this folder need no torch.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _NAMES_IN: dict[str, tuple[str, ...]] = {
-    "encoders.attention": (
+    "encoders.attention": ("make_entity_network",),
+    "encoders.entities": (
         "EntitySpec",
         "EntityStream",
-        "make_entity_network",
     ),
     "config": ("PolicyConfig",),
     "distributions": (
@@ -53,10 +56,10 @@ if TYPE_CHECKING:
     from scramjet.policies.distributions import Distribution as Distribution
     from scramjet.policies.distributions import MultiCategorical as MultiCategorical
     from scramjet.policies.distributions import make_distribution as make_distribution
-    from scramjet.policies.encoders.attention import EntitySpec as EntitySpec
-    from scramjet.policies.encoders.attention import EntityStream as EntityStream
     from scramjet.policies.encoders.attention import make_entity_network as make_entity_network
     from scramjet.policies.encoders.choice import make_encoder as make_encoder
+    from scramjet.policies.encoders.entities import EntitySpec as EntitySpec
+    from scramjet.policies.encoders.entities import EntityStream as EntityStream
     from scramjet.policies.encoders.grids import GridCNN as GridCNN
     from scramjet.policies.encoders.images import ImpalaCNN as ImpalaCNN
     from scramjet.policies.encoders.images import NatureCNN as NatureCNN

@@ -1,4 +1,4 @@
-"""How a policy's numbers, of which the first ones are about -1 to 1, lie in the bounds of a Box of actions."""
+"""How the actions of a policy, which begin at about -1 to 1, are scaled to the bounds of a Box action space."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gymnasium.spaces import Box
 from scramjet.policies.config import PolicyConfig
 
 NO_BOUND = 1e9
-"""A bound so large stands for none, as the largest float does in many envs."""
+"""Bounds as large as this count as none: many envs give the largest float where there is no bound."""
 WIDE = 1e3
-"""Clipped bounds wider than this are not reached from the numbers of a new policy, whose deviation is about 1."""
+"""Where actions are clipped, a new policy (deviation about 1) does not reach bounds wider than this."""
 FIRST_ACTIONS = 3.0
-"""A new policy's numbers are seldom farther from 0."""
+"""A new policy's actions are seldom farther from 0."""
 
 
 def unit_scale(space: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and half width, float32 [D] each, of bounds that the range [-1, 1] is stretched to.
+    """Centre and half width of the bounds of a space, float32 [D] each: [-1, 1] is stretched to them.
 
-    A number without a bound on either side has centre 0 and half width 1: it is left as it is.
+    A component that lacks a bound has centre 0 and half width 1, so that it is left as it is.
     """
     low, high = _bounds(space)
     is_bounded = np.isfinite(low) & np.isfinite(high)
@@ -30,7 +30,7 @@ def unit_scale(space: Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bounds_note(space: Any, config: PolicyConfig) -> str:
-    """What a user should know of bounds that a policy will hardly reach; empty where there is nothing to say."""
+    """A note for the user on bounds that a new policy will hardly reach; empty where there are none."""
     if not isinstance(space, Box) or space.dtype.kind != "f":
         return ""
     low, high = _bounds(space)
@@ -47,7 +47,7 @@ def bounds_note(space: Any, config: PolicyConfig) -> str:
 
 
 def _bounds(space: Box) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high, float64 [D] each, infinite where there is no bound to speak of."""
+    """Low and high, float64 [D] each, infinite where there is no bound."""
     low, high = (np.asarray(bound, np.float64).ravel() for bound in (space.low, space.high))
     return np.where(low <= -NO_BOUND, -np.inf, low), np.where(high >= NO_BOUND, np.inf, high)
 

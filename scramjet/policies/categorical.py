@@ -9,7 +9,7 @@ from scramjet.policies.sampling import MASKED_LOGIT, sample_rows
 
 
 def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Logits [B, A] with illegal actions (mask False) out of reach."""
+    """Logits [B, A] with those of illegal actions (mask False) set to MASKED_LOGIT."""
     return logits if mask is None else logits.masked_fill(~mask, MASKED_LOGIT)
 
 

@@ -1,4 +1,4 @@
-"""The settings of the network that acts and values."""
+"""The settings of a policy's network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIN_LOG_STD, MAX_LOG_STD = -10.0, 2.0
 MAX_LAYERS = 64
 MAX_PLANNING_STEPS = 10_000
 MAX_WIDTH = 1 << 20
-"""What a stranger's checkpoint may ask for without keeping a machine busy for ever."""
+"""Bounds on what a config may ask for, so that a checkpoint from somebody else cannot keep a machine busy for ever."""
 
 EncoderName = Literal["auto", "mlp", "nature_cnn", "impala_cnn", "grid_cnn", "value_propagation", "entity_attention"]
 
@@ -23,7 +23,7 @@ MemoryName = Literal["lstm", "gru", "mingru"]
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """The network that acts and values."""
+    """The network that chooses actions and estimates values."""
 
     hidden: tuple[int, ...] = (64, 64)
     """Width of each hidden layer."""
@@ -32,31 +32,31 @@ class PolicyConfig:
     shared_trunk: bool = False
     """One encoder and trunk for policy and value, instead of one each."""
     encoder: EncoderName = "auto"
-    """How observations become features; auto: by their space (images by a CNN, all else laid flat)."""
+    """How observations become features; auto: images by a CNN, everything else laid flat."""
     ignore: tuple[str, ...] = ()
     """Entries of a Dict observation that the network does not see, such as a step count; inner.name for nested ones."""
     memory: MemoryName | None = None
-    """What is carried from step to step, between the hidden layers and the outputs; none: nothing."""
+    """The recurrent core between the hidden layers and the outputs; none: the policy is not recurrent."""
     memory_size: int = 128
-    """Units of each layer of memory."""
+    """Units of each layer of the recurrent core."""
     memory_layers: int = 1
-    """Layers of memory, one on top of the other."""
+    """Layers of the recurrent core, one on top of the other."""
     embedding_size: int | None = None
-    """Learned numbers for each choice of a discrete observation; none: one-hot."""
+    """Width of a learned embedding of each choice of a discrete observation; none: one-hot."""
     state_dependent_std: bool = False
-    """Continuous actions: the network gives the deviation too, instead of one learned for all states."""
+    """Continuous actions: the deviation is an output of the network, instead of one learned number for all states."""
     log_std_init: float = 0.0
-    """Continuous actions: logarithm of the first standard deviation."""
+    """Continuous actions: logarithm of the initial standard deviation."""
     bounded_actions: Literal["scale", "clip", "tanh"] = "scale"
-    """Continuous actions: how they come to lie within their bounds: -1 to 1 stretched to them, clipped, or tanh."""
+    """Continuous actions: how they are brought into their bounds: -1 to 1 stretched to them, clipped, or by tanh."""
     impala_width: int = 1
     """impala_cnn: multiplies its 16, 32, 32 channels."""
     grid_channels: tuple[int, ...] = (32, 32)
     """grid_cnn: channels of each 3x3 convolution; value_propagation: the first is the width of its cell embedding."""
     grid_readout: Literal["flatten", "pool"] = "flatten"
-    """grid_cnn: keep every cell's features in its place, or the mean and highest of each channel."""
+    """grid_cnn: features are those of every cell, or the mean and maximum of each channel."""
     planning_steps: int | None = None
-    """value_propagation: sweeps of the value map over the grid; none: until it settles."""
+    """value_propagation: sweeps over the grid; none: until no value changes."""
     attention_blocks: int = 2
     """entity_attention: blocks of self-attention, cross-attention and feed-forward."""
     attention_heads: int = 4

@@ -1,9 +1,9 @@
-"""What stands between a network's numbers and actions: a distribution for each kind of action space.
+"""Distributions over actions, one for each kind of action space.
 
-A network gives `num_inputs` numbers per row ("logits", whatever they mean to the distribution). A rollout draws its
+A network gives `num_inputs` numbers per row ("logits", whatever they mean to the distribution). A rollout draws all its
 random numbers at once (`noise`), then each step turns logits and noise into actions and their log-probabilities. The
-loss asks for the log-probability and entropy of the actions that were stored. What an env receives is
-`env_action(action)`: stored actions stay in the form in which their probability is known.
+loss asks for the log-probability and entropy of the stored actions. Actions are stored in the form in which their
+probability is known; the env receives `env_action(action)`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Distribution(ABC):
     """Length of a row's mask of legal choices; 0 where masks make no sense."""
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> None:
-        """Put `function(tensor)` in the place of each tensor that is a part of this distribution."""
+        """Replace each tensor of this distribution by `function(tensor)`, as `nn.Module._apply` does for weights."""
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, function(value))
@@ -88,7 +88,7 @@ class Categorical(Distribution):
         return categorical.most_likely(logits, mask)
 
     def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Over the legal choices only."""
+        """log pi(a|s) [B] and entropy [B], over the legal choices only."""
         return categorical.log_prob_and_entropy(logits, action, mask)
 
     def env_action(self, action: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ class Categorical(Distribution):
 class MultiCategorical(Distribution):
     """Several independent choices at once (`MultiDiscrete`).
 
-    Logits and masks of all components stand side by side, [B, sum(nvec)]. The log-probability and the entropy of
-    independent choices are the sums of theirs.
+    Logits and masks of all components stand side by side, [B, sum(nvec)]. Log-probability and entropy are the sums of
+    those of the components.
     """
 
     action_dtype = torch.int64
@@ -114,7 +114,7 @@ class MultiCategorical(Distribution):
         self.has_start = bool(self.start.any())
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         self.offsets = torch.from_numpy(offsets)  # component d has logits offsets[d]:offsets[d + 1]
-        # Components of unequal size are padded to the largest: entry [d, a] is where its logit stands.
+        # Components of unequal size are padded to the largest: entry [d, a] is the index of its logit.
         column = np.arange(sizes.max())
         is_padding = column >= sizes[:, None]
         place = np.where(is_padding, 0, offsets[:-1, None] + column)
@@ -136,7 +136,7 @@ class MultiCategorical(Distribution):
         return self._padded(logits, mask).argmax(-1)
 
     def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Over the legal choices only, summed over components."""
+        """log pi(a|s) [B] and entropy [B], over the legal choices only, summed over components."""
         log_prob, entropy = categorical.log_prob_and_entropy(self._padded(logits, mask), action, None)
         return log_prob.sum(-1), entropy.sum(-1)
 
@@ -146,7 +146,7 @@ class MultiCategorical(Distribution):
         return action.reshape(-1, *self.space_shape)
 
     def _padded(self, logits: Tensor, mask: Tensor | None) -> Tensor:
-        """Logits with what is illegal or padding out of reach, [B, components, largest]."""
+        """Logits [B, components, largest], with MASKED_LOGIT for illegal choices and padding."""
         legal = categorical.mask_logits(logits, mask)
         if self.padding is None:
             return legal.unflatten(-1, (self.action_shape[0], -1))
@@ -185,10 +185,10 @@ class DiagonalGaussian(Distribution):
         self.low = torch.from_numpy(np.asarray(space.low, np.float64).ravel().astype(np.float32))
         self.high = torch.from_numpy(np.asarray(space.high, np.float64).ravel().astype(np.float32))
         self.centre, self.half_width = map(torch.from_numpy, unit_scale(space))
-        # Of bounds from -1 to 1 nothing changes: not even the sign of a zero.
+        # Bounds from -1 to 1 need no scaling, which could change the sign of a zero.
         self.scales = bounded == "scale" and not bool(((self.centre == 0) & (self.half_width == 1)).all())
         self.env_dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
-        # log of how much the scaling from (-1, 1) to the space stretches all components together
+        # log-determinant of the scaling from (-1, 1) to the space
         self.log_stretch = float((0.5 * (self.high - self.low)).double().log().sum()) if self.squashes else 0.0
         nodes, weights = np.polynomial.hermite.hermgauss(_QUADRATURE_POINTS)
         self.nodes = torch.from_numpy(nodes * math.sqrt(2))  # of a standard normal number
@@ -210,7 +210,7 @@ class DiagonalGaussian(Distribution):
         return logits[..., : self.size]
 
     def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Summed over components; of the squashed action where the distribution squashes."""
+        """log pi(a|s) [B] and entropy [B], summed over components; of the squashed action where it is squashed."""
         mean, log_std = self.mean_and_log_std(logits)
         std = log_std.exp()
         log_prob = (-0.5 * ((action - mean) / std) ** 2 - log_std - _HALF_LOG_TWO_PI).sum(-1)
@@ -221,7 +221,7 @@ class DiagonalGaussian(Distribution):
         return log_prob, entropy + self._expected_log_slope(mean, std).sum(-1) + self.log_stretch
 
     def env_action(self, action: Tensor) -> Tensor:
-        """Within the space's bounds, in its shape and number type."""
+        """Actions within the space's bounds, in its shape and number type."""
         low, high = self.low, self.high
         if self.squashes:
             action = 0.5 * (low + high) + 0.5 * (high - low) * action.tanh()
@@ -247,7 +247,7 @@ def _log_slope_of_tanh(u: Tensor) -> Tensor:
 
 
 def make_distribution(action_space: Any, config: PolicyConfig) -> Distribution:
-    """The distribution over an action space."""
+    """The distribution for an action space."""
     if isinstance(action_space, Discrete):
         return Categorical(int(action_space.n), int(action_space.start))
     if isinstance(action_space, MultiDiscrete):

@@ -1,9 +1,9 @@
-"""A policy in Gymnasium's terms: from what an env gives to an action that it takes."""
+"""`Policy.predict`: from observations as an env gives them to actions as it takes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,22 +13,37 @@ from scramjet.adapters.env_spaces import EnvSpaces
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import PredictError
 
-if TYPE_CHECKING:
-    from scramjet.policies.policy import Policy
+
+class ActingPolicy(Protocol):
+    """The part of a `Policy` that `predict` uses."""
+
+    state_size: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+
+    def initial_state(self, num_rows: int) -> Tensor:
+        """The recurrent state at the beginning of episodes, [num_rows, state_size]."""
+
+    def act(
+        self, obs: Any, state: Tensor | None = None, *, mask: Any = None, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """An action for each observation, as the env receives it; updates `state` in place."""
 
 
 @dataclass(frozen=True)
 class PolicyState:
-    """What a policy carries from one call of `predict` to the next, a row for each observation. Nothing changes it."""
+    """What `predict` returns and takes again with the next observations, a row for each. Never changed in place."""
 
-    memory: Tensor | None  # [rows, state_size], what the network remembers; None without memory
+    memory: Tensor | None  # [rows, state_size], recurrent state of the network; None if it has none
     frames: Any  # the last observations, arrays [rows, ...]; None where the policy sees one at a time
 
     def __len__(self) -> int:
         return len(self.memory if self.memory is not None else leaves(self.frames)[0])
 
     def without(self, begins: np.ndarray) -> PolicyState:
-        """The same with nothing left in the rows [rows] whose episode begins."""
+        """This state with zeros in those rows whose episode begins; `begins` is bool [rows]."""
         if not begins.any():
             return self
         memory = self.memory
@@ -45,9 +60,9 @@ class PolicyState:
 
 
 def predict(
-    policy: Policy, spaces: EnvSpaces, obs: Any, state: Any, mask: Any, deterministic: bool, episode_start: Any
+    policy: ActingPolicy, spaces: EnvSpaces, obs: Any, state: Any, mask: Any, deterministic: bool, episode_start: Any
 ) -> tuple[Any, PolicyState | None]:
-    """The policy's action for one observation or a batch, in the env's terms, and the state after it; see
+    """The policy's action for one observation or a batch, as the env takes it, and the state after it; see
     `Policy.predict`."""
     newest, rows, is_batch = spaces.rows_of(obs)
     has_frames = spaces.num_frames > 1
@@ -70,13 +85,13 @@ def predict(
 
 
 def torch_generator(device: torch.device) -> torch.Generator:
-    """Torch's own, which `torch.manual_seed` seeds."""
+    """Torch's default generator for a device, which `torch.manual_seed` seeds."""
     if device.type == "cuda":
         return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
     return torch.default_generator
 
 
-def _checked_state(policy: Policy, state: Any, rows: int, *, has_frames: bool) -> PolicyState | None:
+def _checked_state(policy: ActingPolicy, state: Any, rows: int, *, has_frames: bool) -> PolicyState | None:
     if state is None:
         return None
     if not policy.state_size and not has_frames:

@@ -1,4 +1,4 @@
-"""Layers, their first weights, and what a network returns."""
+"""Layers with their initial weights, and the record that a network returns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Layer = TypeVar("_Layer", nn.Linear, nn.Conv2d)
 
 
 class PolicyOutput(NamedTuple):
-    """What a network makes of B observations."""
+    """The output of a network for B observations."""
 
     logits: Tensor  # [B, distribution.num_inputs]
     value: Tensor  # [B]
-    state: Tensor | None = None  # [rows, state_size], what is remembered after them; None without memory
+    state: Tensor | None = None  # [rows, state_size], recurrent state after them; None if not recurrent
 
 
 def orthogonal(layer: _Layer, gain: float) -> _Layer:
@@ -49,16 +49,16 @@ def count_parameters(module: nn.Module) -> int:
 
 
 def keep_within(x: Tensor, low: float, high: float) -> Tensor:
-    """`x` clamped to a range, with a gradient that still leads back into it.
+    """`x` clamped to a range, with a gradient that leads back into it.
 
-    A plain clamp has no gradient outside, so that what once left the range would stay there.
+    A plain clamp has no gradient outside the range, so a number that has left it would stay there.
     """
     kept: Tensor = _KeepWithin.apply(x, low, high)
     return kept
 
 
 class _KeepWithin(torch.autograd.Function):
-    """Outside the range, only a pull further out is dropped."""
+    """Clamp whose gradient is dropped only where it would move x farther outside the range."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, low: float, high: float) -> Tensor:

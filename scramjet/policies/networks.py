@@ -1,4 +1,4 @@
-"""Networks from observations to logits and values: encoder, MLP trunk, memory where asked for, heads."""
+"""Networks from observations to logits and values: encoder, MLP trunk, recurrent core if asked for, heads."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from scramjet.policies.observations import (
     lowest_observations,
     without_entries,
 )
-from scramjet.policies.recurrent.cores import Core, make_core
-from scramjet.policies.recurrent.layers import CoreMaker, checked, remember, state_parts, state_size
+from scramjet.policies.recurrent.cores import Core, CoreMaker, check_core, make_core, run_core, split_state, state_size
 from scramjet.runtime.machine.memory import require_memory
 
 __all__ = [
@@ -39,7 +38,8 @@ __all__ = [
 
 
 class GaussianHead(nn.Module):
-    """Means and logarithms of deviations, [B, 2 D]; deviations from the features, or one learned for all states."""
+    """Means and logarithms of deviations, [B, 2 D]; the deviation is computed from the features, or is the same learned
+    number in all states."""
 
     def __init__(self, num_features: int, size: int, config: PolicyConfig) -> None:
         super().__init__()
@@ -58,17 +58,15 @@ class GaussianHead(nn.Module):
 
 
 def policy_head(num_features: int, distribution: Distribution, config: PolicyConfig) -> nn.Module:
-    """From features to a distribution's logits; gain 0.01, for a first policy that hardly prefers anything."""
+    """The layer from features to a distribution's logits; gain 0.01, so that the first policy is near uniform."""
     if isinstance(distribution, DiagonalGaussian):
         return GaussianHead(num_features, distribution.size, config)
     return orthogonal(nn.Linear(num_features, distribution.num_inputs), 0.01)
 
 
 def encoder_before_trunk(space: Any, config: PolicyConfig) -> tuple[Encoder | None, int]:
-    """The encoder of a space and its number of features; None where there is nothing to do but to lay floats flat.
-
-    Calling a module for that would cost a small network several percent of its time.
-    """
+    """The encoder of a space and its number of features; None where floats only have to be laid flat, because calling a
+    module for that would cost a small network several percent of its time."""
     encoder = make_encoder(space, config)
     is_done_already = isinstance(encoder, FlatEncoder) and space.shape and np.dtype(space.dtype).kind == "f"
     return None if is_done_already else encoder, encoder.num_features
@@ -81,9 +79,9 @@ def encode(encoder: Encoder | None, obs: Any) -> Tensor:
 
 
 class SeparateActorCritic(nn.Module):
-    """Policy and value with an encoder, an MLP trunk and, where asked for, a memory core each.
+    """An actor and a critic, each with its own encoder, MLP trunk and, if asked for, recurrent core.
 
-    Output gains 0.01 (policy) and 1 (value): a near-uniform first policy, a value of natural scale.
+    Output layers have gains 0.01 (policy) and 1 (value): a near-uniform first policy, values of natural scale.
     """
 
     def __init__(
@@ -104,19 +102,19 @@ class SeparateActorCritic(nn.Module):
         """Logits [B, num_inputs] and values [B] of a batch of observations; see `Policy` for the state."""
         if self.actor_core is None or self.critic_core is None:
             return PolicyOutput(self.logits(obs), self.value(obs))
-        of_actor, of_critic = state_parts(state, self.actor_core, self.critic_core)
-        acting, of_actor = remember(self.actor_core, self._actor_features(obs), of_actor, begins)
-        valuing, of_critic = remember(self.critic_core, self._critic_features(obs), of_critic, begins)
-        after = torch.cat([of_actor, of_critic], dim=1)
-        return PolicyOutput(self.actor_head(acting), self.critic_head(valuing).squeeze(-1), after)
+        actor_state, critic_state = split_state(state, self.actor_core, self.critic_core)
+        to_actor, actor_state = run_core(self.actor_core, self._actor_features(obs), actor_state, begins)
+        to_critic, critic_state = run_core(self.critic_core, self._critic_features(obs), critic_state, begins)
+        after = torch.cat([actor_state, critic_state], dim=1)
+        return PolicyOutput(self.actor_head(to_actor), self.critic_head(to_critic).squeeze(-1), after)
 
     def logits(self, obs: Observations) -> Tensor:
-        """The logits alone, [B, num_inputs]; without memory."""
+        """The logits alone, [B, num_inputs]; only for networks without a core."""
         logits: Tensor = self.actor_head(self._actor_features(obs))
         return logits
 
     def value(self, obs: Observations) -> Tensor:
-        """The values alone, [B]; without memory."""
+        """The values alone, [B]; only for networks without a core."""
         value: Tensor = self.critic_head(self._critic_features(obs))
         return value.squeeze(-1)
 
@@ -130,7 +128,7 @@ class SeparateActorCritic(nn.Module):
 
 
 class SharedActorCritic(nn.Module):
-    """Policy and value on one encoder, MLP trunk and memory core; the same output gains."""
+    """Actor and critic on one encoder, MLP trunk and recurrent core; output gains as in `SeparateActorCritic`."""
 
     def __init__(
         self, observation_space: Any, distribution: Distribution, config: PolicyConfig, core: CoreMaker = make_core
@@ -147,22 +145,22 @@ class SharedActorCritic(nn.Module):
         """Logits [B, num_inputs] and values [B] of a batch of observations; see `Policy` for the state."""
         features = self.trunk(encode(self.encoder, obs))
         if self.core is not None:
-            features, state = remember(self.core, features, state, begins)
+            features, state = run_core(self.core, features, state, begins)
         return PolicyOutput(self.actor_head(features), self.critic_head(features).squeeze(-1), state)
 
 
 def core_after_trunk(config: PolicyConfig, core: CoreMaker) -> tuple[Core | None, int]:
-    """The memory core and the number of features that leave it; without one, those of the trunk."""
-    made = checked(core(config.hidden[-1], config))
+    """The recurrent core and its number of outputs; without one, None and the number of the trunk's outputs."""
+    made = check_core(core(config.hidden[-1], config))
     return made, config.hidden[-1] if made is None else made.num_features
 
 
 def default_network(
     observation_space: Any, action_space: Any, config: PolicyConfig, core: CoreMaker = make_core
 ) -> nn.Module:
-    """The network scramjet builds for these spaces when the user brings none.
+    """The network that scramjet builds for these spaces when the user gives none.
 
-    `core` makes the memory from (number of features, config): by default what config.memory says.
+    `core` makes the recurrent core from (number of features, config); by default the one that config.memory names.
     """
     distribution = make_distribution(action_space, config)
     observation_space = without_entries(observation_space, config.ignore)
@@ -175,7 +173,7 @@ def default_network(
 def check_network_memory(
     observation_space: Any, action_space: Any, config: PolicyConfig, *, bytes_per_weight: int
 ) -> None:
-    """Refuse a default network that memory does not hold, before it is taken."""
+    """Refuse a default network that does not fit into the machine's memory, before it is allocated."""
     fix = "lower --policy.hidden or --policy.memory-size, or the size of the world's observations"
     try:
         with torch.device("meta"):  # shapes without numbers
@@ -187,7 +185,7 @@ def check_network_memory(
 
 
 def splits(network: nn.Module) -> bool:
-    """Whether a network has the methods `logits` and `value` and no memory; layers of these names are just layers."""
+    """Whether a network is not recurrent and has methods `logits` and `value`; layers of these names do not count."""
     if getattr(network, "state_size", 0):
         return False
     parts = (getattr(network, "logits", None), getattr(network, "value", None))
@@ -195,7 +193,7 @@ def splits(network: nn.Module) -> bool:
 
 
 def check_network(network: nn.Module, observation_space: Any, action_space: Any, config: PolicyConfig) -> None:
-    """Try a user's network on two empty observations; say what does not fit."""
+    """Try a user's network on two observations of lowest numbers; a ConfigError says what does not fit."""
     num_inputs = make_distribution(action_space, config).num_inputs
     size = getattr(network, "state_size", 0)
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
@@ -232,12 +230,13 @@ def check_network(network: nn.Module, observation_space: Any, action_space: Any,
                 f"the network {name} returned {given} for {rows} rows; it must be float32 [{rows}, {size}]"
             )
     if size:
-        _check_memory(network, observation_space, size)
+        _check_recurrence(network, observation_space, size)
 
 
 @torch.no_grad()
-def _check_memory(network: nn.Module, observation_space: Any, size: int) -> None:
-    """Two steps of three rows must give what they give one after the other, a row that begins anew included."""
+def _check_recurrence(network: nn.Module, observation_space: Any, size: int) -> None:
+    """Check that two steps of three rows in one call give what they give in two calls, with and without a row whose
+    episode begins at the second step."""
     name, steps, rows = type(network).__name__, 2, 3
     was_training = network.training
     network.eval()

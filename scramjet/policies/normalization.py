@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class RunningMoments(nn.Module):
-    """Mean and variance of all rows seen so far (Chan et al. 1979), in float64."""
+    """Mean and variance of all rows so far (Chan et al. 1979), in float64."""
 
     mean: Tensor  # [*shape]
     variance: Tensor  # [*shape]
@@ -25,7 +25,7 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, rows: Tensor) -> None:
-        """Take in more rows, [B, *shape]."""
+        """Add rows, [B, *shape], to the statistics."""
         rows = rows.double()
         added = float(rows.shape[0])
         row_mean, row_variance = rows.mean(0), rows.var(0, unbiased=False)
@@ -46,12 +46,12 @@ class ObservationNormalizer(nn.Module):
         self.clip = clip
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Normalize [B, *shape]; the statistics move only in `update`."""
+        """Normalize [B, *shape]; the statistics change only in `update`."""
         scale = (self.moments.variance + 1e-8).rsqrt().float()
         return ((obs.float() - self.moments.mean.float()) * scale).clamp(-self.clip, self.clip)
 
     def update(self, obs: Tensor) -> None:
-        """Take in the observations of a rollout, [B, *shape]."""
+        """Add the observations of a rollout, [B, *shape], to the statistics."""
         self.moments.update(obs)
 
 
@@ -73,7 +73,7 @@ class DictNormalizer(nn.Module):
         return obs | {name: entry(obs[name]) for name, entry in zip(self.names, self.entries, strict=True)}
 
     def update(self, obs: dict[str, Any]) -> None:
-        """Take in the observations of a rollout."""
+        """Add the observations of a rollout to the statistics."""
         for name, entry in zip(self.names, self.entries, strict=True):
             entry.update(obs[name])  # type: ignore[operator]
 
@@ -81,9 +81,9 @@ class DictNormalizer(nn.Module):
 def make_normalizer(space: Any, *, is_whole: bool = True) -> ObservationNormalizer | DictNormalizer | None:
     """The normalizer of a space, or None where there is nothing to normalize.
 
-    Of a Dict space the vectors of floats are normalized: whole numbers, flags and choices have a scale of their own,
-    and in a float array of more axes the rows may stand for things that come and go. A Box that is the whole
-    observation is normalized unless it holds an image's bytes.
+    In a Dict space only vectors of floats are normalized: whole numbers, flags and choices have a known scale, and the
+    rows of a float array with more axes may stand for things that come and go. A Box that is the whole observation is
+    normalized unless it is an image of uint8.
     """
     if isinstance(space, Dict):
         return DictNormalizer(space)

@@ -22,14 +22,14 @@ SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary and Dict of these"
 
 
 def floats_as_float32(obs: Observations) -> Observations:
-    """What networks are given: every floating-point entry as float32, all others as they are."""
+    """Observations with every floating-point entry as float32 and all others as they are, as networks take them."""
     if isinstance(obs, Tensor):
         return obs if obs.dtype == torch.float32 or not obs.is_floating_point() else obs.float()
     return {name: floats_as_float32(entry) for name, entry in obs.items()}
 
 
 def lowest_observations(space: Any, num_rows: int) -> Observations:
-    """`num_rows` rows of zeros, or of the lowest number where a space counts from another, as a network gets them."""
+    """`num_rows` rows of zeros, or of a discrete space's lowest number, as a network gets them."""
     if isinstance(space, Dict):
         return {name: lowest_observations(entry, num_rows) for name, entry in space.spaces.items()}
     if isinstance(space, Discrete):
@@ -43,7 +43,7 @@ def lowest_observations(space: Any, num_rows: int) -> Observations:
 
 
 def without_entries(space: Any, names: Sequence[str]) -> Any:
-    """A Dict space without the entries of these names (`inner.name` for nested ones); other spaces have no names."""
+    """A Dict space without the entries of these names (`inner.name` for nested ones); refuses names it lacks."""
     for name in names:
         space = _without_entry(space, name.split("."), name)
     return space
@@ -65,7 +65,7 @@ def _without_entry(space: Any, path: list[str], name: str) -> Any:
 
 
 def describe_observations(obs: Observations) -> str:
-    """Shapes and number types of a batch, in words: `[2, 4] float32`, `{agent: [2, 2] int64, walls: ...}`."""
+    """Shapes and number types of a batch, in words: `[2, 4] float32`, `{position: [2, 2] int64, board: ...}`."""
     if isinstance(obs, Tensor):
         return f"{list(obs.shape)} {str(obs.dtype).removeprefix('torch.')}"
     return "{" + ", ".join(f"{name}: {describe_observations(entry)}" for name, entry in obs.items()) + "}"

@@ -1,4 +1,4 @@
-"""The policy: a network, what stands before it, and the distribution over actions behind it."""
+"""The policy: observation normalizer, network, and distribution over actions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scramjet.policies.observations import Observations, floats_as_float32
 
 
 class Policy(nn.Module):
-    """Acts and values.
+    """Chooses actions and estimates values.
 
     `network` is any module with `forward(obs) -> (logits [B, distribution.num_inputs], value [B])`, where `obs` is a
     batch as the observation space lays it out (see `observations`). Where it also has the methods `logits(obs)` and
     `value(obs)`, a rollout asks for logits step by step and for all values at its end.
 
-    A network with memory has an attribute `state_size` and `forward(obs, state, begins) -> (logits, value, state)`:
+    A recurrent network has an attribute `state_size` and `forward(obs, state, begins) -> (logits, value, state)`:
     B = T * rows observations, T steps of each row, time-major; `state` [rows, state_size] before the first step and
     after the last; `begins` as for a `Core`. A state of zeros is the beginning of an episode.
     """
@@ -49,13 +49,14 @@ class Policy(nn.Module):
         check_network(network, observation_space, action_space, config)
         self.network = network
         self.env_spaces = EnvSpaces(observation_space, action_space, observation_space, action_space)
-        """The terms of `predict`: here those of the policy itself; who knows its env sets that env's."""
+        """The spaces in which `predict` takes observations and gives actions: by default the policy's own; training and
+        loading a policy set those of the env."""
         self.normalizer = make_normalizer(observation_space) if normalize_observations else None
         self.splits = splits(network)
         self.state_size: int = getattr(network, "state_size", 0)
-        """Numbers remembered for each row; 0 without memory."""
+        """Numbers in the recurrent state of a row; 0 if the network is not recurrent."""
         self.uses_bfloat16 = False
-        """Whether its matrix products on the GPU are made of bfloat16 numbers."""
+        """Whether matrix products on the GPU are computed in bfloat16."""
 
     @property
     def device(self) -> torch.device:
@@ -69,7 +70,7 @@ class Policy(nn.Module):
         return self
 
     def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
-        """Logits and values of raw observations, and what is remembered after them."""
+        """Logits and values of observations as the pool gives them, and the recurrent state after them."""
         with self._precision():
             memory = (state, begins) if self.state_size else ()
             output = PolicyOutput(*self.network(self.prepare(obs), *memory))
@@ -93,7 +94,7 @@ class Policy(nn.Module):
         return self.forward(obs, state).value
 
     def initial_state(self, num_rows: int) -> Tensor:
-        """What is remembered when episodes begin: zeros [num_rows, state_size]."""
+        """The recurrent state when episodes begin: zeros [num_rows, state_size]."""
         return torch.zeros(num_rows, self.state_size, device=self.device)
 
     @torch.inference_mode()
@@ -104,8 +105,8 @@ class Policy(nn.Module):
 
         With a `generator`, on the policy's device, an action drawn at random instead, as in training.
 
-        Takes what a pool gives, arrays or tensors. A policy with memory needs its `state`, and brings it up to date in
-        place; set rows to zero whose episode has ended:
+        Takes observations and masks as a pool gives them, arrays or tensors. A recurrent policy needs its `state` and
+        updates it in place; set rows to zero whose episode has ended:
 
             state = policy.initial_state(pool.num_rows)
             out = pool.step(policy.act(out.obs, state, mask=out.mask).numpy())
@@ -135,11 +136,11 @@ class Policy(nn.Module):
     ) -> tuple[Any, PolicyState | None]:
         """The action for one observation, or for a batch of them, and the state to give with the next.
 
-        Observations are what the env gives, actions what it takes, of one env or of a vector env. `state` is None where
-        episodes begin, then what the last call returned; it is None throughout without memory and stacked frames, and
-        what is given is never changed. `episode_start`, a truth value for each observation, says whose episodes begin
-        anew. `mask` has the legal choices. The most likely action is taken, or one that is drawn with torch's random
-        numbers where not `deterministic`. A PredictError says what does not fit.
+        Observations and actions are those of the env, or of a vector env. `state` is None where episodes begin, then
+        what the last call returned; it stays None for a policy that is neither recurrent nor sees stacked frames. It is
+        never changed in place. `episode_start`, a truth value for each observation, says which episodes begin with it.
+        `mask` says which choices are legal. The action is the most likely one, or if not `deterministic` one drawn with
+        torch's default generator. Raises a PredictError where something does not fit.
         """
         return predict(self, self.env_spaces, obs, state, mask, deterministic, episode_start)
 
@@ -152,7 +153,7 @@ class Policy(nn.Module):
         return action
 
     def _check_state(self, state: Tensor | None, num_rows: int) -> None:
-        """Refuse to play without the memory that the policy was trained to use, or with something else."""
+        """Refuse to act without the recurrent state that the policy needs, or with something that is none."""
         if state is None:
             raise ConfigError(
                 f"this policy has memory: make state = policy.initial_state({num_rows}) when episodes begin and call "
@@ -176,11 +177,11 @@ class Policy(nn.Module):
     def _precision(self) -> AbstractContextManager[Any]:
         if not self._rounds:
             return nullcontext()
-        # Without its cache of rounded weights: a recorded step would find those of another.
+        # No cache of rounded weights: a recorded CUDA graph would read the weights of another step.
         return torch.autocast("cuda", torch.bfloat16, cache_enabled=False)
 
     def prepare(self, obs: Observations) -> Observations:
-        """Observations as the network takes them: normalized where asked for, floats as float32."""
+        """Observations as the network takes them: normalized if there is a normalizer, floats as float32."""
         if self.normalizer is not None:
             obs = self.normalizer(obs)
         return floats_as_float32(obs)

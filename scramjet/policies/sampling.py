@@ -1,4 +1,4 @@
-"""Drawing actions, compiled: one pass over a row's numbers in the place of a dozen operators."""
+"""Compiled sampling of actions: one pass over a row's logits instead of a dozen torch operators."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from scramjet.compile.jit import RowKernel
 
 MASKED_LOGIT = -1e9
-"""Far below any logit: probability exactly 0 in float32, yet finite, so that entropy and gradients stay so."""
+"""Logit of an illegal action: probability exactly 0 in float32, yet finite, so that entropy and gradients are too."""
 
 
 @RowKernel
 def sample_rows(
     start: int, stop: int, logits: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray
 ) -> None:
-    """Invert each row's categorical distribution at its uniform number."""
+    """Draw each row's action by inverting its categorical distribution at `uniform` [B]; write its log-probability."""
     for row in range(start, stop):
         highest = logits[row, 0]
         for a in range(1, logits.shape[1]):
@@ -31,11 +31,11 @@ def sample_rows(
             weight = math.exp(logits[row, a] - highest)
             reached += weight
             if weight > 0.0:
-                chosen = a  # the last possible action, should rounding leave the sum short of the threshold
+                chosen = a  # the last possible action counts if rounding keeps the sum below the threshold
                 if reached > threshold:
                     break
         if chosen < 0:
-            chosen = 0  # logits that are not numbers; the rollout's check reports where they come from
+            chosen = 0  # logits are NaN; the checks of the rollout report it
         action[row] = chosen
         log_prob[row] = logits[row, chosen] - highest - math.log(total)
 
@@ -45,7 +45,8 @@ def sample_components(
     start: int, stop: int,
     logits: np.ndarray, offsets: np.ndarray, uniform: np.ndarray, action: np.ndarray, log_prob: np.ndarray,
 ) -> None:  # fmt: skip
-    """The same for several choices a row, whose logits begin at `offsets`."""
+    """Draw several choices for each row, component d from logits offsets[d]:offsets[d + 1] at `uniform[:, d]`; write
+    the sum of their log-probabilities."""
     for row in range(start, stop):
         summed = 0.0
         for component in range(len(offsets) - 1):
@@ -63,7 +64,7 @@ def sample_components(
                 weight = math.exp(logits[row, a] - highest)
                 reached += weight
                 if weight > 0.0:
-                    chosen = a  # the last possible one, should rounding leave the sum short of the threshold
+                    chosen = a  # the last possible one counts if rounding keeps the sum below the threshold
                     if reached > threshold:
                         break
             action[row, component] = chosen - first
@@ -77,7 +78,7 @@ def sample_normal(
     logits: np.ndarray, noise: np.ndarray, squashes: bool, log_stretch: float, low: float, high: float,
     action: np.ndarray, log_prob: np.ndarray,
 ) -> None:  # fmt: skip
-    """Normal numbers from standard ones, squashed where asked for."""
+    """Draw `action` [B, D] as mean + deviation * `noise`; write its log-probability, that of its tanh if `squashes`."""
     size = noise.shape[1]
     for row in range(start, stop):
         summed = 0.0
@@ -85,7 +86,7 @@ def sample_normal(
             mean = logits[row, d]
             log_std = min(max(logits[row, size + d], low), high)
             action[row, d] = mean + math.exp(log_std) * noise[row, d]
-            u = action[row, d]  # as stored, rounded: the loss will see no other
+            u = action[row, d]  # as stored, in float32, because the loss reads it so
             distance = (u - mean) * math.exp(-log_std)
             summed -= 0.5 * distance * distance + log_std + 0.9189385332046727  # log(2 pi) / 2
             if squashes:

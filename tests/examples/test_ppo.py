@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import scramjet
+from scramjet.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -61,3 +62,13 @@ def test_returns_rise_and_are_printed(example: ModuleType, capsys: pytest.Captur
     assert len(returns) == 6
     assert returns[0] < 30
     assert returns[-1] > 2 * returns[0]
+
+
+def test_the_example_command_writes_it_and_says_how_to_run_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["example", "ppo"]) == 0
+    assert "python ppo.py" in capsys.readouterr().out
+    source = (ROOT / "examples" / "ppo.py").read_text()
+    assert (tmp_path / "ppo.py").read_text() == source.replace("examples/ppo.py", "ppo.py")

@@ -1,52 +1,36 @@
 """A network over entities: which of one kind goes with which of another, as in packing items into spaces.
 
-Two streams of entities, rows and columns, look at themselves and at each other (Vaswani et al. 2017, with the
+Two streams of entities, rows and columns, attend to themselves and to each other (Vaswani et al. 2017, with the
 normalization before each part as in Xiong et al. 2020). An action pairs a row with a column: its logit is the scaled
-dot product of the two, and action `row * num_columns + column` stands for the pair. The value is read off the mean of
-each stream. An entity that is not valid is never looked at, and its pairs are out of reach. With memory, a core takes
-in the means; what it remembers is added to every row, and the value is read off it.
+dot product of the two, and action `row * num_columns + column` stands for the pair. The value is computed from the mean
+of each stream. Entities that are not valid get no attention, and their pairs have probability 0. In a recurrent network
+a core takes the means; its output is added to every row, and the value is computed from it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gymnasium.spaces import Box, Dict, MultiBinary
+from gymnasium.spaces import Dict
 from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
-from scramjet.policies.encoders.entity_streams import EntityStream, Stream, make_stream
+from scramjet.policies.encoders.entities import EntitySpec, count_entities, find_entities
+from scramjet.policies.encoders.entity_streams import Stream, make_stream
 from scramjet.policies.layers import PolicyOutput, mlp, orthogonal
-from scramjet.policies.recurrent.cores import Core, make_core
-from scramjet.policies.recurrent.layers import CoreMaker, checked, remember, state_parts
+from scramjet.policies.recurrent.cores import Core, CoreMaker, check_core, make_core, run_core, split_state
 
 INVALID_PAIR_LOGIT = -1e4
-"""Of a pair without two valid entities: probability exactly 0, yet far above what a world's own mask forbids."""
-
-
-@dataclass(frozen=True)
-class EntitySpec:
-    """Which entries are the two streams that an action pairs."""
-
-    rows: EntityStream
-    columns: EntityStream
-
-
-BIN_PACK = EntitySpec(
-    rows=EntityStream("ems", "ems_mask"),
-    columns=EntityStream("items", "items_mask", "items_placed"),
-)
-"""Empty maximal spaces, and the items to put into them."""
+"""The logit of a pair without two valid entities: probability exactly 0, yet far above that of masked actions."""
 
 
 class Attention(nn.Module):
-    """The entities of one stream look at those of another, or at each other."""
+    """Multi-head attention of the entities of one stream to those of another, or to each other."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -56,7 +40,7 @@ class Attention(nn.Module):
         self.output = orthogonal(nn.Linear(width, width), 1.0)
 
     def forward(self, own: Tensor, own_stream: Stream, other: Tensor, other_stream: Stream) -> Tensor:
-        """What `own` [n, W] see in `other` [m, W]: [n, W]; what is made of 0 where there is nothing to see."""
+        """What each of `own` [n, W] finds in `other` [m, W]: [n, W]; of an empty stream, the output layer's bias."""
         query = self._split(own_stream.to_slots(self.query(own)))
         key, value = map(self._split, other_stream.to_slots(self.key_value(other)).chunk(2, dim=-1))
         bias = other_stream.bias[:, None, None, :]
@@ -69,7 +53,7 @@ class Attention(nn.Module):
 
 
 class StreamBlock(nn.Module):
-    """One stream's part of a block: itself, the other stream, feed-forward; a residual around each."""
+    """One stream's part of a block: self-attention, cross-attention, feed-forward; a residual around each."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -89,14 +73,14 @@ class StreamBlock(nn.Module):
         return own + seen
 
     def look_at_other(self, own: Tensor, seen: Tensor) -> Tensor:
-        """Take in what was seen in the other stream, then feed-forward."""
+        """Add what cross-attention found in the other stream, then feed-forward."""
         own = own + seen
         forward: Tensor = self.feed_forward(self.norm_forward(own))
         return own + forward
 
 
 class EntityTorso(nn.Module):
-    """Both streams through all blocks."""
+    """Embeds both streams and takes them through all blocks."""
 
     def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig) -> None:
         super().__init__()
@@ -125,7 +109,7 @@ class EntityTorso(nn.Module):
 
 
 class PairHead(nn.Module):
-    """The logit of each pair: a scaled dot product; small at first, so that no pair is preferred."""
+    """The logit of each pair: a scaled dot product; small at first, so that the first policy is near uniform."""
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__()
@@ -135,7 +119,7 @@ class PairHead(nn.Module):
         self.scale = 1 / math.sqrt(width)
 
     def forward(self, rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
-        """Logits [B, R * C], row-major; pairs without two valid entities out of reach."""
+        """Logits [B, R * C], row-major; INVALID_PAIR_LOGIT for pairs without two valid entities."""
         keys = column_stream.to_places(self.columns(columns)).transpose(1, 2)
         scores = row_stream.to_places(self.rows(rows) * self.scale) @ keys
         valid = row_stream.valid.unsqueeze(2) & column_stream.valid.unsqueeze(1)
@@ -143,7 +127,7 @@ class PairHead(nn.Module):
 
 
 class PooledValueHead(nn.Module):
-    """The value, by an MLP from the mean of each stream's entities, or from what memory made of it."""
+    """The value, by an MLP from the mean of each stream's entities, or from the output of a recurrent core."""
 
     def __init__(self, num_features: int, config: PolicyConfig) -> None:
         super().__init__()
@@ -156,8 +140,8 @@ class PooledValueHead(nn.Module):
         return value.squeeze(-1)
 
 
-class EntityMemory(nn.Module):
-    """A core over the mean of each stream, and what of it every row is told."""
+class EntityCore(nn.Module):
+    """A recurrent core over the mean of each stream, and the layer that adds its output to every row."""
 
     def __init__(self, core: Core, config: PolicyConfig) -> None:
         super().__init__()
@@ -165,12 +149,12 @@ class EntityMemory(nn.Module):
         self.to_rows = orthogonal(nn.Linear(core.num_features, config.attention_width), 1.0)
 
     def forward(self, pooled: Tensor, state: Tensor | None, begins: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Means [T * rows, 2 W] to what is remembered [T * rows, M], and the state after."""
-        return remember(self.core, pooled, state, begins)
+        """Means [T * rows, 2 W] to the core's outputs [T * rows, M], and the state after the last step."""
+        return run_core(self.core, pooled, state, begins)
 
-    def tell(self, rows: Tensor, stream: Stream, remembered: Tensor) -> Tensor:
-        """Rows [n, W] with what their own observation's memory adds."""
-        return rows + stream.to_entities(self.to_rows(remembered))
+    def add_to_rows(self, rows: Tensor, stream: Stream, output: Tensor) -> Tensor:
+        """Rows [n, W] plus what the core's output [B, M] for their observation adds."""
+        return rows + stream.to_entities(self.to_rows(output))
 
 
 def pool_streams(rows: Tensor, row_stream: Stream, columns: Tensor, column_stream: Stream) -> Tensor:
@@ -178,26 +162,26 @@ def pool_streams(rows: Tensor, row_stream: Stream, columns: Tensor, column_strea
     return torch.cat([row_stream.mean(rows), column_stream.mean(columns)], dim=1)
 
 
-def make_entity_memory(config: PolicyConfig, core: CoreMaker) -> tuple[EntityMemory | None, int]:
-    """The memory and the number of features it gives; without one, those of the two means."""
-    made = checked(core(2 * config.attention_width, config))
-    return (None, 2 * config.attention_width) if made is None else (EntityMemory(made, config), made.num_features)
+def make_entity_core(config: PolicyConfig, core: CoreMaker) -> tuple[EntityCore | None, int]:
+    """The recurrent core and its number of outputs; without one, None and the numbers in the two means."""
+    made = check_core(core(2 * config.attention_width, config))
+    return (None, 2 * config.attention_width) if made is None else (EntityCore(made, config), made.num_features)
 
 
-def _size_of(memory: EntityMemory | None) -> int:
+def _size_of(memory: EntityCore | None) -> int:
     return 0 if memory is None else memory.core.state_size
 
 
 class SeparateEntityNetwork(nn.Module):
-    """Policy and value with a torso each, and a memory each where there is any."""
+    """Policy and value with a torso and, in a recurrent network, a core each."""
 
     def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig, core: CoreMaker = make_core) -> None:
         super().__init__()
         self.spec = spec
         self.actor, self.actor_head = EntityTorso(space, spec, config), PairHead(config)
-        self.actor_memory, num_features = make_entity_memory(config, core)
+        self.actor_memory, num_features = make_entity_core(config, core)
         self.critic, self.critic_head = EntityTorso(space, spec, config), PooledValueHead(num_features, config)
-        self.critic_memory, _ = make_entity_memory(config, core)
+        self.critic_memory, _ = make_entity_core(config, core)
         self.state_size = _size_of(self.actor_memory) + _size_of(self.critic_memory)
 
     def forward(
@@ -206,25 +190,27 @@ class SeparateEntityNetwork(nn.Module):
         """Logits [B, R * C] and values [B]."""
         if self.actor_memory is None or self.critic_memory is None:
             return PolicyOutput(self.logits(obs), self.value(obs))
-        of_actor, of_critic = state_parts(state, self.actor_memory.core, self.critic_memory.core)
+        actor_state, critic_state = split_state(state, self.actor_memory.core, self.critic_memory.core)
         streams = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.actor(*streams)
-        acting, of_actor = self.actor_memory(pool_streams(rows, streams[0], columns, streams[1]), of_actor, begins)
-        rows = self.actor_memory.tell(rows, streams[0], acting)
+        pooled = pool_streams(rows, streams[0], columns, streams[1])
+        output, actor_state = self.actor_memory(pooled, actor_state, begins)
+        rows = self.actor_memory.add_to_rows(rows, streams[0], output)
         logits = self.actor_head(rows, streams[0], columns, streams[1])
         rows, columns = self.critic(*streams)
-        valuing, of_critic = self.critic_memory(pool_streams(rows, streams[0], columns, streams[1]), of_critic, begins)
-        return PolicyOutput(logits, self.critic_head(valuing), torch.cat([of_actor, of_critic], dim=1))
+        pooled = pool_streams(rows, streams[0], columns, streams[1])
+        output, critic_state = self.critic_memory(pooled, critic_state, begins)
+        return PolicyOutput(logits, self.critic_head(output), torch.cat([actor_state, critic_state], dim=1))
 
     def logits(self, obs: dict[str, Tensor]) -> Tensor:
-        """The logits alone, [B, R * C]; without memory."""
+        """The logits alone, [B, R * C]; only for networks without a core."""
         row_stream, column_stream = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.actor(row_stream, column_stream)
         logits: Tensor = self.actor_head(rows, row_stream, columns, column_stream)
         return logits
 
     def value(self, obs: dict[str, Tensor]) -> Tensor:
-        """The values alone, [B]; without memory."""
+        """The values alone, [B]; only for networks without a core."""
         row_stream, column_stream = make_stream(obs, self.spec.rows), make_stream(obs, self.spec.columns)
         rows, columns = self.critic(row_stream, column_stream)
         value: Tensor = self.critic_head(pool_streams(rows, row_stream, columns, column_stream))
@@ -232,13 +218,13 @@ class SeparateEntityNetwork(nn.Module):
 
 
 class SharedEntityNetwork(nn.Module):
-    """Policy and value on one torso and one memory."""
+    """Policy and value on one torso and, in a recurrent network, one core."""
 
     def __init__(self, space: Dict, spec: EntitySpec, config: PolicyConfig, core: CoreMaker = make_core) -> None:
         super().__init__()
         self.spec = spec
         self.torso = EntityTorso(space, spec, config)
-        self.memory, num_features = make_entity_memory(config, core)
+        self.memory, num_features = make_entity_core(config, core)
         self.actor_head, self.critic_head = PairHead(config), PooledValueHead(num_features, config)
         self.state_size = _size_of(self.memory)
 
@@ -251,7 +237,7 @@ class SharedEntityNetwork(nn.Module):
         pooled = pool_streams(rows, row_stream, columns, column_stream)
         if self.memory is not None:
             pooled, state = self.memory(pooled, state, begins)
-            rows = self.memory.tell(rows, row_stream, pooled)
+            rows = self.memory.add_to_rows(rows, row_stream, pooled)
         logits = self.actor_head(rows, row_stream, columns, column_stream)
         return PolicyOutput(logits, self.critic_head(pooled), state)
 
@@ -260,12 +246,12 @@ def make_entity_network(
     space: Any,
     distribution: Distribution,
     config: PolicyConfig,
-    spec: EntitySpec = BIN_PACK,
+    spec: EntitySpec | None = None,
     core: CoreMaker = make_core,
 ) -> nn.Module:
-    """The attention network of a Dict space that has the entries of `spec`."""
-    entries = dict(space.spaces) if isinstance(space, Dict) else {}
-    counts = [_check_stream(stream, entries, space) for stream in (spec.rows, spec.columns)]
+    """The attention network of a Dict space with two kinds of entities; None: those that `find_entities` finds."""
+    spec = find_entities(space) if spec is None else spec
+    counts = [count_entities(stream, space) for stream in (spec.rows, spec.columns)]
     if not isinstance(distribution, Categorical) or distribution.num_inputs != math.prod(counts):
         raise ConfigError(
             f"policy.encoder='entity_attention' chooses a pair of {counts[0]} {spec.rows.features} and {counts[1]} "
@@ -273,20 +259,3 @@ def make_entity_network(
             f"use another --policy.encoder"
         )
     return (SharedEntityNetwork if config.shared_trunk else SeparateEntityNetwork)(space, spec, config, core)
-
-
-def _check_stream(stream: EntityStream, entries: dict[str, Any], space: Any) -> int:
-    """How many entities a stream has; refuses a space without its entries."""
-    features: Any = entries.get(stream.features)
-    is_fitting = isinstance(features, Box) and len(features.shape) == 2
-    count = features.shape[0] if is_fitting else 0
-    flags = [name for name in (stream.present, stream.used) if name is not None]
-    for name in flags:
-        is_fitting = is_fitting and isinstance(entries.get(name), MultiBinary | Box) and entries[name].shape == (count,)
-    if not is_fitting:
-        raise ConfigError(
-            f"policy.encoder='entity_attention' needs an entry '{stream.features}' (Box [count, numbers]) with "
-            f"{' and '.join(repr(name) for name in flags)} (MultiBinary [count]) in the observation space, which is "
-            f"{space}; use --policy.encoder auto"
-        )
-    return int(count)

@@ -1,4 +1,4 @@
-"""Encoders by observation space: from observations of any kind to features."""
+"""Which encoder an observation space gets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scramjet.policies.encoders.vectors import DictEncoder, Encoder, flat_encode
 def make_encoder(space: Any, config: PolicyConfig) -> Encoder:
     """The encoder of an observation space that the config asks for.
 
-    "auto" lays everything flat but images (a Box with three axes): those with both sides of at least 36 go through
-    nature_cnn, smaller ones through grid_cnn. Of a Dict space each entry is encoded by itself, features side by side;
-    but grid_cnn and value_propagation lay all its grids and positions over each other as planes.
+    "auto" lays everything flat except images (a Box with three axes): those with both sides of at least 36 go through
+    nature_cnn, smaller ones through grid_cnn. In a Dict space each entry is encoded by itself and the features are
+    concatenated; but grid_cnn and value_propagation turn all its grids and positions into planes of one picture.
     """
     if config.encoder == "grid_cnn":
         return GridCNN(space, config)

@@ -1,30 +1,18 @@
-"""Entities of one kind in a batch of observations: the valid ones packed together, or all with the others left out.
+"""Entities of one kind in a batch of observations: `Packed` holds only the valid ones, `Padded` all with a mask.
 
-Packed is less arithmetic, and its shapes depend on what is valid: it is for the CPU. Padded has the same shapes for
-every batch, as a CUDA graph needs.
+Packed takes less arithmetic and is for the CPU, as its shapes depend on which entities are valid. Padded has the same
+shapes for every batch, as CUDA graphs need.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from scramjet.policies.encoders.entities import EntityStream
 from scramjet.policies.sampling import MASKED_LOGIT
-
-
-@dataclass(frozen=True)
-class EntityStream:
-    """The entries of a Dict observation that hold one kind of entity."""
-
-    features: str
-    """Box [count, numbers], a row an entity."""
-    present: str
-    """MultiBinary [count], 1 where the row holds an entity."""
-    used: str | None = None
-    """MultiBinary [count], 1 where the entity can be chosen no more."""
 
 
 def find_valid(obs: dict[str, Tensor], names: EntityStream) -> Tensor:
@@ -37,7 +25,7 @@ class Packed:
     """The valid entities of one kind in a batch of B observations.
 
     Layers work on one list of all n of them, and attention on an array as long as the observation with most of them
-    (`longest`), valid ones first. So rows without an entity cost little and can change nothing.
+    (`longest`), valid ones first. So rows without an entity cost little and change nothing.
     """
 
     def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
@@ -48,7 +36,7 @@ class Packed:
         self.place = self.owner * valid.shape[1] + place  # [n], in the flattened batch
         rank = valid.cumsum(1).flatten().index_select(0, self.place) - 1
         self.slot = self.owner * self.longest + rank  # [n], in the flattened array for attention
-        # Finite, so that attention to an observation without any valid entity gives numbers: it sees empty slots, 0.
+        # Finite, so that attention within an observation without any valid entity is not NaN: it finds empty slots, 0.
         is_empty = torch.arange(self.longest, device=valid.device) >= self.num_valid.unsqueeze(1)
         self.bias = torch.zeros(is_empty.shape, device=valid.device).masked_fill_(is_empty, MASKED_LOGIT)
         self.features = obs[names.features].flatten(0, 1).index_select(0, self.place).float()  # [n, numbers]
@@ -68,11 +56,11 @@ class Packed:
         return padded.index_copy(0, self.place, entities).unflatten(0, tuple(self.valid.shape))
 
     def when_any(self, seen: Tensor) -> Tensor:
-        """What others saw in this stream, [B, slots, W]; 0 where it has no entity, as empty slots are 0."""
+        """What attention found in this stream, [B, slots, W]: 0 where it has no entity, since empty slots are 0."""
         return seen
 
     def to_entities(self, per_observation: Tensor) -> Tensor:
-        """[B, W] to [n, W], each entity what its observation has."""
+        """[B, W] to [n, W]: for each entity the row of its observation."""
         return per_observation.index_select(0, self.owner)
 
     def mean(self, entities: Tensor) -> Tensor:
@@ -81,10 +69,10 @@ class Packed:
 
 
 class Padded:
-    """The same with every row in its place, valid or not: entities are [B, count, W], and slots are places.
+    """All rows of a batch of B observations, valid or not: entities are [B, count, W], and slots are places.
 
-    Shapes depend on no observation, as CUDA graphs want it. What layers make of rows without an entity is a number, and
-    nobody looks at it.
+    Shapes are the same for every batch. Rows without an entity go through the layers too, and their results, finite
+    numbers, are never used.
     """
 
     def __init__(self, obs: dict[str, Tensor], names: EntityStream) -> None:
@@ -92,21 +80,21 @@ class Padded:
         self.num_valid = valid.sum(1)  # [B]
         self.has_none = (self.num_valid == 0).view(-1, 1, 1)
         self.bias = torch.zeros(valid.shape, device=valid.device).masked_fill_(~valid, MASKED_LOGIT)
-        # What stands there may not be a number, and 0 times that would spoil the gradient.
+        # Rows without an entity may hold NaN, and 0 * NaN would spoil the gradient.
         self.features = obs[names.features].float().masked_fill(~valid.unsqueeze(2), 0.0)  # [B, count, numbers]
 
     def to_slots(self, entities: Tensor) -> Tensor:
-        """[B, count, W] as it is: attention gives what is not valid no weight."""
+        """[B, count, W] unchanged: attention gives entities that are not valid no weight."""
         return entities
 
     from_slots = to_places = to_slots
 
     def when_any(self, seen: Tensor) -> Tensor:
-        """What others saw in this stream, [B, slots, W]; 0 where it has no entity, not what stands in their places."""
+        """What attention found in this stream, [B, slots, W], set to 0 where it has no entity."""
         return seen.masked_fill(self.has_none, 0.0)
 
     def to_entities(self, per_observation: Tensor) -> Tensor:
-        """[B, W] to [B, 1, W], for each entity what its observation has."""
+        """[B, W] to [B, 1, W]: for each entity the row of its observation."""
         return per_observation.unsqueeze(1)
 
     def mean(self, entities: Tensor) -> Tensor:
@@ -120,5 +108,5 @@ Stream: TypeAlias = Packed | Padded
 
 
 def make_stream(obs: dict[str, Tensor], names: EntityStream) -> Stream:
-    """Packed on the CPU, where work saved is time saved; padded on the GPU, which would have to wait for n."""
+    """Packed on the CPU, to save work; padded on the GPU, which would have to wait for the number of valid entities."""
     return (Padded if obs[names.features].is_cuda else Packed)(obs, names)

@@ -1,8 +1,8 @@
 """Encoders of small boards: planes of cells, convolved without losing their place.
 
-From a Dict space, planes are made of every entry that is a grid (a Box or MultiBinary with two axes, or a Box with
-channels too), and of every MultiDiscrete entry with nvec [height, width]: a position, shown as a 1 in its cell. The
-other entries are encoded flat and stand beside the features of the planes.
+Of a Dict space, every entry that is a grid (a Box or MultiBinary with two axes, or a Box with channels too) becomes one
+or more planes, and so does every MultiDiscrete entry with nvec [height, width], which is a position: its plane has a 1
+in that cell. The other entries are laid flat and concatenated with the features of the planes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scramjet.policies.layers import convolution
 
 @dataclass(frozen=True)
 class GridEntry:
-    """A grid, with channels or without, and the planes it fills."""
+    """An entry that is a grid, with channels or without, and how many planes it fills."""
 
     num_planes: int
     layout: ImageLayout | None  # None: two axes, one plane
@@ -38,7 +38,7 @@ class GridEntry:
 
 @dataclass(frozen=True)
 class PositionEntry:
-    """A position (row, column), shown as a 1 in its cell."""
+    """An entry that is a position (row, column): a plane with a 1 in its cell."""
 
     start: tuple[int, int]
     width: int
@@ -99,8 +99,8 @@ class GridPlanes(nn.Module):
             entry.write(obs if name is None else obs[name], planes[:, place])
         return planes
 
-    def beside(self, features: Tensor, obs: Any) -> Tensor:
-        """Features [B, F] and, beside them, those of the entries that are no planes, [B, F + num_rest]."""
+    def with_rest(self, features: Tensor, obs: Any) -> Tensor:
+        """Features [B, F] concatenated with those of the entries that are no planes, [B, F + num_rest]."""
         return features if self.rest is None else torch.cat([features, self.rest(obs)], dim=1)
 
 
@@ -131,7 +131,7 @@ def position_entry(space: MultiDiscrete) -> PositionEntry:
 
 
 class GridCNN(Encoder):
-    """3x3 convolutions with padding over a small board: no cell is skipped, and flattened features keep its place."""
+    """3x3 convolutions with padding and without strides over a small board, so that every cell keeps its place."""
 
     def __init__(self, space: Any, config: PolicyConfig) -> None:
         super().__init__()
@@ -150,4 +150,4 @@ class GridCNN(Encoder):
         """A batch of observations to [B, F]."""
         cells: Tensor = self.layers(self.planes(obs)).flatten(2)  # [B, C, H * W]
         features = torch.cat([cells.mean(-1), cells.amax(-1)], dim=1) if self.pools else cells.flatten(1)
-        return self.planes.beside(features, obs)
+        return self.planes.with_rest(features, obs)

@@ -36,7 +36,8 @@ class ImageLayout:
 
     @classmethod
     def of(cls, space: Box) -> ImageLayout:
-        """The layout of a Box with three axes: channels are the odd one out of a square picture, else the smaller."""
+        """The layout of a Box with three axes. If two neighbouring axes are equal, the other one is channels; else the
+        smaller of the first and the last."""
         first, middle, last = space.shape
         is_square = middle == last or first == middle
         if middle == last if is_square else first <= last:
@@ -48,9 +49,10 @@ class ImageLayout:
         return obs.permute(0, 3, 1, 2) if self.is_channels_last else obs
 
     def planes(self, obs: Tensor) -> Tensor:
-        """Images as float32 [B, channels, height, width]; on the GPU channels last in memory, as its convolutions are.
+        """Images as float32 [B, channels, height, width]; on the GPU channels last in memory, as its
+        convolutions are fastest.
 
-        Weights stay as they are, since checkpoints hold them so: a convolution takes the order of its input.
+        Weights keep their order, in which checkpoints hold them: a convolution follows the order of its input.
         """
         planes = self.planes_first(obs)
         order = torch.channels_last if planes.is_cuda else torch.preserve_format
@@ -64,7 +66,7 @@ def is_image(space: object) -> bool:
 
 
 class ImageEncoder(Encoder):
-    """Convolutions over an image, every position of the last one in the features."""
+    """Convolutions over an image; the features are the flattened output of the last one."""
 
     def __init__(self, layout: ImageLayout, layers: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -113,7 +115,7 @@ class ImpalaCNN(ImageEncoder):
 
 
 class Residual(nn.Module):
-    """Two convolutions, added to what they are given."""
+    """Two convolutions with a residual connection around them."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

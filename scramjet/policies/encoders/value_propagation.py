@@ -1,4 +1,4 @@
-"""An encoder that plans on grids: values spread from cell to cell, and the agent reads those around it.
+"""An encoder that plans on grids: values spread from cell to cell, and those around the agent are its features.
 
 Value Propagation Networks (Nardelli et al. 2019, "MVProp", eq. 7), in the line of Value Iteration Networks (Tamar et
 al. 2016). What is in a cell gives it a reward r and a share p of its neighbours' value that it lets through. Then,
@@ -6,7 +6,7 @@ with v = r to begin with,
 
     v_i = max(v_i, r_i + p_i (max over the four neighbours n of v_n - r_i))
 
-is repeated until no cell changes. What was learned for a cell holds for every maze, however long its paths.
+is repeated until no cell changes. What was learned for a cell holds on every grid, however long its paths.
 
 Sweeping over the cells in place, in alternating directions, settles in fewer rounds than updating all at once. It is
 one compiled pass over the batch; its gradient follows, from each cell, the neighbour that its value came from. On the
@@ -34,21 +34,21 @@ from scramjet.policies.observations import without_entries
 SMALLEST = 1e-6
 """Keeps logarithms finite: the value of a cell from which nothing can be reached."""
 SHARPNESS = 10.0
-"""Multiplies what the convolutions give: walls must shut and targets shine before planning pays, and the small steps
-of an optimizer get there so much sooner (supervised on mazes, within 400 gradient steps instead of more than 800)."""
+"""Multiplies the outputs of the convolutions. Planning pays only once obstacles block and goals stand out, and with
+this factor an optimizer gets there sooner (supervised on mazes, in 400 gradient steps instead of more than 800)."""
 BOUND = 8.0
-"""Where the sigmoids' inputs are kept, so that a cell's reward or share stays above 0.0003 and can be learned again: a
-target whose reward has once come down to 1e-9 is worth less than SMALLEST, and no gradient reaches it any more."""
+"""The inputs of the sigmoids are kept within -8 to 8, so that a cell's reward or share stays above 0.0003 and can be
+learned again: a goal whose reward has fallen to 1e-9 is below SMALLEST, and no gradient reaches it any more."""
 FIRST_GUESS = 3.0
-"""What a position adds to its cell's reward before anything is learned: a named place is first taken for a goal. Else
-chance decides in the first updates whether a target is worth more or less than the cells around it, and a policy that
-has learned to step into a hole beside it stays with that: values spread from peaks alone."""
+"""What a position entry adds to its cell's reward before anything is learned: every named place is first taken for a
+goal. Otherwise chance decides in the first updates whether a goal is worth more or less than the cells around it, and
+a policy that has learned to go beside it stays with that, because values spread from peaks only."""
 AGENT = "agent"
-"""The entry that holds the agent's position."""
+"""The Dict entry from which it plans: the agent's position, a MultiDiscrete([height, width]) as other positions are."""
 
 
 class ValuePropagation(Encoder):
-    """Values of the 3x3 cells around the agent, and what the cells let through, after planning over the whole grid."""
+    """The values of the 3x3 cells around the agent, and their shares, after planning over the whole grid."""
 
     around: Tensor  # [9], the cells around one, as steps in a grid with a border
     start: Tensor  # [2], where rows and columns are counted from
@@ -59,7 +59,7 @@ class ValuePropagation(Encoder):
     def __init__(self, space: Any, config: PolicyConfig) -> None:
         super().__init__()
         agent: Any = space.spaces.get(AGENT) if isinstance(space, Dict) else None
-        # What a cell is worth and lets through does not depend on where the agent is: it only reads the values.
+        # A cell's reward and share do not depend on where the agent is: its position only says which values to read.
         planned = without_entries(space, (AGENT,)) if agent is not None and len(space.spaces) > 1 else space
         self.planes = GridPlanes(planned, config, "value_propagation")
         height, width = self.planes.height, self.planes.width
@@ -75,7 +75,7 @@ class ValuePropagation(Encoder):
         channels = config.grid_channels[0]
         self.embed = convolution(self.planes.num_planes, channels, 1)
         self.maps = orthogonal(nn.Conv2d(channels, 2, 1), 0.1 / SHARPNESS)
-        # At first a cell is worth little, unless it is a named place, and lets most of its neighbours' value through.
+        # At first a cell has a low reward, unless it is a named place, and lets most of its neighbours' value through.
         self.register_buffer("bias", torch.tensor([-4.0, 2.0]), persistent=False)
         guess = torch.zeros(2, self.planes.num_planes, 1, 1)
         guess[0, self.planes.positions] = FIRST_GUESS
@@ -93,14 +93,14 @@ class ValuePropagation(Encoder):
         places = corner.unsqueeze(1) + self.around
         values = functional.pad(value, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
         passable = functional.pad(passes, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
-        # Ratios tell near from far where all values are tiny. Counted in steps of the agent's own cell, the neighbour
-        # that its value came from is about 1 better than it.
+        # Logarithms tell near from far where all values are tiny. Divided by that of the agent's own share, they count
+        # steps: the neighbour that its value came from is about 1 better than its own cell.
         logs = (values + SMALLEST).log()
         log_pass = (passable[:, 4:5] + SMALLEST).log()
         steps = torch.tanh((logs - logs[:, 4:5]) / (0.01 - log_pass))
         distance = logs[:, 4:5] / (log_pass - 0.01) / (self.planes.height + self.planes.width)
         features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
-        return self.planes.beside(features, obs)
+        return self.planes.with_rest(features, obs)
 
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
@@ -112,9 +112,9 @@ class ValuePropagation(Encoder):
 
 
 def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
-    """The settled values [B, H, W] of rewards and passed-on shares [B, H, W], the latter in [0, 1].
+    """The values [B, H, W] of rewards and shares [B, H, W] once they no longer change; shares are in [0, 1].
 
-    Stopped after `max_sweeps` the gradient is that of the neighbours chosen so far.
+    If that takes more than `max_sweeps` sweeps, values are those of that moment, and so are the gradients.
     """
     values: Tensor = _Propagate.apply(reward, passes, max_sweeps)
     return values
@@ -145,7 +145,7 @@ class _Propagate(torch.autograd.Function):
 
 
 def _on_gpu() -> Any:
-    """The same for tensors on the GPU; most machines cannot even import it."""
+    """The module that does this for tensors on the GPU; machines without one cannot import it."""
     from scramjet.policies.encoders import value_propagation_cuda
 
     return value_propagation_cuda
@@ -153,9 +153,9 @@ def _on_gpu() -> Any:
 
 @compiled
 def _sweep(reward: np.ndarray, passes: np.ndarray, max_sweeps: int, value: np.ndarray) -> None:
-    """Sweep until nothing changes. 16 grids go side by side, so that one instruction serves several of them."""
+    """Sweep until nothing changes. 16 grids are computed side by side, so that the compiler can vectorize."""
     rows, height, width = reward.shape
-    stride = width + 2  # a border of cells that are worth nothing saves the looking at edges
+    stride = width + 2  # a border of cells without value saves checks at the edges
     cells = (height + 2) * stride
     v = np.empty((cells, 16), reward.dtype)
     p = np.zeros((cells, 16), reward.dtype)

@@ -1,4 +1,4 @@
-"""Planning on grids, on the GPU: the sweeps of `value_propagation` and the way back, one block of threads a grid.
+"""The kernels of `value_propagation` for the GPU, forward and backward: one block of threads for each grid.
 
 Imported when tensors are on the GPU. A grid lies in shared memory, with a border around it that saves the looking at
 edges. Nothing waits for the GPU, and every sum has one order: the same inputs give the same bits.
@@ -26,15 +26,15 @@ cuda: Any = numba_cuda  # to a type checker its functions are not those that ker
 
 WARP = 32
 MAX_THREADS = 256
-"""In a block; where a grid has more cells, each thread takes several."""
+"""Threads in a block; where a grid has more cells, each thread takes several."""
 SHARED_BYTES = 48 * 1024
-"""What every GPU gives a block."""
+"""Bytes of shared memory that every GPU gives a block."""
 BYTES_PER_CELL = 12
-"""Three numbers of four bytes, in both kernels."""
+"""Bytes of shared memory for each cell: three numbers of four bytes, in both kernels."""
 NOTHING = -1e30
-"""The value of the border: no cell draws from it."""
+"""The value of the border, so low that no cell takes its value from there."""
 NEVER = 1 << 30
-"""The turn of a cell that is not done."""
+"""Stands for the turn of a cell that is not done yet."""
 
 
 def sweep(reward: Tensor, passes: Tensor, max_sweeps: int, value: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What an encoder is, and the plain ones: numbers laid flat, choices as one-hot or learned numbers, dicts of these."""
+"""The base class of encoders, and the plain ones: numbers laid flat, choices one-hot or embedded, dicts of these."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FlatEncoder(Encoder):
 
 
 class OneHotEncoder(Encoder):
-    """Each choice of a Discrete or MultiDiscrete space as a row with a single 1."""
+    """One-hot encoding of each choice of a Discrete or MultiDiscrete space."""
 
     offsets: Tensor  # [components]
 
@@ -52,7 +52,7 @@ class OneHotEncoder(Encoder):
 
 
 class EmbeddingEncoder(Encoder):
-    """Learned numbers for each choice of a Discrete or MultiDiscrete space."""
+    """A learned embedding for each choice of a Discrete or MultiDiscrete space."""
 
     offsets: Tensor  # [components]
 
@@ -70,7 +70,7 @@ class EmbeddingEncoder(Encoder):
 
 
 class DictEncoder(Encoder):
-    """Every entry of a Dict space by an encoder of its own, features side by side."""
+    """Encodes each entry of a Dict space with its own encoder and concatenates the features."""
 
     def __init__(self, encoders: Mapping[str, Encoder]) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class DictEncoder(Encoder):
 
 
 def flat_encoder(space: Any, config: PolicyConfig) -> Encoder:
-    """The encoder of any space that does not look for neighbourhoods in it."""
+    """The encoder that lays any space flat, without convolutions."""
     if isinstance(space, Dict):
         return DictEncoder({name: flat_encoder(entry, config) for name, entry in space.spaces.items()})
     if isinstance(space, Discrete | MultiDiscrete):
@@ -99,7 +99,7 @@ def flat_encoder(space: Any, config: PolicyConfig) -> Encoder:
 
 
 def count_choices(space: Discrete | MultiDiscrete) -> tuple[int, Tensor]:
-    """How many choices all components have together, and what to add to each so that no two share a number."""
+    """The number of choices of all components together, and what to add to each component's choice to get its index."""
     sizes = np.asarray(space.n if isinstance(space, Discrete) else space.nvec, np.int64).ravel()
     start = np.asarray(space.start, np.int64).ravel()
     return int(sizes.sum()), torch.from_numpy(np.cumsum(sizes) - sizes - start)

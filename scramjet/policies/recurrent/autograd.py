@@ -1,6 +1,6 @@
-"""The recurrences of memory on the CPU for autograd: torch's tensors to the compiled sequences and back.
+"""The compiled recurrences of kernels.py as differentiable torch functions on the CPU.
 
-All is float32 and time-major. A thread takes a part of the rows through all steps (see memory_kernels.py).
+All is float32 and time-major. A thread takes a part of the rows through all steps.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.addresses import AVAILABLE, Task
-from scramjet.policies.recurrent import kernels
+from scramjet.policies.recurrent import kernels, parts
 from scramjet.policies.recurrent.kernels import Sequences
 
 THREADS_FROM_UNITS = 16_384
-"""Units of all rows and steps, from which on several threads save more than it takes to wake them."""
+"""Outputs (units of all rows and steps) from which on several threads save more time than it takes to wake them."""
 ROWS_PER_PART = 4
-"""At least so many rows for a thread: each reads all weights at every step."""
+"""The fewest rows for a thread: each thread reads all weights at every step."""
 
 
 class Recurrence(NamedTuple):
-    """One kind of memory, as torch's operators compute it and as compiled sequences do."""
+    """One kind of recurrence: as torch's operators compute it, and as the compiled kernels do."""
 
     plain: Callable[..., tuple[Tensor, Tensor]]
     """(features, state, begins, *weights) to (outputs, state after); weights: of the features, bias, of the state."""
     sequences: Sequences
 
     def run(self, features: Tensor, state: Tensor, begins: Tensor | None, weights: tuple[Tensor, ...]) -> Any:
-        """Outputs [T, B, H] and the state after the last step, the fastest way these tensors allow."""
-        if not can_fuse(features, state, weights):
+        """Outputs [T, B, H] and the state after the last step: compiled where these tensors allow it, else by torch."""
+        if not can_run_compiled(features, state, weights):
             return self.plain(features, state, begins, *weights)
         if torch.is_grad_enabled():
-            return _Fused.apply(self, features, state, begins, *weights)
+            return _CompiledRecurrence.apply(self, features, state, begins, *weights)
         return forward(self.sequences, features, state, begins, weights)[:2]
 
 
-def can_fuse(features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> bool:
-    """Whether the compiled sequences take these tensors; a layer's weights are all alike."""
+def can_run_compiled(features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> bool:
+    """Whether the compiled kernels take these tensors: float32 on the CPU, outside autocast and torch.compile."""
     tensors = (features, state, weights[0])
     return (
         AVAILABLE
@@ -49,7 +49,9 @@ def can_fuse(features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> bo
     )
 
 
-class _Fused(torch.autograd.Function):
+class _CompiledRecurrence(torch.autograd.Function):
+    """A recurrence whose forward and backward passes are the compiled kernels."""
+
     @staticmethod
     def forward(
         ctx: Any, kind: Recurrence, features: Tensor, state: Tensor, begins: Tensor | None, *weights: Tensor
@@ -66,7 +68,7 @@ class _Fused(torch.autograd.Function):
         if torch.is_grad_enabled():
             return _plain_backward(ctx, grads, features, state, begins, weights)
         kept, ctx.kept = ctx.kept, None
-        if kept is None:  # a second time: the first wrote over it
+        if kept is None:  # a second backward pass: the first one overwrote it
             kept = forward(ctx.kind.sequences, features, state, begins, weights)[2]
         to_features, to_state, *to_weights = backward(
             ctx.kind.sequences, to_outputs, to_after, features, state, begins, weights, ctx.needs_input_grad[1], kept
@@ -77,7 +79,7 @@ class _Fused(torch.autograd.Function):
 def _plain_backward(
     ctx: Any, grads: tuple[Tensor, ...], features: Tensor, state: Tensor, begins: Tensor | None, weights: list[Tensor]
 ) -> tuple[Any, ...]:
-    """The gradients as torch's operators give them: with gradients of their own."""
+    """The gradients by torch's operators, which can be differentiated again."""
     is_needed = [ctx.needs_input_grad[i] for i in (1, 2, *range(4, 4 + len(weights)))]
     inputs = [tensor for tensor, needed in zip((features, state, *weights), is_needed, strict=True) if needed]
     outputs = ctx.kind.plain(features, state, begins, *weights)
@@ -87,7 +89,7 @@ def _plain_backward(
 
 
 class CoreNumbers:
-    """A core's weights in the numbers of `memory_kernels`: their addresses, and room to turn them round."""
+    """One layer of a core as the kernels take it: addresses of weights, sizes, and room for transposed weights."""
 
     def __init__(self, weights: Sequence[Tensor], state_size: int) -> None:
         """Weights of the features [F, G], bias, and of the state [H, G'], which may be missing."""
@@ -101,31 +103,31 @@ class CoreNumbers:
         self.point_to(weights)
 
     def point_to(self, weights: Sequence[Tensor]) -> None:
-        """Weights as they are now; they must be contiguous and kept alive."""
+        """Use these weights; they must be contiguous, and somebody must keep them alive."""
         self.numbers[: len(weights)] = [tensor.data_ptr() for tensor in weights]
 
     @property
     def size(self) -> int:
-        """Of the outputs."""
+        """Units in the output of a step."""
         return int(self.numbers[kernels.SIZE])
 
     @property
     def width_kept(self) -> int:
-        """Numbers kept for each row of all steps."""
+        """Numbers that the forward pass keeps for the backward pass, for each row of each step."""
         return kernels.width_kept(*(int(self.numbers[c]) for c in (kernels.NUM_GATES, kernels.STATE_SIZE)))
 
 
 def forward(
     kind: Sequences, features: Tensor, state: Tensor, begins: Tensor | None, weights: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs, the state after, and what the way back needs."""
+    """Outputs [T, B, H], the state after the last step, and the numbers that `backward` needs."""
     weights = [tensor.detach().contiguous() for tensor in weights]
     core = CoreNumbers(weights, state.shape[1])
     outputs, after = torch.empty(*features.shape[:2], core.size), torch.empty(state.shape)
     kept = torch.empty(features.shape[0] * features.shape[1] * core.width_kept)
     task = _task(kind.forward.address, core, features, state, begins, kept)
     task.set(outputs=outputs.numpy(), after=after.numpy())
-    kernels.forward_part.in_parts(_num_parts(outputs), task.address)
+    parts.forward_part.in_parts(_num_parts(outputs), task.address)
     return outputs, after, kept
 
 
@@ -133,8 +135,10 @@ def backward(
     kind: Sequences, to_outputs: Tensor, to_after: Tensor, features: Tensor, state: Tensor,
     begins: Tensor | None, weights: Sequence[Tensor], needs_features: bool, kept: Tensor,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of the features, the state and the three weights. Writes over what was kept: a second copy of the
-    largest arrays here would take longer than the arithmetic."""
+    """Gradients of the features, the state and the three weights, from those of the outputs and the state after.
+
+    Overwrites `kept`: a second copy of these arrays, the largest here, would take longer than the arithmetic.
+    """
     weights = [tensor.detach().contiguous() for tensor in weights]
     core, num_parts = CoreNumbers(weights, state.shape[1]), _num_parts(to_outputs)
     sizes = [shape.numel() for shape in core.shapes]
@@ -144,7 +148,7 @@ def backward(
     task = _task(kind.backward.address, core, features, state, begins, kept)
     task.set(outputs=to_outputs.contiguous().numpy(), after=to_state.numpy(), to_features=to_features.numpy())
     task.set(to_weights=to_weights.numpy(), num_weights=sum(sizes))
-    kernels.backward_part.in_parts(num_parts, task.address)
+    parts.backward_part.in_parts(num_parts, task.address)
     found = [part.view(shape) for part, shape in zip(to_weights.sum(0).split(sizes), core.shapes, strict=True)]
     return to_features if needs_features else None, to_state, *found
 
@@ -153,7 +157,7 @@ def _task(
     function: int, core: CoreNumbers, features: Tensor, state: Tensor, begins: Tensor | None, kept: Tensor
 ) -> Task:
     steps, rows, num_features = features.shape
-    task = Task(kernels.WORK)
+    task = Task(parts.WORK)
     task.set(function=function, core=core.numbers, rows=rows, steps=steps, num_features=num_features, size=core.size)
     task.set(features=features.detach().contiguous().numpy(), state=state.detach().contiguous().numpy())
     task.set(state_size=state.shape[1], width=core.width_kept, kept=kept.numpy())
@@ -163,6 +167,6 @@ def _task(
 
 
 def _num_parts(outputs: Tensor) -> int:
-    """In how many parts of rows, each on a thread of its own, sequences are done."""
+    """Into how many parts the rows are split, one for each thread."""
     pay = outputs.numel() // THREADS_FROM_UNITS
     return max(1, min(torch.get_num_threads(), pay, outputs.shape[1] // ROWS_PER_PART))

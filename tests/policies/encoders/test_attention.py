@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import scramjet
 from scramjet.engine.random_play import random_actions
 from scramjet.errors import ConfigError
 from scramjet.policies import Policy, PolicyConfig, default_network, make_distribution
-from scramjet.policies.encoders.attention import Attention, EntitySpec, EntityStream, make_entity_network
+from scramjet.policies.encoders.attention import Attention, make_entity_network
+from scramjet.policies.encoders.entities import EntitySpec, EntityStream, find_entities
 from scramjet.policies.encoders.entity_streams import Packed, Padded
 from scramjet.policies.networks import count_parameters
 
@@ -290,7 +292,23 @@ def test_a_policy_acts_and_values_with_it_and_only_separate_torsos_split():
         assert policy.act(obs, mask=mask).tolist() == [7] * 12
 
 
-def test_other_worlds_name_their_own_entries():
+def test_entities_are_tables_with_a_mask_whatever_a_world_calls_them():
+    entries = {
+        "workers": Box(0, 1, (3, 2), np.float32),
+        "workers_mask": MultiBinary(3),
+        "jobs": Box(0, 1, (5, 4), np.float32),
+        "jobs_mask": MultiBinary(5),
+        "jobs_done": MultiBinary(5),
+        "jobs_cost": Box(0, 1, (2,), np.float32),  # of another length: no flags of the jobs
+        "board": Box(0, 1, (8, 8), np.float32),  # without a mask: no entities
+        "clock": Discrete(9),
+    }
+    jobs, workers = EntityStream("jobs", "jobs_mask", "jobs_done"), EntityStream("workers", "workers_mask")
+    assert find_entities(Dict(entries)) == EntitySpec(rows=jobs, columns=workers)
+    assert find_entities(Dict(OrderedDict(reversed(entries.items())))) == EntitySpec(rows=jobs, columns=workers)
+
+
+def test_names_outside_the_rule_are_given_as_a_spec():
     spec = EntitySpec(EntityStream("seats", "seat_free"), EntityStream("guests", "guest_here"))
     space = Dict(
         {
@@ -314,13 +332,18 @@ def test_other_worlds_name_their_own_entries():
     ("space", "actions", "message"),
     [
         (space_of(), Discrete(23), "a pair of 6 ems and 4 items, so the action space must be Discrete(24)"),
-        (Box(0, 1, (3,)), Discrete(24), "needs an entry 'ems' (Box [count, numbers]) with 'ems_mask'"),
+        (Box(0, 1, (3,)), Discrete(24), "needs two kinds of entities"),
         (
-            Dict({name: entry for name, entry in space_of().spaces.items() if name != "items_placed"}),
+            Dict({name: entry for name, entry in space_of().spaces.items() if name != "items_mask"}),
             Discrete(24),
-            "needs an entry 'items' (Box [count, numbers]) with 'items_mask' and 'items_placed'",
+            "with its NAME_mask (MultiBinary [count]); found: ems.",
         ),
-        (Dict(dict(space_of().spaces) | {"ems_mask": MultiBinary(5)}), Discrete(24), "with 'ems_mask'"),
+        (Dict(dict(space_of().spaces) | {"ems_mask": MultiBinary(5)}), Discrete(24), "found: items."),
+        (
+            Dict(dict(space_of().spaces) | {"items_lost": MultiBinary(4)}),
+            Discrete(24),
+            "which of 'items' can be chosen no more, and the observation space has 'items_lost' and 'items_placed'",
+        ),
     ],
 )
 def test_a_world_without_the_entities_is_refused_by_what_is_missing(space, actions, message):

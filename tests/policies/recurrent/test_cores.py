@@ -82,7 +82,7 @@ def test_compiled_steps_give_the_results_and_gradients_of_the_plain_recurrence(
     core = random_core(kind, num_inputs, size, layers, seed)
     features, state, begins = random_case(core, steps, rows, num_inputs, share, seed)
     fused, plain = core(features, state, begins), plainly(core, features, state, begins)
-    assert fused[0].grad_fn.name().startswith("_Fused")
+    assert fused[0].grad_fn.name().startswith("_CompiledRecurrence")
     assert_alike(fused, plain)
     assert_alike(gradients(fused, core, features, state), gradients(plain, core, features, state))
 
@@ -363,5 +363,5 @@ def test_under_autocast_the_plain_recurrence_takes_over(kind):
 def test_kept_zeroes_only_the_rows_that_begin():
     state = torch.ones(3, 2)
     begins = torch.tensor([[False, False, False], [False, True, False]])
-    assert memory.kept(state, begins, 0).equal(state)
-    assert memory.kept(state, begins, 1).tolist() == [[1, 1], [0, 0], [1, 1]]
+    assert memory.reset_begun(state, begins, 0).equal(state)
+    assert memory.reset_begun(state, begins, 1).tolist() == [[1, 1], [0, 0], [1, 1]]
