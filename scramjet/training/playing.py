@@ -26,7 +26,6 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
-from scramjet.training.config.files import Caller
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.evaluation.results import Evaluation
@@ -41,6 +40,7 @@ from scramjet.training.persistence.metadata import env_terms, policy_spaces
 from scramjet.training.persistence.state import check_weights, load_weights
 from scramjet.training.rollout.recurrent_states import Player
 from scramjet.training.seeds import unseen_episodes
+from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.training.worlds.world_files import note_on_world
 

@@ -14,12 +14,15 @@ from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training.collector import cut_schedule
 from scramjet.training.config import files as config_files
-from scramjet.training.config.run_config import RunConfig, changes
+from scramjet.training.config.changes import changes
+from scramjet.training.config.resolution import env_device_beside
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_settings
 from scramjet.training.persistence.metadata import best_of
 from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.worlds import world_files
+from scramjet.training.worlds.trust import NOBODY, Caller
 
 
 def resume_run(
@@ -28,7 +31,7 @@ def resume_run(
     network: nn.Module | None,
     total_timesteps: int | None,
     time_limit: str | None,
-    caller: config_files.Caller = config_files.NOBODY,
+    caller: Caller = NOBODY,
 ) -> Session:
     """Go on with a run from its newest whole checkpoint, exactly as if it had never stopped."""
     run = Run.open(find_run(text, runs_dir)).lock()
@@ -42,7 +45,7 @@ def resume_run(
 
 def _go_on(
     run: Run, frozen: RunConfig, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None,
-    caller: config_files.Caller,
+    caller: Caller,
 ) -> Session:  # fmt: skip
     if "auto" in (frozen.num_envs, frozen.num_threads):
         raise RunError(
@@ -55,7 +58,7 @@ def _go_on(
             f"run '{run.name}' replays {frozen.replay_schedule}, which has no middle to go on from; replay it anew, or "
             f"go on without it: scramjet train --fork {run.path}"
         )
-    env_device = frozen.env_device_beside(device)
+    env_device = env_device_beside(frozen, device)
     config = replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
     if not CheckpointStore(run.checkpoints_path, None).steps():
         with explain_disk_errors(run.path / SCHEDULE):

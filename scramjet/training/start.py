@@ -18,7 +18,9 @@ from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
-from scramjet.training.config.run_config import Count, RunConfig
+from scramjet.training.config.resolution import resolve, with_open_choices
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.config.values import Count
 from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.persistence.lineage import lineage_of
 from scramjet.training.persistence.state import checkpoint_of, restore_learning
@@ -26,6 +28,7 @@ from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
 from scramjet.training.threads import with_threads_to_spare
 from scramjet.training.worlds import world_files
+from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 
 
@@ -67,7 +70,7 @@ def begin(request: StartRequest) -> Session:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
         run = str(request.resume)
         refuse_when_resumed(request.settings, run)
-        caller = config_files.Caller(request.trust, name, keeps_parameters=True)
+        caller = Caller(request.trust, name, keeps_parameters=True)
         total = coerce("total_timesteps", request.total_timesteps, Count | None)
         return resume_run(run, request.runs_dir, request.network, total, request.time_limit, caller)
     parent = None if request.fork is None else find_checkpoint(request.fork, request.runs_dir)
@@ -97,7 +100,7 @@ def _chosen_config(
         return config_files.starting_config(name_of(str(config)))
     if parent is None:
         return config_files.starting_config(RunConfig.env if env is None else env)
-    return checkpoint_config(parent, config_files.Caller(trust, env, keeps_parameters=True)).with_open_choices()
+    return with_open_choices(checkpoint_config(parent, Caller(trust, env, keeps_parameters=True)))
 
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
@@ -112,7 +115,7 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
 
 def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
     """The config with every choice made for the user's own network or the default one; a note on the threads."""
-    resolved = config.resolved()
+    resolved = resolve(config)
     return (resolved, "") if config.num_threads != "auto" else with_threads_to_spare(resolved, network)
 
 

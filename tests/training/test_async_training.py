@@ -29,6 +29,7 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.components import make_pool
+from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.resume import resume_run
 
@@ -355,13 +356,13 @@ def test_the_gradient_of_impala_weighs_by_the_clipped_ratio_alone():
 
 
 def test_the_mode_decides_what_is_left_open():
-    resolved = settings(num_actors="auto").resolved()
+    resolved = resolve(settings(num_actors="auto"))
     assert resolved.ppo.advantage == "vtrace"
     assert resolved.on_env_error == "restart"
     assert 8 % resolved.num_actors == 0
-    games = [settings("ale:Breakout", num_envs=n, num_actors="auto").resolved() for n in (8, 6, 1)]
+    games = [resolve(settings("ale:Breakout", num_envs=n, num_actors="auto")) for n in (8, 6, 1)]
     assert [config.num_actors for config in games] == [4, 3, 1]
-    resolved = settings(mode="sync", num_actors="auto").resolved()
+    resolved = resolve(settings(mode="sync", num_actors="auto"))
     assert resolved.ppo.advantage == "gae"
     assert resolved.on_env_error == "fail"
 
@@ -390,13 +391,13 @@ def test_an_asynchronous_run_is_forked_into_a_synchronous_one_and_back(tmp_path)
 
 
 def test_what_followed_from_the_mode_is_decided_again_by_a_fork():
-    asynchronous = settings(record_schedule=True).resolved().with_open_choices()
-    assert replace(asynchronous, mode="sync", num_actors=1).resolved().ppo.advantage == "gae"
+    asynchronous = with_open_choices(resolve(settings(record_schedule=True)))
+    assert resolve(replace(asynchronous, mode="sync", num_actors=1)).ppo.advantage == "gae"
     assert not asynchronous.record_schedule
-    synchronous = replace(settings(num_actors="auto"), mode="sync").resolved().with_open_choices()
-    forked = replace(synchronous, mode="async").resolved()
+    synchronous = with_open_choices(resolve(replace(settings(num_actors="auto"), mode="sync")))
+    forked = resolve(replace(synchronous, mode="async"))
     assert (forked.ppo.advantage, forked.on_env_error) == ("vtrace", "restart")
-    chosen = settings(ppo=PPOConfig(advantage="gae"), on_env_error="fail").resolved().with_open_choices()
+    chosen = with_open_choices(resolve(settings(ppo=PPOConfig(advantage="gae"), on_env_error="fail")))
     assert (chosen.ppo.advantage, chosen.on_env_error) == ("gae", "fail")
 
 

@@ -9,7 +9,8 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.files import portable_path
 from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training.config import files as config_files
-from scramjet.training.config.run_config import RunConfig, changes
+from scramjet.training.config.changes import changes
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.worlds import world_files
 

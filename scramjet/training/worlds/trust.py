@@ -39,6 +39,26 @@ _RECORDS = UserRecords("worlds", "runs of worlds in your own files and modules w
 
 
 @dataclass(frozen=True)
+class Caller:
+    """Who reads a file that names a world, and what this user has allowed: the file can run no code beyond that."""
+
+    trust: bool = False
+    """Let the file name any world."""
+    env: str | None = None
+    """The world that the user named, in place of the file's."""
+    keeps_parameters: bool = False
+    """The file's parameters are for `env`, whatever world the file names; else only if it names the same one."""
+    run: Path | None = None
+    """The folder of the run that the file belongs to."""
+    folder: Path | None = None
+    """The folder that a config file lies in."""
+
+
+NOBODY = Caller()
+"""A caller that has allowed nothing."""
+
+
+@dataclass(frozen=True)
 class _Remembered:
     """What is known of a world that the user named or let through."""
 
@@ -47,28 +67,40 @@ class _Remembered:
     texts: tuple[str, ...] = ()  # hashes of text parameters
 
 
+@dataclass(frozen=True)
+class CopiedWorld:
+    """A copy of a world's source files."""
+
+    name: str
+    """The world's name with the path of its file, in the copy or where it was copied from."""
+    main: str
+    """The path of the world's file within the copy."""
+    fingerprint: str
+    """A hash of every file in the copy."""
+
+    @property
+    def key(self) -> str:
+        """What a copy is remembered by: the world's file within it, what is called in it, and the contents."""
+        parts = file_in(self.name)
+        assert parts is not None
+        return f"copy {parts.at(self.main)}\n{self.fingerprint}"
+
+
 def approve(
-    name: str,
-    parameters: Mapping[str, Any],
-    source: str,
-    *,
-    trust: bool,
-    named: str | None,
-    run: Path | None,
-    written: str | None = None,
+    name: str, parameters: Mapping[str, Any], source: str, caller: Caller, *, written: str | None = None
 ) -> None:
     """Return if a file may name this world with these parameters; else raise a TrustError that says what would run.
 
-    `source` is the file, for messages, and `run` the folder of the run that it belongs to. `named` is a world that the
-    caller named himself, `written` the world's name as it stands in the file. With `trust` anything is let through, and
-    remembered.
+    `source` is the file, for messages, and `written` the world's name as it stands in the file. A `caller` that trusts
+    the file lets anything through, which is then remembered.
     """
-    if trust:
+    run = caller.run
+    if caller.trust:
         remember(name, parameters, is_named=False)
         _limit_imports(name, run)
         return
     code, texts = code_of(name), loaded_text(name, parameters)
-    if is_given(name) or (named is not None and canonical_name(named) == canonical_name(name)):
+    if is_given(name) or (caller.env is not None and canonical_name(caller.env) == canonical_name(name)):
         code = None
     if code is None and not texts:
         return
@@ -104,38 +136,30 @@ def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, sou
         raise _refusal(f"{source} gives the world {name!r} text that it may load or run things by", unknown, "")
 
 
-def approve_copy(
-    name: str, main: str, fingerprint: str, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str
-) -> None:
+def approve_copy(copy: CopiedWorld, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str) -> None:
     """Return if a run may play a copy of a world's source that came with it; else raise a TrustError.
 
-    `name` is the world's with the path of the copy, `main` the path within the copy, `fingerprint` a hash of every file
-    that is in the copy. These very files must have been the user's before, begun at this one, wherever they are now.
+    These very files must have been the user's before, begun at this one, wherever they are now. `source` is the file
+    that names the world, `written` its name there.
     """
     if trust:
-        remember_copy(name, main, fingerprint, parameters)
+        remember_copy(copy, parameters)
         return
-    known = _recalled(_copy_key(name, main, fingerprint))
+    known = _recalled(copy.key)
     if known.source is None:
-        what = f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(name)}"
+        what = (
+            f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(copy.name)}"
+        )
         raise _refusal(what, parameters, "")
-    _refuse_unknown(loaded_text(name, parameters), known, name, source)
+    _refuse_unknown(loaded_text(copy.name, parameters), known, copy.name, source)
 
 
-def remember_copy(name: str, main: str, fingerprint: str, parameters: Mapping[str, Any]) -> None:
+def remember_copy(copy: CopiedWorld, parameters: Mapping[str, Any]) -> None:
     """Let runs play a copy of these files from now on, wherever it is: what the user trains is his."""
-    key = _copy_key(name, main, fingerprint)
-    known = _recalled(key)
-    now = _Remembered(fingerprint, False, _with_texts(known, loaded_text(name, parameters)))
+    known = _recalled(copy.key)
+    now = _Remembered(copy.fingerprint, False, _with_texts(known, loaded_text(copy.name, parameters)))
     if now != known:
-        _RECORDS.write(key, {"version": 1, **asdict(now)})
-
-
-def _copy_key(name: str, main: str, fingerprint: str) -> str:
-    """What a copy is remembered by: the world's file within it, what is called in it, and the contents."""
-    parts = file_in(name)
-    assert parts is not None
-    return f"copy {parts.at(main)}\n{fingerprint}"
+        _RECORDS.write(copy.key, {"version": 1, **asdict(now)})
 
 
 def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from scramjet.runtime.source_copies import (
     read_copy,
     replace_copy,
 )
-from scramjet.training.worlds.trust import approve, approve_copy, remember, remember_copy
+from scramjet.training.worlds.trust import Caller, CopiedWorld, approve, approve_copy, remember, remember_copy
 
 COPY = "world"
 """The folder of a run that holds the copy."""
@@ -103,24 +103,15 @@ def name_in(name: str, run: Path | None) -> str:
     return parts.at(os.path.normpath(os.path.join(os.path.realpath(run), parts.path)))
 
 
-def open_world(
-    place: WorldPlace,
-    parameters: Mapping[str, Any],
-    source: str,
-    *,
-    trust: bool,
-    named: str | None,
-    run: Path | None,
-) -> str:
-    """The name by which a world loads, once it is clear that it may; else a TrustError says what would run.
-
-    `source` is the file that names it, `named` a world that the caller named himself.
-    """
+def open_world(place: WorldPlace, parameters: Mapping[str, Any], source: str, caller: Caller) -> str:
+    """The name by which a world loads, if `caller` lets the file `source` name it; else a TrustError says what would
+    run."""
     if place.copy is None:
-        approve(place.name, parameters, source, trust=trust, named=named, run=run, written=place.written)
-        return _as_factory(place.name, parameters, source, trust=trust, run=run)
+        approve(place.name, parameters, source, caller, written=place.written)
+        return _as_factory(place.name, parameters, source, caller)
     fingerprint = hash_of_sources(place.copy.sources)
-    approve_copy(place.name, place.copy.main, fingerprint, parameters, source, trust=trust, written=place.written)
+    copied = CopiedWorld(place.name, place.copy.main, fingerprint)
+    approve_copy(copied, parameters, source, trust=caller.trust, written=place.written)
     parts = file_in(place.name)
     assert parts is not None
     private = _PRIVATE.get((parts.path, fingerprint))
@@ -130,12 +121,12 @@ def open_world(
     return parts.at(private)
 
 
-def _as_factory(name: str, parameters: Mapping[str, Any], source: str, *, trust: bool, run: Path | None) -> str:
+def _as_factory(name: str, parameters: Mapping[str, Any], source: str, caller: Caller) -> str:
     """The name of a world that may load; of a file with a Gymnasium env, its class, which takes text only if known."""
     factory = spelled(name)
     if factory != name:
         remember(factory, is_named=False)
-        approve(factory, parameters, source, trust=trust, named=None, run=run)
+        approve(factory, parameters, source, replace(caller, env=None))
     return factory
 
 
@@ -214,7 +205,7 @@ def remember_trained(name: str, parameters: Mapping[str, Any], sources: Sources 
     if parts is None or parts.path not in _ORIGINS:  # nobody has named a private folder
         remember(name, parameters)
     if parts is not None and sources is not None:
-        remember_copy(name, os.path.basename(parts.path), hash_of_sources(sources), parameters)
+        remember_copy(CopiedWorld(name, os.path.basename(parts.path), hash_of_sources(sources)), parameters)
 
 
 def refresh_copy(name: str, parameters: Mapping[str, Any], run: Path) -> None:
@@ -222,7 +213,7 @@ def refresh_copy(name: str, parameters: Mapping[str, Any], run: Path) -> None:
     parts, sources = file_in(name), copied_sources(name)
     if parts is None or parts.path in _ORIGINS or sources is None:
         return
-    remember_copy(name, os.path.basename(parts.path), hash_of_sources(sources), parameters)
+    remember_copy(CopiedWorld(name, os.path.basename(parts.path), hash_of_sources(sources)), parameters)
     if read_copy(run / COPY) != sources:
         replace_copy(run / COPY, sources)
 
