@@ -1,4 +1,4 @@
-"""What `scramjet.train` returns."""
+"""The result of a training, which `scramjet.train` returns."""
 
 from __future__ import annotations
 

@@ -85,9 +85,9 @@ def begin(request: StartRequest) -> Session:
 def _chosen_config(
     config: RunConfig | str | Path | None, env: str | None, parent: Checkpoint | None, *, trust: bool
 ) -> RunConfig:
-    """A config as it was given, that of a file, of a world's preset, or of the checkpoint that is forked.
+    """The config to begin with: the one given, or that of a config file, a world's preset or the forked checkpoint.
 
-    `env` is a world in place of the one that it names.
+    `env` is a world in place of the config's; `parent` the checkpoint to fork, or None.
     """
     if isinstance(config, RunConfig):
         return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
@@ -104,7 +104,7 @@ def _chosen_config(
 
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
-    """Begin at step 0."""
+    """The session of a new run in a new folder, at step 0."""
     config, about_threads = _resolved(config, network)
     run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
@@ -114,13 +114,13 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
 
 
 def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
-    """The config with every choice made for the user's own network or the default one; a note on the threads."""
+    """The config with every `auto` decided, and a note for the user where other work on the machine took threads."""
     resolved = resolve(config)
     return (resolved, "") if config.num_threads != "auto" else with_threads_to_spare(resolved, network)
 
 
 def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage: dict[str, Any] | None = None) -> Run:
-    """A run's folder with its frozen config and a copy of its world's source; both are remembered as the user's."""
+    """Make a run's folder with its frozen config and a copy of its world's source, and remember that world."""
     sources = world_files.copied_sources(config.env)
     run = Run.create(
         runs_dir,
@@ -135,12 +135,12 @@ def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage
 
 
 def _any_run_in(runs_dir: Path) -> Path:
-    """A run's folder before it has a name: whatever that will be, paths as seen from there are the same."""
+    """A path to stand for the run's folder before it has a name: relative paths are the same from any name."""
     return Path(os.path.realpath(runs_dir)) / "run"
 
 
 def _advice(config: RunConfig) -> str:
-    """What a user should know of these settings before they train for hours."""
+    """A warning about settings that seldom learn well; empty where there is none."""
     if config.ppo.loss == "impala" and config.ppo.epochs > 1:
         return (
             f"impala with num_epochs={config.ppo.epochs}: its gradient has no clip, and more than one pass over a "
@@ -152,7 +152,10 @@ def _advice(config: RunConfig) -> str:
 def fork_run(
     checkpoint: Checkpoint, config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None
 ) -> Session:
-    """Begin a new run from a checkpoint: its weights, optimizer, normalizers and step count; fresh episodes."""
+    """The session of a new run that takes weights, optimizer, normalizers and step count from a checkpoint.
+
+    Its episodes are fresh ones.
+    """
     config, about_threads = _resolved(config, network)
     check_fits(checkpoint, config, network)
     if config.total_timesteps <= checkpoint.step:
@@ -176,7 +179,7 @@ def fork_run(
 
 @contextmanager
 def _discarded_on_error(run: Run) -> Iterator[None]:
-    """A run that cannot even begin leaves no folder behind."""
+    """Delete the run's folder if the body raises: a run that could not begin leaves nothing behind."""
     try:
         yield
     except BaseException:

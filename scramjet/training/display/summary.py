@@ -12,7 +12,7 @@ from scramjet.training.display.statistics import statistics_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
-from scramjet.training.telemetry.progress import PhaseClock
+from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.worlds.space_notes import world_note
 from scramjet.training.worlds.world_files import shown_name
 
