@@ -1,4 +1,4 @@
-"""`scramjet eval`: play a trained agent."""
+"""`scramjet eval`: play a trained agent and print its mean return, or show it as text."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ def eval_command(words: list[str]) -> int:
 
 
 def _show_progress(text: str) -> None:
-    """One line on stderr, written over the last one; nothing where that is no terminal."""
+    """One line on stderr, written over the last one; nothing if stderr is no terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _show(picture: str, total: float, step: int, ended: bool) -> None:
-    """One frame: drawn over the last in a terminal; elsewhere only the last of each episode is printed."""
+    """Draw a frame over the last one in a terminal; elsewhere print only the last frame of each episode."""
     caption = f"step {step}   return {total:.2f}{'   (end)' if ended else ''}"
     if sys.stdout.isatty():
         print(f"\x1b[H\x1b[J{picture}\n{caption}", flush=True)

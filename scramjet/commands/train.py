@@ -1,4 +1,4 @@
-"""`scramjet train`: defaults < preset < --config < flags; new, resumed or forked."""
+"""`scramjet train`: a new, resumed or forked run. Flags override --config, which overrides the preset."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RESUME_FLAGS = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the run comes from and goes to."""
+    """Where the run begins from and where it is kept."""
 
     preset: str | None = None
     """A preset that comes with scramjet, in place of the world's own; alone it names the world too."""
@@ -102,9 +102,9 @@ def train_command(words: list[str]) -> int:
 
 
 def base_config(env: str | None, place: Place) -> RunConfig:
-    """What the flags are laid over: the parent's config or a preset, then the file.
+    """The config that flags are laid over: that of the forked checkpoint or a preset, then --config FILE.
 
-    The command line's world `env` stands in place of any other; parameters in the files stay if they are for that one.
+    `env` is the world of the command line, in place of any other; parameters in files are kept if they are for it.
     """
     moved = None if place.env is None else name_of(place.env)
     caller = Caller(place.trust, env or moved, keeps_parameters=moved is not None)

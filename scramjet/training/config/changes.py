@@ -10,8 +10,10 @@ from scramjet.algorithms.ppo import PPOConfig
 
 
 def reopened(before: PPOConfig, after: PPOConfig, given: Container[str]) -> PPOConfig:
-    """`after`, with `auto` again for what `before` had chosen beside a setting that is changed; `given` are the names
-    of those that were changed."""
+    """`after`, with `auto` again for settings that depend on one that was changed.
+
+    `before` are the settings before the change, `given` the names of those that were changed.
+    """
     if after.loss != before.loss and "num_epochs" not in given:
         after = replace(after, num_epochs="auto")
     if "num_minibatches" in given and "minibatch_size" not in given:

@@ -1,7 +1,7 @@
-"""Configs as files: TOML and YAML in, presets, the frozen TOML of a run out. Keys are strict.
+"""Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
-A file is flat where the command line is flat: PPO's fields stand at the top (or in a table [ppo]), tables are [env],
-[policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
+Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
+[ppo]); tables are [env], [policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
 
 
 def _check_plain(data: Mapping[str, Any], source: str) -> None:
-    """Refuse what no config of ours holds and what later code could not show, copy or count with."""
+    """Refuse values that no config has: nested too deep, with control characters, or huge numbers."""
     if is_deeper_than(dict(data), MAX_DEPTH):
         raise ConfigError(f"{source} is nested too deep; a config has tables of values")
     values: list[Any] = [dict(data)]
@@ -104,7 +104,7 @@ def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
 
 
 def _suggestion(key: Any, known: Iterable[str]) -> str:
-    """What an unknown key may mean: a setting that others call so, wherever ours stands, or a key beside it."""
+    """What an unknown key may mean: our name for another library's setting, or the nearest of the `known` keys."""
     settings = [name for name, _, _ in field_docs()]
     return brought_name(str(key)[:100], settings, _place_in_file) or did_you_mean(key, known)
 
@@ -138,13 +138,13 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
 
 
 def _means(name: str, caller: Caller) -> bool:
-    """Whether a file's name of a world means the one that its reader has named."""
+    """Whether the name of a world in a file means the world that the caller has named."""
     assert caller.env is not None
     return is_same_world(name_in(name, caller.run), caller.env) or is_same_world(name, caller.env)
 
 
 def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A file's values but for its world: with these no code that the file names can be reached."""
+    """A file's values without its world, so that no code that the file names can run."""
     return {key: value for key, value in data.items() if key != "env"}
 
 

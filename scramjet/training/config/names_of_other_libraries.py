@@ -1,4 +1,4 @@
-"""What other libraries call our settings, so that a name which people bring is answered with ours.
+"""The names that other libraries give to our settings, so that a message can answer them with ours.
 
 One table for flags, keys of config files and keyword arguments. SB3 is Stable-Baselines3.
 """

@@ -30,7 +30,7 @@ MAX_TIMESTEPS = 2**53
 MAX_SEED = 2**62 - 1
 MAX_FRAMES = 1024
 MAX_THREADS = 1024
-"""Threads, or processes."""
+"""Most threads or processes."""
 
 ASYNC_LIBRARIES = ("gym", "mujoco", "ale", "factory")
 """Other libraries whose envs actors can step."""
@@ -49,8 +49,8 @@ class EvaluationConfig:
     samples: bool = False
     """Draw actions as in training, instead of taking the most likely; for games that would run in circles."""
     max_steps: int | None = None
-    """Steps after which an episode is cut, and its return so far counted; none: the world's own time limit, else
-    10,000."""
+    """Steps after which an episode is cut and its return so far counted; none: 10,000 in a world without a time
+    limit."""
 
     def __post_init__(self) -> None:
         settle(self, "eval.")
@@ -60,7 +60,7 @@ class EvaluationConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """What is kept on disk."""
+    """Checkpoints: how often they are written and how many are kept."""
 
     every: int = 50
     """Updates between checkpoints; 0: only at the end and when stopped."""
@@ -75,7 +75,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run."""
+    """Every setting of a run. Values are checked when it is made; those left at "auto" are decided by `resolve`."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
     """The world: a name from `scramjet list`, a file such as my_world.py or my_world.py:MyWorld, or another library's:
@@ -87,43 +87,43 @@ class RunConfig:
     total_timesteps: Count = 1_000_000
     """Env steps to train for."""
     time_limit: str | None = None
-    """Stop after so much time in this process, such as 30s, 5m or 2h; resume goes on."""
+    """Stop after this much time in this process, such as 30s, 5m or 2h; the run can be resumed."""
     num_envs: int | Literal["auto"] = "auto"
-    """Envs stepped together; auto: 64, of other libraries 8."""
+    """Envs stepped together; auto: 64, or 8 of another library."""
     num_steps: int | Literal["auto"] = "auto"
-    """Steps of each env in one rollout; auto: 64, of other libraries 256, or fewer for a short training, down to 16."""
+    """Steps of each env in one rollout; auto: 64, or 256 of another library's env; down to 16 for a short training."""
     frame_stack: int = 1
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
-    """CPU threads for envs and networks; auto: one for each core, or one in all where minibatches are small; where
-    torch's operators learn, no more than there are idle cores."""
+    """CPU threads for envs and networks; auto: one for each core, only one if minibatches are small, and no more than
+    there are idle cores if torch's operators learn."""
     num_workers: int | Literal["auto"] = "auto"
-    """Processes for Gymnasium envs; auto: one for each core, of quick envs this one among them or alone; 0: none."""
+    """Worker processes for Gymnasium envs; auto: one for each core, fewer or none for quick envs; 0: none."""
     on_env_error: Literal["auto", "fail", "restart"] = "auto"
-    """When such an env raises, hangs or dies: stop with its traceback, or make it anew and go on; auto: fail, with
-    --mode async restart."""
+    """If a Gymnasium env raises, hangs or dies: stop with its traceback, or make it anew and go on; auto: fail, or
+    restart with --mode async."""
     env_timeout: float = DEFAULT_TIMEOUT
-    """Seconds after which an env that does not answer hangs."""
+    """Seconds after which an env that does not answer counts as hanging."""
     mode: Literal["sync", "async"] = "sync"
-    """Learn from each rollout when it is played, or beside actors that go on playing."""
+    """sync: learn from each rollout after it is played; async: learn while actors go on playing."""
     num_actors: int | Literal["auto"] = "auto"
-    """async: actors that the envs are divided among, threads or of Gymnasium envs processes; auto: one for every two
-    cores, of Gymnasium envs one for each, of Atari games four."""
+    """async: actors that the envs are divided among: threads, or processes for Gymnasium envs; auto: one for every two
+    cores, one for each core for Gymnasium envs, four for Atari games."""
     max_policy_lag: int = 8
-    """async: updates that a trajectory may be behind; older ones are not learned from."""
+    """async: how many updates old a trajectory may be; older ones are not learned from."""
     record_schedule: bool = False
-    """async: write down who did what when (schedule.jsonl), to be replayed."""
+    """async: record what each actor and the learner did and when (schedule.jsonl), for a replay."""
     replay_schedule: str | None = None
-    """async: do what such a file says, on one thread: the same run again, for debugging."""
+    """async: replay such a file on one thread: the same run again, for debugging."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where envs and networks run; auto: an NVIDIA GPU where there is one that can and where it pays, else the CPU."""
+    """Where envs and networks run; auto: an NVIDIA GPU if there is one and it is faster, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where envs run, should that not be where networks do; auto: as `device`, but frame stacks on the CPU."""
+    """Where envs run, if not where networks do; auto: as `device`, but frame stacks on the CPU."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"
-    """Of matrix products on the GPU, sums always in float32; auto: tf32 there, float32 on the CPU."""
+    """Precision of matrix products on the GPU, with sums in float32; auto: tf32 on the GPU, float32 on the CPU."""
     fused: bool = True
-    """Act and learn plain networks by compiled functions that keep what they compute in the cache, on the GPU on the
-    chip; off: by torch's operators."""
+    """Run plain networks with compiled functions, which are faster (Numba on the CPU, Triton on the GPU); off: with
+    torch's operators."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
@@ -144,7 +144,7 @@ class RunConfig:
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
 
     def _check_numbers(self) -> None:
-        """Refuse numbers out of range, and those that do not go together."""
+        """Refuse numbers that are out of range or do not fit each other."""
         require_counts(self, ("num_envs", "num_steps"))
         require_counts(self, ("frame_stack",), most=MAX_FRAMES)
         require_counts(self, ("max_policy_lag",), least=0)
@@ -167,7 +167,7 @@ class RunConfig:
             )
 
     def _check_devices(self) -> None:
-        """Refuse what does not go with where envs and networks run."""
+        """Refuse settings that do not fit the devices of envs and networks."""
         if self.device == "cpu" and self.precision not in ("auto", "float32"):
             raise ConfigError(f"precision={self.precision!r} is the GPU's; use --precision float32, or --device cuda")
         if self.device == "cpu" and self.env_device == "cuda":
@@ -186,7 +186,7 @@ class RunConfig:
             )
 
     def _check_mode(self) -> None:
-        """Refuse what cannot be played asynchronously."""
+        """Refuse settings that do not fit the mode."""
         if self.mode == "sync":
             for name in ("record_schedule", "replay_schedule"):
                 if getattr(self, name):
@@ -224,7 +224,7 @@ class RunConfig:
             )
 
     def make_env(self) -> Env | ForeignWorld:
-        """The world this config trains on; of another library always the same one, which is tried out once."""
+        """The world that this config trains on; one of another library is tried out once, and then kept."""
         return self._foreign_world if is_foreign(self.env) else load_world(self.env, self.env_parameters)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Displays without a terminal: plain lines, or nothing."""
+"""Displays for output that is no terminal: plain lines, or nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PlainDisplay:
     WIDTH = 80
     """Columns of a line of numbers: statistics that do not fit are left out."""
     PATIENCE_SECONDS = 2.0
-    """How long something other than updates may take before a line tells of it."""
+    """Seconds that work other than updates may take before a line reports it."""
 
     def __init__(self, file: IO[str] | None = None, clock: Clock = time.monotonic) -> None:
         self._file = file or sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - stdout may be closed
