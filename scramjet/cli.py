@@ -111,10 +111,8 @@ def _leave(number: int, frame: object) -> None:
 def _interruptible() -> StuckWatch:
     """Within this, Ctrl-C raises KeyboardInterrupt, so that a command can clean up; a second Ctrl-C ends compiled code
     that never returns."""
-    is_heard = signal.getsignal(signal.SIGINT) in (
-        _leave,
-        signal.default_int_handler,
-    )  # a shell's background job ignores it
+    # A shell starts its background jobs with Ctrl-C ignored: that stays.
+    is_heard = signal.getsignal(signal.SIGINT) in (_leave, signal.default_int_handler)
     return StuckWatch({signal.SIGINT: signal.default_int_handler} if is_heard else {}, describe=_what_hangs)
 
 
