@@ -78,7 +78,7 @@ def _exit_code(words: list[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody may be there to read it
+    with contextlib.suppress(OSError):  # the reader may be gone
         print(f"scramjet: {text}", file=sys.stderr, flush=True)
 
 

@@ -28,7 +28,7 @@ MAX_COUNT = 2**31 - 1
 """The largest count of anything; an env's index and step are stored in 32 bits."""
 MAX_FLOAT = float(np.finfo(np.float32).max)
 MIN_POSITIVE = float(np.finfo(np.float32).tiny)
-"""What float32 holds: a larger number is infinite there, a smaller one above 0 is 0."""
+"""The range of float32: a larger number is infinite in it, a smaller one above 0 is 0."""
 _LARGE = 2**63
 
 MAX_VALUES, MAX_DEPTH = 10_000, 16

@@ -58,7 +58,7 @@ class Session:
     store: CheckpointStore
     metrics_log: MetricsLog
     sinks: list[Sink]
-    """What is given the metrics of every update, in this order: metrics.jsonl first, the display last."""
+    """Where the metrics of every update go, in this order; metrics.jsonl is the first."""
     pool: Pool
     policy: Policy
     learner: Learner

@@ -26,7 +26,7 @@ from scramjet.training.persistence.lineage import lineage_of
 from scramjet.training.persistence.state import checkpoint_of, restore_learning
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
-from scramjet.training.threads import with_threads_to_spare
+from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
 from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
@@ -116,7 +116,7 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
 def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
     """The config with every `auto` decided, and a note for the user where other work on the machine took threads."""
     resolved = resolve(config)
-    return (resolved, "") if config.num_threads != "auto" else with_threads_to_spare(resolved, network)
+    return (resolved, "") if config.num_threads != "auto" else limit_threads(resolved, network)
 
 
 def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage: dict[str, Any] | None = None) -> Run:

@@ -20,7 +20,7 @@ IMAGE_AXES = 4
 """Axes of a convolution's weights; its work does not follow from the number of weights."""
 
 
-def with_threads_to_spare(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
+def limit_threads(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
     """The config with fewer threads where torch's operators learn and would not gain from more.
 
     `config` has just been resolved; `network` is the user's own, or None. Also returns a note for the user if the

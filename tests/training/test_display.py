@@ -16,7 +16,7 @@ from scramjet.training.display import LiveDisplay, PlainDisplay, QuietDisplay, R
 from scramjet.training.display.chart import Window, line_chart, sparkline
 from scramjet.training.display.history import Curve, History
 from scramjet.training.display.plot import plot, round_ticks, step_axis, step_window, tick_label
-from scramjet.training.display.statistics import statistics_of, those_that_fit
+from scramjet.training.display.statistics import names_that_fit, statistics_of
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
@@ -281,7 +281,7 @@ def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
 
 def test_a_statistic_whose_name_is_too_long_makes_room_for_the_next():
     names = {"much_too_long_a_name": 1.0, "win": 1.0, "draw": 1.0, "loss": 1.0}
-    assert those_that_fit(names, 28, value_width=6) == ["win", "draw"]
+    assert names_that_fit(names, 28, value_width=6) == ["win", "draw"]
 
 
 def test_paths_are_shown_as_one_would_type_them(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from scramjet.training import threads
 from scramjet.training.config import resolution
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-from scramjet.training.threads import with_threads_to_spare
+from scramjet.training.threads import limit_threads
 
 SMALL, LARGE = nn.Linear(64, 64), nn.Linear(1024, 1024)
 PLAIN = RunConfig(num_envs=4096, num_steps=16, device="cpu")
@@ -30,7 +30,7 @@ def machine(monkeypatch):
 
 
 def chosen(config, network=None):
-    decided, note = with_threads_to_spare(resolve(config), network)
+    decided, note = limit_threads(resolve(config), network)
     return decided.num_threads, note
 
 

@@ -1,4 +1,4 @@
-"""What differs between two configs, and which choices are open again when a setting is changed."""
+"""Compares two configs, and opens choices again that depend on a setting which was changed."""
 
 from __future__ import annotations
 

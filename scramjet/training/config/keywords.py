@@ -23,7 +23,7 @@ SOURCE = "scramjet.train"
 ARGUMENTS = ("config", "env", "resume", "fork", "runs_dir", "run_name", "network", "display", "trust", "callbacks")
 """The arguments of `scramjet.train` beside the settings, for suggestions after a misspelled name."""
 CHANGEABLE = ("total_timesteps", "time_limit")
-"""What may change when a run is resumed."""
+"""The settings that may change when a run is resumed."""
 
 _TABLES = {"ppo": PPOConfig, "policy": PolicyConfig, "eval": EvaluationConfig, "checkpoint": CheckpointConfig}
 _FLAT = tuple(field.name for part in (RunConfig, PPOConfig) for field in fields(part))

@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What is known of a run before its first update."""
+    """The facts of a run that are known before its first update."""
 
     run_name: str
     run_path: str | Path

@@ -11,7 +11,7 @@ from typing import IO
 from scramjet.errors import LAYOUT, printable
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
-from scramjet.training.display.statistics import those_that_fit
+from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
@@ -117,7 +117,7 @@ class PlainDisplay:
             f"  left {human_duration(progress.seconds_left(now)):>5}"
         )
         shown = {**progress.stats, "length": progress.latest.get("length_100")}
-        names = those_that_fit(shown, self.WIDTH - len(line), value_width=6)
+        names = names_that_fit(shown, self.WIDTH - len(line), value_width=6)
         return line + "".join(f"  {name} {human_number(shown[name]):>6}" for name in names)
 
     def _write(self, line: str) -> None:

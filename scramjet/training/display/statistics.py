@@ -23,7 +23,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def those_that_fit(statistics: Iterable[str], room: int, *, value_width: int = 7, gap: int = 2) -> list[str]:
+def names_that_fit(statistics: Iterable[str], room: int, *, value_width: int = 7, gap: int = 2) -> list[str]:
     """Names of the first of `statistics` whose "name value" fit into `room` columns, `gap` blanks before each.
 
     Only the names decide, so that all lines show the same statistics. A name that does not fit is skipped.

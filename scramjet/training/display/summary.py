@@ -1,4 +1,4 @@
-"""What a display is told of a session: the facts of the run before its first update, and the summary at its end."""
+"""Makes the records that a display is given from a session: facts before the first update, a summary at the end."""
 
 from __future__ import annotations
 

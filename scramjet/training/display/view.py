@@ -13,7 +13,7 @@ from scramjet.runtime.machine.load import Load
 from scramjet.training.display.chart import sparkline
 from scramjet.training.display.history import Curve, History
 from scramjet.training.display.plot import plot, step_axis, step_window
-from scramjet.training.display.statistics import those_that_fit
+from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     ASYNC_DIAGNOSTICS,
@@ -146,7 +146,7 @@ def statistics(scene: Scene) -> list[Text]:
     names = {scene.plain(name): value for name, value in history.stats.items()}
     curves = dict(zip(names, history.stat_curves.values(), strict=False))
     gap = 3 + (SPARK_WIDTH + 1 if has_room else 0)
-    shown = those_that_fit(names, scene.width + 3, value_width=8, gap=gap)
+    shown = names_that_fit(names, scene.width + 3, value_width=8, gap=gap)
     if not shown:
         return []
     text = Text()

@@ -1,4 +1,4 @@
-"""What a user is told about an evaluation: its progress while it runs, and how many episodes were cut."""
+"""Reports on an evaluation for the user: its progress while it runs, and how many episodes were cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an evaluation measured: returns and lengths of its episodes, and how sure their mean is."""
+"""The result of an evaluation: returns and lengths of its episodes, and a confidence bound of their mean."""
 
 from __future__ import annotations
 

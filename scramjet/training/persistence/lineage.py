@@ -1,4 +1,4 @@
-"""Where a fork comes from, as its `lineage.json` and its checkpoints say it."""
+"""The lineage of a fork: the checkpoint it comes from and what it changed, for lineage.json and its checkpoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lineage_of(parent: Checkpoint, config: RunConfig, run: Path) -> dict[str, An
 
 
 def _config_seen_from(run: Path, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The config in a checkpoint, with the path of its world as another run would have it."""
+    """The config in a checkpoint, with the path of its world relative to the folder of another run."""
     data = dict(checkpoint.metadata["config"])
     env = data.get("env")
     if isinstance(env, dict) and isinstance(env.get("name"), str):
@@ -40,7 +40,7 @@ def _config_seen_from(run: Path, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _youngest(lineage: dict[str, Any] | None, generations: int = MAX_DEPTH // 2) -> dict[str, Any] | None:
-    """A lineage without its oldest generations: one nests in the other, and a file nests only so deep."""
+    """A lineage without its oldest generations: each nests in the next, and a JSON file may nest only so deep."""
     if lineage is None or generations == 0:
         return None
     older = lineage.get("parent_lineage")

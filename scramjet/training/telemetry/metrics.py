@@ -174,7 +174,7 @@ def statistic_name(key: str) -> str | None:
 
 
 def findings(record: Record) -> dict[str, str]:
-    """What is unhealthy in a record: {metric name: short warning with advice}. Missing and None pass."""
+    """The metrics of a record outside their healthy range, as {name: short warning with advice}; None is skipped."""
     update = record.get("update") or 0
     found: dict[str, str] = {}
     for metric in _FINITE:

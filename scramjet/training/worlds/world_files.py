@@ -202,7 +202,7 @@ def note_without_copy(name: str, run: Path) -> str:
 def remember_trained(name: str, parameters: Mapping[str, Any], sources: Sources | None) -> None:
     """Remember a world that is about to be trained: files may name it, and runs play their copy of these sources."""
     parts = file_in(name)
-    if parts is None or parts.path not in _ORIGINS:  # nobody has named a private folder
+    if parts is None or parts.path not in _ORIGINS:  # a private folder is no name that a user gave
         remember(name, parameters)
     if parts is not None and sources is not None:
         remember_copy(CopiedWorld(name, os.path.basename(parts.path), hash_of_sources(sources)), parameters)
