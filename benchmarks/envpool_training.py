@@ -30,7 +30,6 @@ def our_speed(num_envs: int, seconds: float) -> float:
     from scramjet.algorithms.ppo import PPOConfig
     from scramjet.training import start
     from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-    from scramjet.training.rollout.rollout import collect
 
     config = RunConfig(
         env="envpool:CartPole-v1",
@@ -46,7 +45,7 @@ def our_speed(num_envs: int, seconds: float) -> float:
         with session.run, session.metrics_log:
 
             def update() -> None:
-                rollout = collect(session.pool, session.policy, session.rollout, session.generator)
+                rollout = session.player.play(session.generator)
                 session.learner.update(session.learner.prepare(rollout), 0)
                 session.progress.add(session.pool.episodes())
 

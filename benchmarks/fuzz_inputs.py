@@ -22,10 +22,10 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ["SCRAMJET_STATE_DIR"] = tempfile.mkdtemp()  # nothing of this is to be remembered
 
-from input_fuzz import TARGETS, must_end_well, own_folder
+from tests.helpers.input_fuzz import TARGETS, must_end_well, own_folder
 
 EXAMPLES_PER_ROUND = 200
 MOST_FOUND = 5

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from scramjet.accelerate.triton.executor import fused_mlp
+from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.bench import _gpu_env_rate
 from scramjet.compile.cuda import require_cuda
@@ -38,7 +38,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.devices import describe_gpu, set_precision
 from scramjet.training.config.files import starting_config
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 SIZES = ((1024, 128), (4096, 128), (16384, 64), (65536, 32))
 ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20), ("binpack", 1 << 18))
@@ -69,16 +69,16 @@ class Training:
         self.pool = CudaPool(env, num_envs) if envs_on_gpu else NativePool(env, num_envs, num_threads=num_threads)
         self.policy = Policy(network, env.observation_space, env.action_space, policy).to("cuda")
         self.policy.uses_bfloat16 = precision == "bfloat16"
-        self.rollout = allocate_rollout(self.pool, self.policy, num_steps)
-        self.rollout.fused = fused_mlp(self.policy, self.pool, precision)
-        self.pool.reset(0, out=self.rollout.rows[-1])
-        self.learner = Learner.for_rollout(self.rollout, self.policy, ppo, total_steps=10**9, seed=0)
+        executor = choose_executor(self.policy, self.pool, fused=True, precision=precision)
+        self.player = RolloutPlayer(self.pool, executor, num_steps)
+        self.pool.reset(0, out=self.player.buffers.last)
+        self.learner = Learner.for_rollout(self.player.rollout, executor, ppo, total_steps=10**9, seed=0)
         self.generator = torch.Generator("cuda").manual_seed(0)
 
     def update(self) -> np.ndarray:
         """One update; the seconds of rollout, learning and reading of episodes."""
         times = [time.perf_counter()]
-        rollout = collect(self.pool, self.policy, self.rollout, self.generator)
+        rollout = self.player.play(self.generator)
         times.append(time.perf_counter())
         self.learner.update(self.learner.prepare(rollout), 0)
         times.append(time.perf_counter())
@@ -94,7 +94,7 @@ class Training:
         for _ in range(REPEATS):
             started = time.perf_counter()
             parts += [self.update() for _ in range(UPDATES)]
-            rates.append(UPDATES * self.rollout.log_prob.numel() / (time.perf_counter() - started) / 1e6)
+            rates.append(UPDATES * self.player.rollout.log_prob.numel() / (time.perf_counter() - started) / 1e6)
         return float(np.median(rates)), np.median(parts, axis=0) * 1e3
 
 

@@ -52,7 +52,6 @@ from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.display import LiveDisplay
 from scramjet.training.persistence import saving
 from scramjet.training.persistence.saving import Saver
-from scramjet.training.rollout.rollout import collect
 from scramjet.training.session import Session
 
 NO_EVALUATIONS = EvaluationConfig(every=0, final_episodes=0)
@@ -108,7 +107,7 @@ def session_of(config: RunConfig, runs_dir: Path) -> Iterator[Session]:
 def train_only(session: Session, num_updates: int) -> None:
     """What no training can do without: rollouts, advantages, gradient steps."""
     for _ in range(num_updates):
-        rollout = collect(session.pool, session.policy, session.rollout, session.generator)
+        rollout = session.player.play(session.generator)
         batch = session.learner.prepare(rollout)
         session.learner.update(batch, 0)
 
@@ -399,7 +398,7 @@ def compare_learners(title: str, config: RunConfig, arguments: argparse.Namespac
             train_for(session, 0.0)
         for _ in range(arguments.repeats):
             speeds.append((train_for(chosen, arguments.turn_seconds), train_for(torchs, arguments.turn_seconds)))
-        settings, is_compiled = chosen.config, chosen.learner.native is not None
+        settings, is_compiled = chosen.config, chosen.learner.executor.name == "numba"
     sizes = f"{settings.num_envs} x {settings.num_steps}", settings.num_threads, "yes" if is_compiled else "no"
     ratio = spread((ours / theirs for ours, theirs in speeds), ".2f")
     row(title, *sizes, *map(thousands, zip(*speeds, strict=True)), ratio)

@@ -15,14 +15,10 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from scramjet.plugin import announce_worlds
-
-__version__ = "0.1.0"
+from scramjet.version import __version__ as __version__
 
 # Threads that wait by spinning starve each other on a busy machine; OpenMP reads this when torch is first loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-announce_worlds()
 
 _HOMES = {
     "Env": "scramjet.envs",
@@ -36,7 +32,7 @@ _HOMES = {
     "TrainResult": "scramjet.training.result",
     "Evaluation": "scramjet.training.evaluation.results",
     "Callback": "scramjet.training.callbacks",
-    "LossBatch": "scramjet.training.own_losses",
+    "LossBatch": "scramjet.accelerate.own_losses",
     "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
     "load_config": "scramjet.training.config.files",
@@ -48,6 +44,7 @@ _HOMES = {
 __all__ = sorted([*_HOMES, "__version__"])
 
 if TYPE_CHECKING:
+    from scramjet.accelerate.own_losses import LossBatch as LossBatch
     from scramjet.adapters.make import make as make
     from scramjet.algorithms.ppo import PPOConfig as PPOConfig
     from scramjet.envs import Env as Env
@@ -62,7 +59,6 @@ if TYPE_CHECKING:
     from scramjet.training.config.run_config import RunConfig as RunConfig
     from scramjet.training.evaluation.results import Evaluation as Evaluation
     from scramjet.training.loop import train as train
-    from scramjet.training.own_losses import LossBatch as LossBatch
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult

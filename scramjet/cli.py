@@ -130,7 +130,7 @@ def run(words: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if words[0] in ("-V", "--version", "version"):
-        from scramjet import __version__
+        from scramjet.version import __version__
 
         print(f"scramjet {__version__}")
         return 0

@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
-    from scramjet.runtime.machine.devices import cuda_is_ready
+    from scramjet.compile.cuda import cuda_is_ready
 
     if not cuda_is_ready():
         for item in marked:

@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_docs import PAGES, ROOT, blocks, command_lines
 
 from scramjet.adapters.registry import is_foreign
 from scramjet.cli import run
@@ -27,6 +26,7 @@ from scramjet.training import loop
 from scramjet.training.config.files import apply, starting_config
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.yaml_text import read_yaml
+from tests.test_docs import PAGES, ROOT, blocks, command_lines
 
 NOT_RUN = {
     "ale:": "Atari games take seconds to load and train; tests/engine/test_atari.py plays them",

@@ -17,8 +17,8 @@ from scramjet.commands import bench, check, command_line, eval, example, list, t
 from scramjet.commands.command_line import read_words
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.helpers import ROOT
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOR_DEVELOPERS = {"dev", "others", "parity"}
 TINY = "--num-envs 2 --num-steps 16 --num-minibatches 1 --num-epochs 1 --total-timesteps 64 --device cpu "

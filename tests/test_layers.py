@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "scramjet"
-BELOW_ALL = {"errors", "settings", "plugin"}
+from tests.helpers import ROOT
+
+PACKAGE = ROOT / "scramjet"
+BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "training", "arena",
     "web", "commands",
 ]  # fmt: skip
-TOP = {"cli", "__main__", "__init__"}
+TOP = {"cli", "gym", "__main__", "__init__"}
 MOST_MODULES = 15
 """In one folder, those of its subfolders and its __init__.py aside."""
 
@@ -41,8 +43,8 @@ def imports_of(path: Path) -> Iterator[tuple[int, str]]:
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             names = [module]
-            if module == "scramjet":  # the version number is anybody's
-                names = [f"scramjet.{alias.name}" for alias in node.names if alias.name != "__version__"]
+            if module == "scramjet":
+                names = [f"scramjet.{alias.name}" for alias in node.names]
         else:
             continue
         for name in names:
@@ -62,20 +64,12 @@ def test_every_part_of_the_package_has_a_place_among_the_layers() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_down_the_layers_only(path: Path) -> None:
     own = part_of(".".join(["scramjet", *path.relative_to(PACKAGE).with_suffix("").parts]))
-    if own in TOP or own == "plugin":  # the plugin names worlds to Gymnasium: it may look them up, see below
+    if own in TOP:
         return
     for line, module in imports_of(path):
         part = part_of(module)
         is_down = height(part) < height(own) or part == own or (own, part) == ("settings", "errors")
         assert is_down, f"{path.name} line {line}: {own} may not import {module}"
-
-
-def test_the_plugin_imports_nothing_of_ours_before_it_is_asked() -> None:
-    tree = ast.parse((PACKAGE / "plugin.py").read_text())
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom):
-            assert not (node.module or "").startswith("scramjet")
-    assert {module for _, module in imports_of(PACKAGE / "plugin.py")} == {"scramjet.envs.registry"}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "envs").glob("*.py")), ids=lambda path: path.name)
@@ -88,6 +82,51 @@ def test_rules_know_nothing_of_torch_and_numba(path: Path) -> None:
             imported.add((node.module or "").split(".")[0])
     assert not imported & {"torch", "numba", "threading", "multiprocessing"}
     assert "gymnasium" not in imported or path.name == "api.py"  # the spaces come through one file
+
+
+MATHEMATICS = {"__future__", "dataclasses", "decimal", "itertools", "math", "numpy", "torch", "typing"}
+"""Modules of others that are no way to a file or a process by themselves."""
+OF_OURS = {"scramjet.compile.jit", "scramjet.errors", "scramjet.settings"}
+OUTSIDE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "load", "save", "fromfile", "tofile", "memmap"}
+
+
+def beyond_mathematics(source: str) -> set[str]:
+    """Modules that a file of `algorithms` may not import, and functions to files and processes that it calls."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            modules = []
+        for module in modules:
+            is_allowed = module in OF_OURS or module.startswith("scramjet.algorithms.") or module in MATHEMATICS
+            found |= set() if is_allowed else {module}
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            found |= {called} & OUTSIDE_CALLS
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "algorithms").rglob("*.py")), ids=lambda path: path.name)
+def test_algorithms_are_mathematics_without_policies_processes_and_files(path: Path) -> None:
+    assert beyond_mathematics(path.read_text()) == set()
+
+
+def test_the_check_of_mathematics_sees_what_is_none() -> None:
+    for line, found in {
+        "from scramjet.policies import Policy": "scramjet.policies",
+        "from scramjet.policies.policy import Policy": "scramjet.policies.policy",
+        "import subprocess": "subprocess",
+        "def f():\n    import multiprocessing.pool": "multiprocessing.pool",
+        "import torch.multiprocessing": "torch.multiprocessing",
+        "from pathlib import Path": "pathlib",
+        "numbers = open('numbers').read()": "open",
+        "import numpy as np\nnumbers = np.load('numbers.npy')": "load",
+    }.items():
+        assert beyond_mathematics(line) == {found}
+    assert beyond_mathematics("import torch\nfrom torch import Tensor\nx = torch.exp(torch.ones(2))") == set()
 
 
 def test_the_finder_of_imports_sees_every_form(tmp_path: Path) -> None:

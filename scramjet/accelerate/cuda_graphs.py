@@ -19,7 +19,30 @@ def _nothing() -> None:
     pass
 
 
-class Recorder(Generic[Result]):
+def stage(name: str, device: torch.device, say: Callable[[str], None] = print) -> Stage[Any]:
+    """What runs a stage of training on a device: recorded and replayed on the GPU, as it is on the CPU."""
+    return Recorder(name, say) if device.type == "cuda" else Stage()
+
+
+class Stage(Generic[Result]):
+    """Runs work as it is."""
+
+    is_recorded = False
+    """Whether the work is replayed from now on, so that it writes its results to the same memory again."""
+
+    def run(
+        self,
+        work: Callable[[], Result],
+        *,
+        recording: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        before_replay: Callable[[], None] = _nothing,
+        may_record: bool = True,
+    ) -> Result:
+        """The work's result. `recording` is entered around a recording, which does not execute anything."""
+        return work()
+
+
+class Recorder(Stage[Result]):
     """Runs work on the GPU: the first time as it is, then recorded, then replayed.
 
     The work must read and write the same memory every time; what it returned when it was recorded is returned by each
@@ -43,7 +66,6 @@ class Recorder(Generic[Result]):
         before_replay: Callable[[], None] = _nothing,
         may_record: bool = True,
     ) -> Result:
-        """The work's result. `recording` is entered around the recording, which does not execute anything."""
         if self._graph is None and self._is_warm and may_record and not self.is_refused:
             self._record(work, recording)
         if self._graph is None:
@@ -54,8 +76,7 @@ class Recorder(Generic[Result]):
         return result
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether the work is replayed from now on."""
+    def is_recorded(self) -> bool:  # type: ignore[override]
         return self._graph is not None
 
     def _run_aside(self, work: Callable[[], Result]) -> Result:

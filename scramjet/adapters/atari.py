@@ -26,7 +26,8 @@ import numpy as np
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import Transition
-from scramjet.engine.pool import check_count, halves, is_whole
+from scramjet.engine.pool import Batch, check_count, halves, is_whole
+from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
 from scramjet.errors import ConfigError, WorldError, did_you_mean
 from scramjet.settings import MAX_COUNT
 
@@ -123,16 +124,18 @@ class AtariPool(ForeignPool):
             Half(rows, make(rom, rows.stop - rows.start, autoreset_mode="SameStep", **options))
             for rows in (halves(num_envs) if in_halves else [slice(0, num_envs)])
         ]
-        self.steps_parts = self.steps_beside = in_halves
+        self.can_step_rows = self.overlaps = in_halves
         one = self._halves[0].vector_env
         super().__init__(f"ale:{game}", one.single_observation_space, one.single_action_space, num_envs)
         self._lives = np.zeros(num_envs, np.int32)
+        self._under_way = RowsUnderWay(num_envs)
 
     def _recv(self, half: Half) -> Any:
         return half.vector_env.recv()
 
     def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         each = np.array(seeds.of_envs(self.num_envs))
+        self._under_way.clear()
         for half in self._halves:
             if half.is_stepping:
                 self._recv(half)
@@ -141,37 +144,40 @@ class AtariPool(ForeignPool):
         self._lives[:] = 0  # of the first step all are new
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
+        self._under_way.refuse("step()")
         for half in self._halves:
             self._send(half, actions)
         for half in self._halves:
             self._receive(half, out.part(half.rows) if len(self._halves) > 1 else out)
 
-    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
-        self.begin_part(actions, rows)
-        self.finish_part(rows, out)
-
-    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
+    def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
         self._check_actions(actions, self._action_shape)
-        self._send(self._half(rows), actions)
+        rows = neighbours(rows, self.num_rows)
+        stepping = self._halves_of(rows)
+        self._under_way.add(rows)
+        for half in stepping:
+            self._send(half, actions)
 
-    def finish_part(self, rows: slice, out: Transition) -> None:
-        half, out = self._half(rows), self._fitting(out)
-        if not half.is_stepping:
-            raise ConfigError(f"rows {rows.start} to {rows.stop} do not step: call begin_part() first")
-        if rows.start == 0:
-            self._tick += 1
-        self._receive(half, out.part(rows))
+    def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
+        out = self._fitting(out)
+        rows = self._under_way.take(None if rows is None else neighbours(rows, self.num_rows))
+        assert isinstance(rows, slice)
+        self._tick += rows.start == 0
+        for half in self._halves_of(rows):
+            self._receive(half, out.part(half.rows) if len(self._halves) > 1 else out)
+        return Batch(rows, out)
 
-    def _half(self, rows: slice) -> Half:
+    def _halves_of(self, rows: slice) -> list[Half]:
+        """The halves that make up these rows: one of them, or all."""
+        if rows == slice(0, self.num_rows):
+            return self._halves
         for half in self._halves:
             if half.rows == rows:
-                return half
+                return [half]
         known = " or ".join(f"{half.rows.start} to {half.rows.stop}" for half in self._halves)
         raise ConfigError(f"rows={rows} are no half of this pool; its games step in rows {known}")
 
     def _send(self, half: Half, actions: np.ndarray) -> None:
-        if half.is_stepping:
-            raise ConfigError(f"rows {half.rows.start} to {half.rows.stop} step already: call finish_part() first")
         half.vector_env.send(actions[half.rows])
         half.is_stepping = True
 
@@ -216,8 +222,9 @@ class AtariPool(ForeignPool):
             half.vector_env.close()
 
 
-class AtariCrew(AtariPool):
-    """Games that step together, beside those of other pools: something becomes readable when they have stepped."""
+class PollableAtariPool(AtariPool):
+    """Games that step all together, and whose pool can be polled: `waiting` has a descriptor that becomes readable when
+    they have stepped."""
 
     def __init__(self, game: str, num_envs: int, **settings: Any) -> None:
         super().__init__(game, num_envs, in_halves=False, **settings)
@@ -248,7 +255,7 @@ class AtariCrew(AtariPool):
         return result
 
     @property
-    def answering(self) -> list[tuple[int, float]]:
+    def waiting(self) -> list[tuple[int, float]]:
         return [(self._answers, math.inf)] if self._halves[0].is_stepping else []
 
     def close(self) -> None:

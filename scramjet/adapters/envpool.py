@@ -26,7 +26,8 @@ from scramjet.adapters.spaces import batch_parts, native_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import Transition, allocate_obs
 from scramjet.engine.pool import Batch, check_count, is_whole
-from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.rows_under_way import Rows, RowsUnderWay
+from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, WorldError, did_you_mean
 
 ATARI_TRAINING = {"episodic_life": True, "reward_clip": True}
@@ -80,8 +81,10 @@ class EnvPoolPool(ForeignPool):
         self._actions = np.zeros((len(self._ids), *self._action_shape[1:]), self.envs._spec._action_spec[-1][0])
         self._num_ended_spares = 0  # so many spares, the first ones, are to be reset beside the next step
         self._spare_obs = leaves(allocate_obs(self.observation_space, self._num_spares))  # their first ones
-        self._waiting = self.allocate()  # async: what ended and is being reset, until that is done
-        self._is_resetting = np.zeros(num_envs, np.bool_)
+        self._waiting = self.allocate()  # async: results that EnvPool gave and `recv` has not handed over
+        self._is_resetting = np.zeros(num_envs, np.bool_)  # async: the episode ended, and the next is not there yet
+        self._is_ready = np.zeros(num_envs, np.bool_)  # async: its results are in `_waiting`
+        self._under_way, self._num_stepping = RowsUnderWay(num_envs), 0
         self._handed_over = 0  # rows, since the last reset
 
     @property
@@ -108,7 +111,9 @@ class EnvPoolPool(ForeignPool):
 
     def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         self.envs = self._made(seeds, self.num_envs)  # EnvPool takes seeds only when it is made
-        self._is_resetting[:] = False
+        self._is_resetting[:] = self._is_ready[:] = False
+        self._under_way.clear()
+        self._num_stepping = 0
         self._handed_over = self._tick * self.num_envs
         self._ids[:] = np.arange(len(self._ids))
         self._num_ended_spares = 0
@@ -167,37 +172,60 @@ class EnvPoolPool(ForeignPool):
             self._send_to_reset(self._ids[rest])
             self._write(self.envs._recv(), out.obs, rest)
 
-    def send(self, actions: np.ndarray, rows: slice | np.ndarray | None = None) -> None:
-        """Give actions [len(rows), ...] to some rows (by default to all), without waiting for the results."""
+    def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
         if not self.is_async:
-            raise ConfigError(
-                "this pool of EnvPool's envs has no batch_size, and steps all of them at once: use step()"
-            )
+            super().send(actions, rows)
+            return
+        self._check_actions(actions, self._action_shape)
         ids = self._ids if rows is None else self._ids[rows]
-        self._check_actions(actions, (len(ids), *self._action_shape[1:]))
-        theirs = np.ascontiguousarray(self._to_theirs(actions), self._actions.dtype)  # EnvPool reads it until recv
+        self._under_way.add(ids)
+        theirs = np.ascontiguousarray(self._to_theirs(actions[ids]), self._actions.dtype)  # EnvPool reads it until recv
         self.envs._send([ids, ids, theirs])
+        self._num_stepping += len(ids)
 
-    def recv(self) -> Batch:
-        """Up to `batch_size` rows that are ready first, in arrays of their own."""
-        while True:
-            state = self.envs._recv()
-            ids = state[self._place["info:env_id"]]
-            was_reset = self._is_resetting[ids]
-            fresh = ~was_reset
-            done = state[self._place["done"]].astype(np.bool_) & fresh
-            self._receive(state, ids, fresh)
-            self._write(state, self._waiting.obs, ids)
-            self._is_resetting[ids] = done
-            if done.any():
-                ended = ids[done]
-                for shown, final in zip(leaves(self._waiting.obs), leaves(self._waiting.final_obs), strict=True):
-                    final[ended] = shown[ended]
-                self._log_ended(ended, state, np.flatnonzero(done))
-                self._send_to_reset(ended)
-            if not done.all():
-                self._tick_of(len(ids) - int(done.sum()))
-                return self._batch(np.sort(ids[~done]).astype(np.int64))
+    def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
+        """With `batch_size`: up to so many rows that are ready first, or the ones asked for."""
+        if not self.is_async:
+            return super().recv(rows, out)
+        out = self._fitting(out)
+        if rows is None:
+            while not self._is_ready.any():
+                self._receive_batch()
+            wanted = np.flatnonzero(self._is_ready)
+            self._under_way.take(wanted)
+        else:
+            wanted = np.arange(self.num_envs)[rows]
+            self._under_way.take(wanted)
+            while not self._is_ready[wanted].all():
+                self._receive_batch()
+        self._is_ready[wanted] = False
+        self._tick_of(len(wanted))
+        self._hand_over(wanted, out)
+        return Batch(wanted, out)
+
+    def _receive_batch(self) -> None:
+        """Wait for the next `batch_size` envs of EnvPool. Those whose episode ended are sent on to be reset; the others
+        are ready."""
+        if self._num_stepping < self.batch_size:
+            raise ConfigError(
+                f"recv() waits for {self.batch_size} rows, and {self._num_stepping} have actions: call send() first"
+            )
+        state = self.envs._recv()
+        ids = state[self._place["info:env_id"]]
+        self._num_stepping -= len(ids)
+        fresh = ~self._is_resetting[ids]
+        done = state[self._place["done"]].astype(np.bool_) & fresh
+        self._receive(state, ids, fresh)
+        self._write(state, self._waiting.obs, ids)
+        self._is_resetting[ids] = done
+        self._is_ready[ids] = ~done
+        if done.any():
+            ended = ids[done]
+            for shown, final in zip(leaves(self._waiting.obs), leaves(self._waiting.final_obs), strict=True):
+                final[ended] = shown[ended]
+            self._log_ended(ended, state, np.flatnonzero(done))
+            self._send_to_reset(ended)
+            self._num_stepping += len(ended)
 
     def _receive(self, state: list[np.ndarray], ids: np.ndarray, fresh: np.ndarray) -> None:
         """Note rewards and flags of those that played; of those only reset they are noted already."""
@@ -208,18 +236,14 @@ class EnvPoolPool(ForeignPool):
         self._returns[played, 0] += state[self._score][fresh]
         self._lengths[played] += 1
 
-    def _batch(self, rows: np.ndarray) -> Batch:
+    def _hand_over(self, rows: np.ndarray, out: Transition) -> None:
+        """Copy the results of these rows into `out`."""
         waiting = self._waiting
-        taken = Transition(
-            obs=map_leaves(lambda leaf: leaf[rows], waiting.obs),
-            mask=waiting.mask[rows],
-            turn=waiting.turn,
-            reward=waiting.reward[rows],
-            terminated=waiting.terminated[rows],
-            truncated=waiting.truncated[rows],
-            final_obs=map_leaves(lambda leaf: leaf[rows], waiting.final_obs),
-        )
-        return Batch(rows, taken)
+        for name in ("reward", "terminated", "truncated"):
+            getattr(out, name)[rows] = getattr(waiting, name)[rows]
+        for theirs, ours in ((waiting.obs, out.obs), (waiting.final_obs, out.final_obs)):
+            for source, target in zip(leaves(theirs), leaves(ours), strict=True):
+                target[rows] = source[rows]
 
     def _tick_of(self, num_rows: int) -> None:
         """Steps of each env are counted by all that were handed over, over the number of envs."""

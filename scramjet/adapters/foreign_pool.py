@@ -19,7 +19,7 @@ import numpy as np
 from scramjet.adapters.spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
-from scramjet.engine.pool import Batch, Episodes, Pool, check_actions_fit, check_count
+from scramjet.engine.pool import Episodes, Pool, check_actions_fit, check_count
 from scramjet.errors import ConfigError
 
 EPISODES_KEPT = 100_000
@@ -118,12 +118,6 @@ class ForeignPool(Pool):
     def _step(self, actions: np.ndarray, out: Transition) -> None:
         """Step every env; call `_count` and, for each episode that ended, `_log_episode`."""
 
-    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
-
-    def recv(self) -> Batch:
-        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
-
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         raise ConfigError(f"{self.name} is no native world: what would happen if cannot be asked of it")
 
@@ -206,6 +200,7 @@ class ForeignPool(Pool):
         return self._returns.ravel().copy(), np.repeat(self._lengths, self._players)
 
     def _forget_counts(self) -> None:
+        self._actions_sent = None
         self._returns[:], self._lengths[:], self._tick = 0.0, 0, 0
         self._forget_log()
 

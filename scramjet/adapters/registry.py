@@ -56,8 +56,8 @@ SET_BY_US = {
 }
 """What each library is given by us: no parameters of a world."""
 
-REGISTERED_BY = {"ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-"""How ids of Gymnasium envs begin, and the module of one of our extras that registers them when it is imported."""
+REGISTERED_BY = {"scramjet/": "scramjet.gym", "ALE/": "ale_py", "MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+"""How ids of Gymnasium envs begin, and the module of ours or of an extra that registers them when it is imported."""
 _EXTRAS = {"ale_py": "atari"}
 """Of which extra a module is, where that has another name."""
 
@@ -153,10 +153,12 @@ class ForeignWorld:
 
     def _pool(self, num_envs: int, learns: bool, workers: WorkerSettings) -> ForeignPool:
         if self.library == "ale":
-            from scramjet.adapters.atari import AtariCrew, AtariPool
+            from scramjet.adapters.atari import AtariPool, PollableAtariPool
 
             if workers.apart:
-                return AtariCrew(self.id, num_envs, training=learns, num_threads=workers.threads, **self.parameters)
+                return PollableAtariPool(
+                    self.id, num_envs, training=learns, num_threads=workers.threads, **self.parameters
+                )
             return AtariPool(self.id, num_envs, training=learns, in_halves=workers.in_halves, **self.parameters)
         if self.library == "envpool":
             from scramjet.adapters.envpool import EnvPoolPool

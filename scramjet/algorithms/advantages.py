@@ -1,4 +1,9 @@
-"""Advantages and value targets from a rollout."""
+"""Advantages and returns of a rollout: generalized advantage estimation and V-trace.
+
+Each stands here twice: `plain_gae` and `plain_vtrace` are the papers' recursions in torch, to be read; `gae` and
+`vtrace` give the same numbers up to rounding in one compiled pass over the rollout, and are what training uses.
+`seat_gae` and `seat_vtrace` are the same for turn-based games.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ MAX_LOG_RATIO = 20.0
 """Where the logarithm of a ratio of two policies is cut: e^20 is above every sensible clip, and far from infinity."""
 
 
-def gae(
+def plain_gae(
     reward: Tensor,
     value: Tensor,
     terminated: Tensor,
@@ -30,6 +35,34 @@ def gae(
     final_value [T, N], read only where truncated: the value of that episode's own last observation. A terminated
     episode has no future; a truncated one has a future that was not played; neither reaches into the next episode.
     """
+    error = _one_step_errors(reward, value, terminated, truncated, final_value, gamma)
+    goes_on = ~(terminated | truncated)
+    advantage, following = torch.empty_like(reward), torch.zeros_like(reward[0])
+    for t in reversed(range(len(reward))):
+        following = error[t] + gamma * gae_lambda * torch.where(goes_on[t], following, 0.0)
+        advantage[t] = following
+    return advantage, advantage + value[:-1]
+
+
+def _one_step_errors(
+    reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, final_value: Tensor, gamma: float
+) -> Tensor:
+    """r_t + gamma V_t+1 - V_t, [T, N], with the value after an episode's last step as in `plain_gae`."""
+    next_value = torch.where(truncated, final_value, torch.where(terminated, 0.0, value[1:]))
+    return reward + gamma * next_value - value[:-1]
+
+
+def gae(
+    reward: Tensor,
+    value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    final_value: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+) -> tuple[Tensor, Tensor]:
+    """`plain_gae` in one compiled pass: advantages and returns, both [T, N], equal to it up to rounding."""
     advantage, returns = torch.empty_like(reward), torch.empty_like(reward)
     _gae.on(
         reward.shape[1], reward, value, terminated, truncated, final_value, advantage, returns,
@@ -44,7 +77,10 @@ def _gae(
     reward: np.ndarray, value: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, final_value: np.ndarray,
     advantage: np.ndarray, returns: np.ndarray, gamma: np.float32, gae_lambda: np.float32,
 ) -> None:  # fmt: skip
-    """All is loaded whether or not it is needed, and indices are unsigned: so several rows share an instruction."""
+    """Advantages and returns of rows start to stop, from the last step to the first.
+
+    Every operand is loaded even where it is not needed, and indices are unsigned, so that the compiler can vectorize.
+    """
     num_steps, zero, decay = reward.shape[0], np.float32(0.0), gamma * gae_lambda
     for t in range(num_steps - 1, -1, -1):
         is_last = t + 1 == num_steps
@@ -97,6 +133,52 @@ def seat_gae(
     )
 
 
+def _clipped_ratios(log_ratio: Tensor, rho_clip: float, c_clip: float) -> tuple[Tensor, Tensor]:
+    """min(rho_clip, ratio) and min(c_clip, ratio) of policies whose log-probabilities differ by `log_ratio`."""
+    ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()  # so that exp is never infinite, and 0 * infinity never NaN
+    return ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
+
+
+def plain_vtrace(
+    reward: Tensor,
+    value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    final_value: Tensor,
+    log_ratio: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float = 1.0,
+    rho_clip: float = 1.0,
+    c_clip: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """V-trace (Espeholt et al. 2018, eq. 1 and remark 2): advantages and returns, both [T, N], of a policy pi from
+    steps that another policy mu played.
+
+    log_ratio [T, N] is log pi(a|x) - log mu(a|x) of the actions taken; the other tensors, and ends of episodes, are as
+    in `plain_gae`. With rho = min(rho_clip, pi / mu) and c = lambda min(c_clip, pi / mu), the returns are
+
+        v_t = V_t + rho_t (r_t + gamma V_t+1 - V_t) + gamma c_t (v_t+1 - V_t+1)
+
+    and the advantages r_t + gamma (V_t+1 + lambda (v_t+1 - V_t+1)) - V_t: with lambda 1 the paper's r_t + gamma v_t+1 -
+    V_t. The paper multiplies the policy gradient by rho_t; these advantages do not contain that factor, because PPO's
+    surrogate multiplies by the ratio itself, so another loss must multiply by it. Where log_ratio is 0 and no clip is
+    below 1, the result is that of `plain_gae` for every lambda. The paper wants rho_clip >= c_clip. Ratios over e^20
+    count as e^20.
+    """
+    rho, trace = _clipped_ratios(log_ratio, rho_clip, c_clip)
+    error = _one_step_errors(reward, value, terminated, truncated, final_value, gamma)
+    goes_on = ~(terminated | truncated)
+    advantage, returns = torch.empty_like(reward), torch.empty_like(reward)
+    gain = torch.zeros_like(reward[0])  # v_t+1 - V_t+1
+    for t in reversed(range(len(reward))):
+        following = gamma * gae_lambda * torch.where(goes_on[t], gain, 0.0)
+        advantage[t] = error[t] + following
+        gain = rho[t] * error[t] + trace[t] * following
+        returns[t] = value[t] + gain
+    return advantage, returns
+
+
 def vtrace(
     reward: Tensor,
     value: Tensor,
@@ -110,19 +192,7 @@ def vtrace(
     rho_clip: float = 1.0,
     c_clip: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """V-trace (Espeholt et al. 2018, eq. 1 and remark 2): advantages and returns for another policy than the one that
-    acted, both [T, N].
-
-    log_ratio [T, N] is log pi(a|x) - log mu(a|x) of the actions taken: pi is learned, mu acted; the rest is as in
-    `gae`, ends of episodes too. With rho = min(rho_clip, pi / mu) and c = lambda min(c_clip, pi / mu), the returns are
-
-        v_t = V_t + rho_t (r_t + gamma V_t+1 - V_t) + gamma c_t (v_t+1 - V_t+1)
-
-    and the advantages r_t + gamma (V_t+1 + lambda (v_t+1 - V_t+1)) - V_t: with lambda 1 the paper's r_t + gamma v_t+1 -
-    V_t. The factor rho_t of its policy gradient is left out, because PPO's surrogate multiplies by the ratio itself;
-    other losses must bring it. Where log_ratio is 0 and no clip below 1, both are `gae`'s for every lambda. The paper
-    wants rho_clip >= c_clip. Ratios over e^20 count as e^20.
-    """
+    """`plain_vtrace` in one compiled pass: advantages and returns, both [T, N], equal to it up to rounding."""
     one_seat = torch.zeros(value.shape, dtype=torch.int8, device=reward.device)
     rho, trace = _clipped_ratios(log_ratio, rho_clip, c_clip)
     estimate = _seat_chains(
@@ -152,11 +222,6 @@ def seat_vtrace(
     """
     rho, trace = _clipped_ratios(log_ratio, rho_clip, c_clip)
     return _seat_chains(reward, value, seat, terminated, truncated, final_value, rho, trace, gamma, gae_lambda)
-
-
-def _clipped_ratios(log_ratio: Tensor, rho_clip: float, c_clip: float) -> tuple[Tensor, Tensor]:
-    ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()  # so that exp is never infinite, and 0 * infinity never NaN
-    return ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
 
 
 def _seat_chains(
@@ -216,74 +281,3 @@ def _seat_vtrace(
             next_gain[n, mover] = gain
             earned[n, mover] = zero
             is_open[n, mover] = zero
-
-
-class RewardScaler:
-    """Scales rewards by the running deviation of the discounted return (Engstrom et al. 2020)."""
-
-    def __init__(
-        self, num_rewards: int, *, gamma: float, clip: float = 10.0, device: torch.device | str = "cpu"
-    ) -> None:
-        self.gamma = gamma
-        self.clip = clip
-        # [R] or [N * S], each one's return so far
-        self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
-        # count, mean, sum of squared deviations
-        self.moments = torch.zeros(3, dtype=torch.float64, device=device)
-
-    def scale(self, reward: Tensor, terminated: Tensor, truncated: Tensor, alive: Tensor | None = None) -> Tensor:
-        """The rewards of a rollout, [T, R] or [T, N, S], in units of the return's deviation; moves the statistics.
-
-        Steps of agents that are not `alive` [T (+ 1), R] do not count.
-        """
-        returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
-        self._take_in(returns, counts)
-        count, _, squares = self.moments.unbind()
-        deviation = (squares / count + 1e-8).sqrt().float()
-        return (reward / deviation).clamp(-self.clip, self.clip)
-
-    def earned_after(self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor) -> Tensor:
-        """The discounted returns under way after these steps, of those before them."""
-        running = running.clone()
-        self._discounted(reward, ended, alive, running)
-        return running
-
-    def _discounted(
-        self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Returns [T, R or N * S] and which of them count; `running` is brought up to date."""
-        if reward.dim() == 3:
-            ended = ended.unsqueeze(-1).expand(reward.shape)
-        counts = torch.ones_like(ended) if alive is None else alive[: len(reward)]
-        counts = counts.flatten(1)
-        returns = torch.empty(counts.shape, dtype=torch.float64, device=reward.device)
-        _discounted_returns.on(
-            counts.shape[1], reward.flatten(1), ended.flatten(1), counts, running, returns, self.gamma
-        )
-        return returns, counts
-
-    def _take_in(self, returns: Tensor, counts: Tensor) -> None:
-        """Join the moments of returns [T, R], those that count, with the moments so far (Chan et al. 1979)."""
-        count, mean, squares = self.moments.unbind()
-        added = counts.sum()
-        new_mean = (returns * counts).sum() / added.clamp(min=1)
-        new_squares = ((returns - new_mean).square() * counts).sum()
-        total = (count + added).clamp(min=1)
-        shift = new_mean - mean
-        joined = squares + new_squares + shift.square() * count * added / total
-        self.moments.copy_(torch.stack([count + added, mean + shift * added / total, joined]))
-
-
-@RowKernel
-def _discounted_returns(
-    start: int, stop: int,
-    reward: np.ndarray, ended: np.ndarray, counts: np.ndarray, running: np.ndarray, returns: np.ndarray, gamma: float,
-) -> None:  # fmt: skip
-    """The discounted sum of rewards so far, at each step that counts; `running` [R] carries it on."""
-    for t in range(reward.shape[0]):
-        for n in range(start, stop):
-            if counts[t, n]:
-                running[n] = running[n] * gamma + reward[t, n]
-            returns[t, n] = running[n]
-            if counts[t, n] and ended[t, n]:
-                running[n] = 0.0

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 import tyro
 
-from scramjet.accelerate.numba.executor import native_play
-from scramjet.accelerate.triton.executor import fused_mlp
+from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.pool_choices import pool_choices
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.algorithms.ppo import PPOConfig
@@ -35,7 +34,8 @@ from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, se
 from scramjet.settings import MAX_COUNT, require, require_counts, settle
 from scramjet.training.config.run_config import MAX_THREADS
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT, allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
 from scramjet.training.worlds.user_worlds import name_of
 
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
@@ -252,20 +252,18 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
         normalize_rewards=False,
     )
     batch_size = num_envs * arguments.num_steps
-    rollout = allocate_rollout(pool, policy, arguments.num_steps)
-    if arguments.fused:
-        rollout.fused = fused_mlp(policy, pool, arguments.precision)
-        rollout.native = native_play(policy, rollout)
-    learner = Learner.for_rollout(rollout, policy, settings, total_steps=10**9, seed=0)
+    executor = choose_executor(policy, pool, fused=arguments.fused, precision=arguments.precision)
+    player = RolloutPlayer(pool, executor, arguments.num_steps)
+    learner = Learner.for_rollout(player.rollout, executor, settings, total_steps=10**9, seed=0)
     generator = torch.Generator(arguments.device).manual_seed(0)
     env_rate = _env_rate(pool, arguments.seconds)
-    pool.reset(0, out=rollout.rows[-1])
+    pool.reset(0, out=player.buffers.last)
 
     def rollouts() -> None:
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
     def training() -> None:
-        learner.update(learner.prepare(collect(pool, policy, rollout, generator)), 0)
+        learner.update(learner.prepare(player.play(generator)), 0)
 
     rollout_rate = _rate(rollouts, batch_size, arguments.seconds)
     train_rate = _rate(training, batch_size, arguments.seconds)
@@ -380,7 +378,7 @@ def _machine(device: str = "cpu") -> str:
 def _versions() -> dict[str, Any]:
     import numba
 
-    from scramjet import __version__
+    from scramjet.version import __version__
 
     return {
         "scramjet": __version__,

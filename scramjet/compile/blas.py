@@ -1,11 +1,10 @@
-"""Matrix products inside compiled functions: the BLAS that torch brings, called without Python in between.
+"""Matrix products inside compiled functions: they call the BLAS that torch brings, without Python in between.
 
-A compiled function that makes its own products does a whole stretch of work, many layers or many steps in time, on one
-core and in its cache, while other threads do theirs. `set_blas_threads(1)` keeps its products on the thread that asks
-for them.
+A compiled function that makes its own products does many layers, or many steps in time, on one core and in its cache,
+while other threads do theirs. `set_blas_threads(1)` keeps its products on the thread that asks for them.
 
-The names are resolved when machine code is loaded, so kernels can be cached. Torch brings MKL on x86 and OpenBLAS on
-ARM. Where it has neither, a plain loop stands in for `sgemm_`: slower, the same results but for rounding.
+Code from the compile cache finds the BLAS by name when it is loaded. Torch brings MKL on x86 and OpenBLAS on ARM. Where
+it has neither, a plain loop stands in for `sgemm_`: slower, and the same results up to rounding.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
 from numba import carray, cfunc, types
-from numba.core import cgutils
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
-from scramjet.compile.jit import ONLY_FROM_COMPILED
+from scramjet.compile import numba_internals, numba_versions
+from scramjet.compile.numba_internals import HELPER_OPTIONS, exchange_openmp_threads, register_blas
 
-_SGEMM, _SET_THREADS = "scramjet_sgemm", "scramjet_set_blas_threads"
 _PLAIN, _TRANSPOSED = np.int8(ord("N")), np.int8(ord("T"))
 _ONE = np.float32(1)
 
-set_blas_threads: Any = types.ExternalFunction(_SET_THREADS, types.int32(types.int32))
-"""Threads for products that this thread asks for; returns what it was before, to be set again."""
+set_blas_threads: Any = numba_internals.set_blas_threads
+"""For compiled code: (threads) for products that this thread asks for; returns what it was before, to be set again."""
+
+_sgemm: Any = numba_internals.sgemm
 
 
 def _torch_library() -> Any:
@@ -69,11 +67,11 @@ def _pointers(*kinds: Any) -> list[Any]:
     return [types.CPointer(kind) for kind in kinds]
 
 
-_KEPT: list[Any] = []  # compiled functions hold their addresses
+_KEPT: list[Any] = []  # these functions must live as long as compiled code that holds their addresses
 
 
 def _register() -> bool:
-    """Give both names an address; whether it is that of a BLAS."""
+    """Say where `sgemm` and `set_blas_threads` are; returns whether they are those of a BLAS."""
     library = _torch_library()
     sgemm, set_threads = _address(library, "sgemm_"), _thread_setter(library)
     has_blas = sgemm is not None and set_threads is not None
@@ -83,13 +81,12 @@ def _register() -> bool:
         _KEPT.append(cfunc(types.void(*arguments), error_model="numpy", fastmath={"contract"})(_plain_sgemm))
         _KEPT.append(cfunc(types.int32(types.int32))(_no_threads_to_set))
         sgemm, set_threads = (function.address for function in _KEPT)
-    llvm.add_symbol(_SGEMM, sgemm)
-    llvm.add_symbol(_SET_THREADS, set_threads)
+    register_blas(sgemm, set_threads)
     return has_blas
 
 
 def _address(library: Any, name: str) -> int | None:
-    """Of a function in a library, or in those that it needs."""
+    """The address of a function in a library or in those that it loads; None where there is no such function."""
     function = getattr(library, name, None)
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
@@ -106,74 +103,36 @@ _BY_OPENMP = 2  # what OpenBLAS answers
 
 
 def _openmp_setter(library: Any) -> int:
-    """OpenBLAS uses as many threads as OpenMP gives the thread that calls it; its own setting is for all of them, and
-    not to be changed while it works."""
-    for name in ("omp_get_max_threads", "omp_set_num_threads"):
-        llvm.add_symbol(name, _address(library, name))
-    module = llvm.parse_assembly(
-        """
-        declare i32 @omp_get_max_threads()
-        declare void @omp_set_num_threads(i32)
-        define i32 @exchange(i32 %threads) {
-            %before = call i32 @omp_get_max_threads()
-            call void @omp_set_num_threads(i32 %threads)
-            ret i32 %before
-        }"""
-    )
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    _KEPT.append(llvm.create_mcjit_compiler(module, machine))
-    return int(_KEPT[-1].get_function_address("exchange"))
+    """A function over OpenMP's two: OpenBLAS uses as many threads as OpenMP gives the thread that calls it. Its own
+    setting holds for all threads, and may not be changed while it works."""
+    get_threads, set_threads = _address(library, "omp_get_max_threads"), _address(library, "omp_set_num_threads")
+    assert get_threads is not None
+    assert set_threads is not None
+    return exchange_openmp_threads(get_threads, set_threads)
 
 
-HAS_BLAS = _register()
-"""Whether products are those of torch's BLAS, not of a plain loop."""
+HAS_BLAS = numba_versions.IS_TESTED and _register()
+"""Whether compiled functions multiply matrices with torch's BLAS, not with a plain loop or not at all."""
 
-
-@intrinsic
-def _call_sgemm(typing_context, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
-    """BLAS's sgemm, which takes everything by its address: numbers from the stack, matrices as they are given."""
-    i1, i4, f4, address = types.int8, types.int32, types.float32, types.uintp
-    signature = types.void(i1, i1, i4, i4, i4, f4, address, i4, address, i4, f4, address, i4)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = ir.IntType(8).as_pointer()
-        addresses = []
-        for kind, argument in zip(signature.args, arguments, strict=True):
-            if kind == types.uintp:
-                addresses.append(builder.inttoptr(argument, pointer))
-            else:
-                slot = cgutils.alloca_once(builder, argument.type)
-                builder.store(argument, slot)
-                addresses.append(builder.bitcast(slot, pointer))
-        kind = ir.FunctionType(ir.VoidType(), [pointer] * len(addresses))
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, _SGEMM), addresses)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-_sgemm: Any = _call_sgemm
 
 # Rows of our matrices lie one after the other, where BLAS has columns: it sees their transposes, and multiplies those
 # the other way round. Matrices are given by address and row length, from one row's beginning to the next in numbers:
 # of arrays, there would be a version to compile for each way in which they may lie.
 
 
-@register_jitable(**ONLY_FROM_COMPILED)
+@register_jitable(error_model="numpy", **HELPER_OPTIONS)
 def multiply(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a [m, k] b [k, n] + keep * c, float32."""
     _sgemm(_PLAIN, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
-@register_jitable(**ONLY_FROM_COMPILED)
+@register_jitable(error_model="numpy", **HELPER_OPTIONS)
 def multiply_by_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a b' + keep * c, of a [m, k] and b [n, k]: such as a layer. Slower than `multiply` for few rows."""
     _sgemm(_TRANSPOSED, _PLAIN, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)
 
 
-@register_jitable(**ONLY_FROM_COMPILED)
+@register_jitable(error_model="numpy", **HELPER_OPTIONS)
 def multiply_transposed(m, n, k, a, a_row, b, b_row, keep, c, c_row):  # type: ignore[no-untyped-def]
     """c [m, n] = a' b + keep * c, of a [k, m] and b [k, n]: such as the gradient of a weight."""
     _sgemm(_PLAIN, _TRANSPOSED, n, m, k, _ONE, b, b_row, a, a_row, np.float32(keep), c, c_row)

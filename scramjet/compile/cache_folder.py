@@ -155,9 +155,11 @@ def _plain_files(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 @cache
 def versions() -> str:
-    """All that compiles, by its version; our part in that, by its source."""
-    ours = hashlib.sha256(Path(__file__).with_name("numba_internals.py").read_bytes()).hexdigest()
-    return repr((sys.version_info[:3], *(version(name) for name in ("numba", "llvmlite", "numpy")), ours))
+    """The versions of all that compiles, and a hash of our own source that changes how Numba does."""
+    ours = hashlib.sha256()
+    for source in sorted(Path(__file__).with_name("numba_internals").glob("*.py")):
+        ours.update(source.read_bytes())
+    return repr((sys.version_info[:3], *(version(name) for name in ("numba", "llvmlite", "numpy")), ours.hexdigest()))
 
 
 @contextlib.contextmanager

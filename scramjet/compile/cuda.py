@@ -48,16 +48,25 @@ def require_cuda() -> Any:
     return cuda
 
 
+def cuda_is_ready() -> bool:
+    """Whether there is a GPU, and all that compiles worlds for it."""
+    try:
+        require_cuda()
+    except ConfigError:
+        return False
+    return True
+
+
 @cache
 def numba_cuda() -> Any:
-    """Numba's CUDA module, told not to warn of what is meant."""
+    """Numba's CUDA module, with warnings off about what we do on purpose."""
     from numba import cuda
-    from numba.core.errors import NumbaExperimentalFeatureWarning
-    from numba.cuda import dispatcher
 
-    dispatcher.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # type: ignore[attr-defined]  # few envs, small grids
+    from scramjet.compile.numba_internals import quiet_cuda
+
+    quiet_cuda()
     # Records in shared memory are those of global memory with room behind them: the same functions serve both.
-    warnings.filterwarnings("ignore", ".*considered a subtype.*", NumbaExperimentalFeatureWarning)
+    warnings.filterwarnings("ignore", ".*considered a subtype.*")
     return cuda
 
 

@@ -66,9 +66,9 @@ def hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
     elif isinstance(value, FunctionType):
         if not _is_seen(digest, value, seen):
             _hash_function(digest, value, seen)
-    elif hasattr(value, "_defn"):  # an intrinsic of Numba: the function that writes its code
-        hash_value(digest, value._defn, seen)
-    elif (source := _source_of(value)) is not None:
+    elif _is_numbas(value) and (source := _numba_internals().intrinsic_source(value)) is not None:
+        hash_value(digest, source, seen)
+    elif _is_numbas(value) and (source := _numba_internals().compiled_source(value)) is not None:
         digest.update(f"{type(value).__name__}{getattr(value, 'targetoptions', '')}".encode())
         hash_value(digest, source, seen)
     elif isinstance(value, ModuleType):
@@ -90,11 +90,16 @@ def hash_value(digest: Any, value: Any, seen: dict[int, int]) -> None:
             digest.update(_THIS_PROCESS)
 
 
-def _source_of(value: Any) -> FunctionType | None:
-    """The function that the author has compiled with a decorator of Numba."""
-    value = getattr(value, "_dispatcher", value)  # of numba.vectorize
-    function = getattr(value, "py_func", None) or getattr(value, "_pyfunc", None)
-    return function if isinstance(function, FunctionType) else None
+def _is_numbas(value: Any) -> bool:
+    """Whether a decorator of Numba has made this object or class."""
+    return type(value).__module__.partition(".")[0] == "numba"
+
+
+def _numba_internals() -> Any:
+    """Loaded when something of Numba's is met: it loads the compiler, which worlds without it need not wait for."""
+    from scramjet.compile import numba_internals
+
+    return numba_internals
 
 
 def _is_seen(digest: Any, value: Any, seen: dict[int, int]) -> bool:
@@ -145,11 +150,11 @@ def _hash_class(digest: Any, cls: type, seen: dict[int, int]) -> None:
     if issubclass(cls, enum.Enum):
         digest.update(repr([(member.name, member.value) for member in cls]).encode())
         return
-    compiled = getattr(cls, "class_type", None)  # of a jitclass
-    if compiled is not None:
-        digest.update(repr(sorted(compiled.struct.items(), key=str)).encode())
-        properties = {f"{name} {kind}": one for name, of in compiled.jit_props.items() for kind, one in of.items()}
-        for name, method in sorted({**compiled.jit_methods, **compiled.jit_static_methods, **properties}.items()):
+    members = _numba_internals().jitclass_members(cls) if _is_numbas(cls) else None
+    if members is not None:
+        fields, methods = members
+        digest.update(fields.encode())
+        for name, method in methods:
             digest.update(name.encode())
             hash_value(digest, method, seen)
         return

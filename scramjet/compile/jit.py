@@ -14,19 +14,20 @@ from typing import Any, TypeVar, cast
 from numba import get_num_threads, njit, prange
 from numba.extending import register_jitable
 
-from scramjet.compile.cache import CudaKernelCache, KernelCache
 from scramjet.compile.fingerprint import function_fingerprint
-from scramjet.compile.numba_internals import HelperCompiler
+from scramjet.compile.numba_internals import (
+    ENTRY_OPTIONS,
+    HELPER_OPTIONS,
+    INLINED_HELPER_OPTIONS,
+    keep_cuda_on_disk,
+    keep_on_disk,
+)
 
 PARALLEL_REGION = threading.Lock()
 """To be held while a kernel runs on several threads: Numba's fallback layer allows one such kernel in a process."""
 
 ROWS_PER_BLOCK = 32
 """What one thread takes at a time."""
-
-# Numba writes an entrance for Python and one for C into every function: for helpers, a fifth of their compilation.
-NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
-ONLY_FROM_COMPILED: dict[str, Any] = {"no_cpython_wrapper": True, "pipeline_class": HelperCompiler, **NOT_FROM_C}
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -79,8 +80,8 @@ class ThreadsThatPay:
 def compiled(function: _Function, **options: Any) -> _Function:
     """Compile a self-contained numeric function when it is first called, or read it from the cache."""
     assert isinstance(function, FunctionType)
-    dispatcher: Any = njit(error_model="numpy", nogil=True, **NOT_FROM_C, **options)(function)
-    dispatcher._cache = KernelCache(partial(named_by_fingerprint, function, **options), function.__name__)
+    dispatcher: Any = njit(error_model="numpy", nogil=True, **ENTRY_OPTIONS, **options)(function)
+    keep_on_disk(dispatcher, partial(named_by_fingerprint, function, **options), function.__name__)
     return cast(_Function, dispatcher)
 
 
@@ -102,7 +103,7 @@ def callable_from_compiled(function: _Function) -> _Function:
     """
     assert isinstance(function, FunctionType)
     function.__qualname__ = f"{function.__name__}_{function_fingerprint(function)[:16]}"
-    return cast(_Function, register_jitable(error_model="numpy", **ONLY_FROM_COMPILED)(function))
+    return cast(_Function, register_jitable(error_model="numpy", **HELPER_OPTIONS)(function))
 
 
 class RowKernel:
@@ -115,7 +116,7 @@ class RowKernel:
         self._plain = cast(FunctionType, function)
         self.alone = compiled(function)
         """(start, stop, *arguments) on this thread."""
-        body = self.body = register_jitable(error_model="numpy", forceinline=True, **ONLY_FROM_COMPILED)(function)
+        body = self.body = register_jitable(error_model="numpy", **INLINED_HELPER_OPTIONS)(function)
         """The function itself, for compiled ones to call."""
 
         def in_blocks(start: int, stop: int, *arguments: Any) -> None:
@@ -156,7 +157,7 @@ class RowKernel:
             scope,
         )
         dispatcher = cuda.jit(scope["kernel"])
-        dispatcher._cache = CudaKernelCache(partial(function_fingerprint, self._plain), self._plain.__name__)
+        keep_cuda_on_disk(dispatcher, partial(function_fingerprint, self._plain), self._plain.__name__)
         return dispatcher
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from scramjet.compile.jit import ONLY_FROM_COMPILED
+from scramjet.compile.numba_internals import INLINED_HELPER_OPTIONS
 
 SATURATED = np.float32(7.905)
 """Beyond this tanh is 1, to within 3e-7."""
 
 # a * b + c may round once, not twice. Without forceinline each call would count references to its arrays, which takes
 # longer than the loop. The cache does not see these options: a change here needs one in a function too.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, **ONLY_FROM_COMPILED}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", **INLINED_HELPER_OPTIONS}
 inlined = register_jitable(fastmath={"contract"}, **_OPTIONS)
 # The same for sums, whose terms may be taken in another order.
 inlined_sum = register_jitable(fastmath={"contract", "reassoc"}, **_OPTIONS)

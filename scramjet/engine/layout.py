@@ -247,14 +247,17 @@ class Transition:
         flat = (*leaves(self.obs), *rest, *leaves(self.final_obs))
         object.__setattr__(self, "layout", tuple(_layout(leaf) for leaf in flat))
 
-    def part(self, rows: slice) -> Transition:
-        """Views of some rows."""
+    def part(self, rows: slice | np.ndarray) -> Transition:
+        """Some rows: views where they are neighbours, copies where they are given by their numbers."""
         per_env = len(leaves(self.final_obs)[0]) // len(self.terminated)
-        final = slice(rows.start * per_env, rows.stop * per_env)
+        if isinstance(rows, slice):
+            final: slice | np.ndarray = slice(rows.start * per_env, rows.stop * per_env)
+        else:
+            final = (rows[:, None] * per_env + np.arange(per_env)).ravel()
         return Transition(
             obs=map_leaves(lambda leaf: leaf[rows], self.obs),
             mask=self.mask[rows],
-            turn=self.turn[rows],
+            turn=self.turn[rows] if len(self.turn) else self.turn,
             reward=self.reward[rows],
             terminated=self.terminated[rows],
             truncated=self.truncated[rows],

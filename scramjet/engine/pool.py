@@ -24,6 +24,7 @@ from scramjet.engine.layout import (
     rows_per_env,
     state_dtype,
 )
+from scramjet.engine.rows_under_way import Rows, neighbours
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.runtime.machine.memory import require_memory
@@ -51,10 +52,15 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What `recv` hands over: the rows that are ready, and where they stand in the pool."""
+    """What `recv` hands over: which rows have stepped, and the arrays that hold their results."""
 
-    rows: slice | np.ndarray  # neighbours, or of envs that take their own time the numbers of the first ones ready
-    transition: Transition
+    rows: Rows  # neighbours as a slice; of envs that take their own time, the numbers of the rows ready first
+    out: Transition  # of the whole pool; only these rows of it were written
+
+    @property
+    def transition(self) -> Transition:
+        """The results of these rows alone: views where they are neighbours, else copies."""
+        return self.out.part(self.rows)
 
 
 def check_actions_fit(actions: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -90,16 +96,14 @@ class Pool(ABC):
     action_space: Any
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
-    _begun: dict[tuple[int | None, int | None], np.ndarray]
+    _actions_sent: Any = None  # by `send`, of pools that step all rows at once; for `recv`
     say: Callable[[str], None] = staticmethod(_warn)
     """Tells people what they should know, such as that an env failed and was made anew; on any thread."""
-    steps_parts = False
-    """Whether `step_part` steps some envs while others wait."""
-    steps_beside = False
-    """Whether `begin_part` has envs step in threads or processes of their own, while a policy decides for others.
-
-    Such a pool steps either half of its rows (`halves`), and the two of them at the same time.
-    """
+    can_step_rows = False
+    """Whether `send` takes either half of the rows (see `halves`); if not, it takes all rows or none."""
+    overlaps = False
+    """Whether envs that were sent step in threads or processes of their own, while the caller goes on, so that both
+    halves of the rows can be under way at the same time."""
     processes = ""
     """Which other processes step envs, in words; empty where none does."""
     has_time_limit = False
@@ -123,9 +127,13 @@ class Pool(ABC):
         self.say = say
 
     @property
-    def answering(self) -> list[tuple[int, float]] | None:
-        """Of each that steps what `begin_part` began: what becomes readable when it has, and the seconds it has left.
-        None where nobody can wait for several such pools at once."""
+    def waiting(self) -> list[tuple[int, float]] | None:
+        """File descriptors to poll and the seconds left of each worker that is stepping; None if this pool cannot be
+        polled.
+
+        A descriptor becomes readable when its worker has stepped, and `recv` then waits no longer for it. A worker
+        without seconds left is hung: `recv` fails or restarts it.
+        """
         return None
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
@@ -145,32 +153,36 @@ class Pool(ABC):
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         """Step every env and write the results into `out` (by default into the pool's own arrays)."""
 
-    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
-        """Step the envs of some rows, reading these rows of `actions` [R, ...] and writing these rows of `out`.
+    def rollout_step(self, actions: Any, out: Transition) -> None:
+        """`step` as a rollout wants it: actions that a policy drew need no check, and the last observations of
+        terminated episodes are not asked for."""
+        self.step(actions, out=out)
 
-        The parts of a step follow each other: the first begins with row 0, the next where the last one ended.
+    def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
+        """Have the envs of some rows (default: all; whole envs) step while the caller does something else.
+
+        Reads these rows of `actions` [R, ...], and may do so until the `recv` that hands them over. A pool without
+        threads or processes of its own does the work in `recv`. This default is for pools that step all rows at once.
         """
-        raise ConfigError(f"{type(self).__name__} steps all its envs at once: use step()")
+        if neighbours(rows, self.num_rows) != slice(0, self.num_rows):
+            raise ConfigError(f"rows={rows}, but this pool of {self.name} steps all its envs at once: send all rows")
+        if self._actions_sent is not None:
+            raise ConfigError("all rows step already: call recv() first")
+        self._actions_sent = actions
 
-    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
-        """Have the envs of some rows step while the caller does something else, such as deciding for other rows.
+    def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
+        """Wait for rows that were sent and write their results into these rows of `out` (default: the pool's own).
 
-        Reads these rows of `actions` [R, ...], and may do so until `finish_part`. Parts are finished in the order in
-        which they were begun. Where a pool has no processes of its own, the work is done in `finish_part`.
+        With `rows`, as they were sent, wait for just these; with None, for the rows that are ready first. `out` is a
+        Transition of the whole pool, from `allocate`; its other rows stay as they are.
         """
-        self._begun = {**getattr(self, "_begun", {}), (rows.start, rows.stop): actions}
-
-    def finish_part(self, rows: slice, out: Transition) -> None:
-        """Wait for the envs that `begin_part` set going and write these rows of `out`."""
-        self.step_part(self._begun.pop((rows.start, rows.stop)), rows, out)
-
-    @abstractmethod
-    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        """Give actions to some rows (by default to all), whole envs of them, without waiting for the results."""
-
-    @abstractmethod
-    def recv(self) -> Batch:
-        """The results of the rows that are ready first."""
+        if self._actions_sent is None:
+            raise ConfigError("recv() without send(): no row has an action; call send() first")
+        everything = slice(0, self.num_rows)
+        if neighbours(rows, self.num_rows) != everything:
+            raise ConfigError(f"rows={rows} were not sent together: recv() takes the rows of a send()")
+        actions, self._actions_sent = self._actions_sent, None
+        return Batch(everything, self.step(actions, out=out))
 
     @abstractmethod
     def snapshot(self) -> dict[str, np.ndarray]:

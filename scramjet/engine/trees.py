@@ -1,11 +1,17 @@
-"""Observations as arrays or, for a Dict space, as nested dicts of arrays: walks over both."""
+"""Functions over trees of arrays and over records of them.
+
+A tree is one array or, for a Dict space, nested dicts of arrays. A record is a dataclass whose fields are such trees.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from scramjet.envs.api import Dict
+
+Record = TypeVar("Record")
 
 
 def leaves(tree: Any) -> tuple[Any, ...]:
@@ -20,6 +26,29 @@ def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     if not isinstance(tree, dict):
         return function(tree, *others)
     return {name: map_leaves(function, tree[name], *(other[name] for other in others)) for name in tree}
+
+
+def map_fields(record: Record, function: Callable[[Any], Any], **replaced: Any) -> Record:
+    """A copy of a dataclass with `function` applied to each of its arrays or tensors, those in nested dicts too.
+
+    Fields named in `replaced` get the value given there. None, numbers and whatever else is no array stay as they are;
+    fields that the class fills in itself (`init=False`) are filled in anew.
+    """
+
+    def apply(leaf: Any) -> Any:
+        return function(leaf) if hasattr(leaf, "shape") else leaf
+
+    names = [field.name for field in dataclasses.fields(record) if field.init]  # type: ignore[arg-type]
+    mapped = {name: map_leaves(apply, getattr(record, name)) for name in names if name not in replaced}
+    return dataclasses.replace(record, **mapped, **replaced)  # type: ignore[type-var]
+
+
+def arrays_of(record: Any, *names: str) -> Iterator[Any]:
+    """Every array of these fields of a record, those of nested dicts one by one; fields that are None have none."""
+    for name in names:
+        value = getattr(record, name)
+        if value is not None:
+            yield from leaves(value)
 
 
 def space_tree(space: Any) -> Any:

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from scramjet.envs.beside import SourceLoader, note_on_missing, open_folder
 from scramjet.errors import WorldError, did_you_mean, shortened
-from scramjet.plugin import register_worlds
 
-if TYPE_CHECKING:  # loaded late: Gymnasium asks for the names while it is itself being imported by envs.api
+if TYPE_CHECKING:  # loaded late: names are looked up without loading Gymnasium's spaces
     from scramjet.envs.api import Env
 
 
@@ -38,6 +38,7 @@ class Registration:
 
 
 _REGISTRY: dict[str, Registration] = {}
+_LISTENERS: list[Callable[[Registration], None]] = []
 
 
 def register(name: str, target: str | type[Env], aliases: tuple[str, ...] = ()) -> None:
@@ -47,8 +48,15 @@ def register(name: str, target: str | type[Env], aliases: tuple[str, ...] = ()) 
         if label in taken:
             raise WorldError(f"a world named '{label}' is registered already; choose another name")
     _REGISTRY[name] = Registration(name, target, aliases)
-    if "gymnasium.envs" in sys.modules:  # else it is told when it is loaded
-        register_worlds()
+    for listener in _LISTENERS:
+        listener(_REGISTRY[name])
+
+
+def on_register(listener: Callable[[Registration], None]) -> None:
+    """Call `listener` with every registered world, and from now on with each that is registered later."""
+    for entry in registrations():
+        listener(entry)
+    _LISTENERS.append(listener)
 
 
 def registrations() -> list[Registration]:

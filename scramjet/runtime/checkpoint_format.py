@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scramjet import __version__
 from scramjet.errors import CheckpointError
 from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.signatures import is_own, sign
 from scramjet.runtime.strict_json import parse_json
+from scramjet.version import __version__
 
 if TYPE_CHECKING:
     from torch import Tensor

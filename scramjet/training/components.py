@@ -124,7 +124,7 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
     pools: list[Pool] = [each.result() for each in started if each.exception() is None]
     try:
         for each in started:
-            if each.result().answering is None:
+            if each.result().waiting is None:
                 raise ConfigError(
                     f"mode='async' cannot step {config.env}: it makes many envs at once; use --mode sync, or a "
                     f"function that makes one env"

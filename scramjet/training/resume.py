@@ -12,7 +12,7 @@ from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
-from scramjet.training.collector import cut_schedule
+from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
 from scramjet.training.config.resolution import env_device_beside

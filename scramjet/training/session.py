@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from scramjet.accelerate.numba.executor import native_play
-from scramjet.accelerate.triton.executor import fused_mlp
+from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.registry import is_foreign
 from scramjet.compile.cuda import require_cuda
@@ -28,13 +27,16 @@ from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.asynchronous.actors import Actors, ActorThreads
 from scramjet.training.asynchronous.central_actors import CentralActors
-from scramjet.training.collector import Asynchronous, Collector, Replayed, ScheduleLog, Synchronous
+from scramjet.training.asynchronous.collector import Asynchronous, Replayed
+from scramjet.training.asynchronous.schedule import ScheduleLog
+from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_training_pool, policy_for
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import Rollout, allocate_rollout
+from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
 from scramjet.training.telemetry.progress import Progress
 from scramjet.training.telemetry.sinks import MetricsFile, Sink
@@ -62,7 +64,8 @@ class Session:
     pool: Pool
     policy: Policy
     learner: Learner
-    rollout: Rollout
+    player: RolloutPlayer
+    """Plays what the learner learns from."""
     generator: torch.Generator
     """Draws the actions."""
     progress: Progress
@@ -93,6 +96,11 @@ class Session:
         self.stop_reason = reason if self.stop_reason is None else self.stop_reason
 
     @property
+    def rollout(self) -> Rollout:
+        """What the learner learns from."""
+        return self.player.rollout
+
+    @property
     def num_updates(self) -> int:
         """The number of the run's last update, counted from its own beginning."""
         remaining = self.config.total_timesteps - self.first_step
@@ -120,11 +128,11 @@ class Session:
 
 
 def _collector(
-    config: RunConfig, run: Run, pool: Pool, learner: Learner, rollout: Rollout, generator: torch.Generator, seed: int
+    config: RunConfig, run: Run, player: RolloutPlayer, learner: Learner, generator: torch.Generator, seed: int
 ) -> Collector:
-    policy = learner.policy
+    policy, pool, rollout = learner.policy, player.pool, player.rollout
     if not isinstance(pool, ConcatenatedPool):
-        return Synchronous(pool, policy, rollout, generator)
+        return Synchronous(player, generator)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
         "num_steps": config.num_steps,
@@ -171,9 +179,9 @@ def build_session(
         policy.env_spaces = env_spaces(pool)
         policy.uses_bfloat16 = config.precision == "bfloat16"
         pool.prepare()
-        rollout, learner = _learning(config, pool, policy, seed)
+        player, learner = _learning(config, pool, policy, seed)
         generator = torch.Generator(policy.device).manual_seed(seed)
-        pool.reset(training_episodes(seed), out=rollout.rows[-1])
+        pool.reset(training_episodes(seed), out=player.buffers.last)
         evaluator = make_evaluator(config, episodes=config.eval.episodes, beside=pool)
         unless_built.callback(evaluator.pool.close)
         session = Session(
@@ -185,11 +193,11 @@ def build_session(
             pool=pool,
             policy=policy,
             learner=learner,
-            rollout=rollout,
+            player=player,
             generator=generator,
             progress=Progress(pool.num_players, pool.num_envs),
             evaluator=evaluator,
-            collector=_collector(config, run, pool, learner, rollout, generator, seed),
+            collector=_collector(config, run, player, learner, generator, seed),
         )
         unless_built.pop_all()
     for each in (pool, session.evaluator.pool, session.metrics_log):
@@ -199,18 +207,14 @@ def build_session(
     return session
 
 
-def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[Rollout, Learner]:
-    """What a run plays into and learns with, ready to begin."""
+def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[RolloutPlayer, Learner]:
+    """What a run plays with and learns with, ready to begin."""
     assert isinstance(config.num_steps, int)
     is_async = isinstance(pool, ConcatenatedPool)
-    rollout = allocate_rollout(
-        pool, policy, config.num_steps, config.ppo.bptt_horizon, apart=False if is_async else None
-    )
-    if config.fused:
-        rollout.fused = fused_mlp(policy, pool, config.precision)
-        for part in (rollout, *rollout.halves):
-            part.native = native_play(policy, part)
+    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision)
+    apart = False if is_async else None
+    player = RolloutPlayer(pool, executor, config.num_steps, config.ppo.bptt_horizon, apart=apart)
     totals = {"total_steps": config.total_timesteps, "seed": seed}
-    learner = Learner.for_rollout(rollout, policy, config.ppo, **totals, is_behind=is_async)
-    learner.warm_up(rollout)
-    return rollout, learner
+    learner = Learner.for_rollout(player.rollout, executor, config.ppo, **totals, is_behind=is_async)
+    learner.warm_up(player.rollout)
+    return player, learner

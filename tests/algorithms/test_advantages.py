@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scramjet.algorithms.advantages import RewardScaler, gae
+from scramjet.algorithms.advantages import gae, plain_gae, seat_gae
+from scramjet.algorithms.reward_scaling import RewardScaler
 
 SHARES = st.sampled_from([0.0, 0.1, 0.5, 1.0])
 DISCOUNTS = st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0])
@@ -69,6 +70,28 @@ def test_gae_is_the_sum_of_discounted_errors_up_to_the_end_of_the_episode(
     expected = brute_force_advantages(data, gamma, gae_lambda)
     np.testing.assert_allclose(advantage.numpy(), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(returns.numpy(), expected + data["value"][:-1].numpy(), rtol=1e-4, atol=1e-4)
+
+
+@settings(max_examples=100)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    num_steps=st.integers(1, 20),
+    terminated_share=SHARES,
+    truncated_share=SHARES,
+    gamma=DISCOUNTS,
+    gae_lambda=DISCOUNTS,
+)
+def test_the_compiled_gae_and_that_of_a_game_of_one_seat_are_the_plain_one(
+    seed, num_steps, terminated_share, truncated_share, gamma, gae_lambda
+):
+    data = random_rollout(seed, num_steps, 5, terminated_share, truncated_share)
+    numbers = {"gamma": gamma, "gae_lambda": gae_lambda}
+    expected = plain_gae(**data, **numbers)
+    one_seat = {"reward": data["reward"].unsqueeze(-1), "seat": torch.zeros(num_steps + 1, 5, dtype=torch.int8)}
+    estimate = seat_gae(**{**data, **one_seat}, **numbers)
+    for advantage, returns in (gae(**data, **numbers), (estimate.advantage, estimate.returns)):
+        torch.testing.assert_close(advantage, expected[0], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(returns, expected[1], rtol=1e-5, atol=1e-5)
 
 
 @settings(max_examples=60)

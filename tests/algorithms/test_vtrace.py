@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_advantages import random_rollout, single_env
-from test_seat_gae import games_of, one_game, random_games
 
-from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
+from scramjet.algorithms.advantages import gae, plain_vtrace, seat_gae, seat_vtrace, vtrace
+from tests.algorithms.test_advantages import random_rollout, single_env
+from tests.algorithms.test_seat_gae import games_of, one_game, random_games
 
 SHARES = st.sampled_from([0.0, 0.1, 0.3, 1.0])
 DISCOUNTS = st.sampled_from([0.0, 0.5, 0.9, 1.0])
@@ -81,6 +81,32 @@ def assert_close(ours, expected):
     for mine, theirs in zip(ours, expected, strict=True):
         scale = max(1.0, np.abs(theirs).max())  # ratios without a clip multiply up
         np.testing.assert_allclose(mine.numpy(), theirs, rtol=1e-4, atol=1e-5 * scale)
+
+
+@settings(max_examples=100)
+@given(
+    seed=SEEDS,
+    num_steps=st.integers(1, 20),
+    terminated_share=SHARES,
+    truncated_share=SHARES,
+    gamma=DISCOUNTS,
+    gae_lambda=DISCOUNTS,
+    rho_clip=CLIPS,
+    c_clip=CLIPS,
+)
+def test_the_compiled_vtrace_and_that_of_a_game_of_one_seat_are_the_plain_one(
+    seed, num_steps, terminated_share, truncated_share, gamma, gae_lambda, rho_clip, c_clip
+):
+    data = random_rollout(seed, num_steps, 5, terminated_share, truncated_share)
+    log_ratio = random_log_ratio(seed, (num_steps, 5))
+    log_ratio[0, 0] = 1000.0  # whose exponential is infinite
+    numbers = {"gamma": gamma, "gae_lambda": gae_lambda, "rho_clip": min(rho_clip, 9.0), "c_clip": min(c_clip, 9.0)}
+    expected = plain_vtrace(**data, log_ratio=log_ratio, **numbers)
+    seats = seat_vtrace(**as_seats(data), log_ratio=log_ratio, **numbers)
+    for ours in (vtrace(**data, log_ratio=log_ratio, **numbers), (seats.advantage, seats.returns)):
+        for mine, plain in zip(ours, expected, strict=True):
+            scale = max(1.0, float(plain.abs().max()))  # products of ratios above 1 grow with the steps
+            torch.testing.assert_close(mine / scale, plain / scale, rtol=1e-5, atol=1e-5)
 
 
 # --- by the paper ------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from draw_worlds import EPISODE_STEPS, NUM_CARDS, OPTIONS, RANGES, Coins, Draws
 from numba import njit
 
 from scramjet.engine import NativePool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.envs import choice, normal, randint, shuffle, uniform
 from scramjet.envs.rng import draw_words, philox4x32
+from tests.helpers.draw_worlds import EPISODE_STEPS, NUM_CARDS, OPTIONS, RANGES, Coins, Draws
 
 ALL_ONES = 0xFFFFFFFF
 KNOWN_ANSWERS = [  # Random123 1.14, tests/kat_vectors, philox4x32-10

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
-from input_fuzz import (
+
+from scramjet.adapters.registry import parameter_defaults
+from tests.helpers.input_fuzz import (
     call_python,
     load_file,
     must_end_well,
@@ -23,7 +25,7 @@ from input_fuzz import (
     try_parameter,
     try_setting,
 )
-from odd_inputs import (
+from tests.helpers.odd_inputs import (
     ALL_SETTINGS,
     EACH_VALUE,
     other_words,
@@ -31,8 +33,6 @@ from odd_inputs import (
     train_words,
     written_files,
 )
-
-from scramjet.adapters.registry import parameter_defaults
 
 SAME_EACH_TIME = settings(
     derandomize=True, deadline=None, database=None, suppress_health_check=[*HealthCheck], print_blob=False

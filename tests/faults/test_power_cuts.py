@@ -18,7 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from power_cut import (
+
+import scramjet
+from scramjet.errors import CheckpointError
+from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint, step_name
+from scramjet.runtime.metrics_log import MetricsLog, read_metrics
+from scramjet.runtime.runs import Run
+from scramjet.training.config.files import load_frozen
+from tests.helpers.power_cut import (
     ROOT,
     Content,
     Disk,
@@ -31,13 +38,6 @@ from power_cut import (
     read_tree,
     write_tree,
 )
-
-import scramjet
-from scramjet.errors import CheckpointError
-from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint, step_name
-from scramjet.runtime.metrics_log import MetricsLog, read_metrics
-from scramjet.runtime.runs import Run
-from scramjet.training.config.files import load_frozen
 
 pytestmark = [
     pytest.mark.faults,

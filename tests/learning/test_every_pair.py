@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from choosing import choosing_world
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.native_pool import Backend, NativePool
@@ -18,7 +18,8 @@ from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
+from tests.helpers.choosing import choosing_world
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 
@@ -76,14 +77,15 @@ def learn(
     policy = Policy(
         default_network(*spaces, shape), *spaces, shape, normalize_observations=config.normalize_observations
     )
-    rollout = allocate_rollout(pool, policy, num_steps, config.bptt_horizon)
-    pool.reset(10_001, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps, config.bptt_horizon)
+    rollout = player.rollout
+    pool.reset(10_001, out=player.buffers.last)
     steps_per_update = pool.num_envs * num_steps
     totals = {"total_steps": num_updates * steps_per_update, "seed": 1}
-    learner = Learner.for_rollout(rollout, policy, config, **totals)
+    learner = Learner.for_rollout(rollout, TorchExecutor(policy), config, **totals)
     generator = torch.Generator().manual_seed(1)
     for update in range(num_updates):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         learner.update(learner.prepare(rollout), update * steps_per_update)
     return policy
 

@@ -1,7 +1,6 @@
 """Agents trained to known answers: each world catches one class of mistake in the learner."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import torch
 from torch import nn
 
 import scramjet
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import Box, Discrete, Env
@@ -19,12 +19,13 @@ from scramjet.policies.networks import default_network
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator
-from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.learner import Learner, RolloutSize
+from scramjet.training.rollout.player import RolloutPlayer
+from tests.helpers import ROOT
 
 pytestmark = [pytest.mark.learning, pytest.mark.usefixtures("one_thread")]
 
-CORRIDOR = Path(__file__).resolve().parents[2] / "examples" / "corridor.py"
+CORRIDOR = ROOT / "examples" / "corridor.py"
 GAMMA = 0.9
 
 
@@ -40,15 +41,20 @@ def learn(env, num_updates, *, seed=1, num_envs=16, num_steps=8, network=None, s
         network, env.observation_space, env.action_space, normalize_observations=config.normalize_observations
     )
     pool = NativePool(env, num_envs, num_threads=1)
-    rollout = allocate_rollout(pool, policy, num_steps)
-    pool.reset(seed + 10_000, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), num_steps)
+    rollout = player.rollout
+    pool.reset(seed + 10_000, out=player.buffers.last)
     batch_size = num_envs * num_steps
     learner = Learner(
-        policy, config, num_rewards=num_envs, batch_size=batch_size, total_steps=num_updates * batch_size, seed=seed
+        TorchExecutor(policy),
+        config,
+        RolloutSize(num_envs, batch_size),
+        total_steps=num_updates * batch_size,
+        seed=seed,
     )
     generator = torch.Generator().manual_seed(seed)
     for update in range(num_updates):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
         if watch is not None:
             watch(rollout)
         learner.update(learner.prepare(rollout), update * batch_size)

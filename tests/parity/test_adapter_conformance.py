@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counting_env import Counting
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -17,6 +16,7 @@ from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.vector import VectorPool
 from scramjet.engine.episode_seeds import EpisodeSeed
+from tests.helpers.counting_env import Counting
 
 NUM_ENVS, NUM_STEPS, SEED = 5, 40, 11
 

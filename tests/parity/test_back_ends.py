@@ -13,9 +13,9 @@ from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, named_leaves
 from scramjet.envs import Env, load_env, registrations
+from tests.helpers import HELPERS, ROOT
 
-ROOT = Path(__file__).parents[2]
-WORLDS = Path(__file__).parent / "worlds"
+WORLDS = HELPERS / "worlds"
 FIELDS = ("mask", "turn", "reward", "terminated", "truncated")
 BUILT_IN = [entry.name for entry in registrations() if entry.env_class().__module__.startswith("scramjet.envs")]
 LONG = ("acrobot", "mountain_car_continuous")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_back_ends import CASES, FIELDS, ids
 
 from scramjet.engine import NativePool
 from scramjet.engine.layout import Transition, state_dtype
@@ -14,6 +13,7 @@ from scramjet.engine.random_play import random_actions
 from scramjet.engine.trees import leaves, named_leaves
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Env, load_env
+from tests.parity.test_back_ends import CASES, FIELDS, ids
 
 pytestmark = pytest.mark.gpu
 

@@ -2,7 +2,6 @@
 
 import re
 from collections import deque
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -17,6 +16,7 @@ from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.errors import PredictError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
+from tests.helpers import ROOT
 
 
 class Odd(gymnasium.Env):
@@ -233,7 +233,7 @@ def test_the_page_on_using_policies_runs_as_written(tmp_path, monkeypatch):
             policy=PolicyConfig(hidden=(8,), memory=memory, memory_size=8),
         )  # fmt: skip
         scramjet.train(config, display="quiet")
-    page = (Path(__file__).parents[2] / "docs/using-policies.md").read_text()
+    page = (ROOT / "docs/using-policies.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 4
     names: dict = {}

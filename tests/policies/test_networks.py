@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from torch import nn
 
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
@@ -17,8 +18,8 @@ from scramjet.policies import Categorical, Policy, PolicyConfig, SeparateActorCr
 from scramjet.policies.networks import count_parameters, default_network
 from scramjet.policies.observations import without_entries
 from scramjet.training.config.files import starting_config
-from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.learner import Learner, RolloutSize
+from scramjet.training.rollout.player import RolloutPlayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -250,11 +251,12 @@ def test_any_module_from_observations_to_logits_and_value_collects_and_learns(ne
     env = load_env("cartpole")
     policy = Policy(network(), env.observation_space, env.action_space)
     pool = NativePool(env, 4, num_threads=1)
-    rollout = allocate_rollout(pool, policy, 16)
-    pool.reset(0, out=rollout.rows[-1])
+    player = RolloutPlayer(pool, TorchExecutor(policy), 16)
+    rollout = player.rollout
+    pool.reset(0, out=player.buffers.last)
     before = [parameter.detach().clone() for parameter in policy.parameters()]
-    learner = Learner(policy, PPOConfig(), num_rewards=4, batch_size=64, total_steps=1000, seed=0)
-    collect(pool, policy, rollout, torch.Generator().manual_seed(0))
+    learner = Learner(TorchExecutor(policy), PPOConfig(), RolloutSize(4, 64), total_steps=1000, seed=0)
+    player.play(torch.Generator().manual_seed(0))
     with torch.no_grad():
         torch.testing.assert_close(rollout.value.flatten(), policy(rollout.obs.flatten(0, 1)).value)
     learner.update(learner.prepare(rollout), 0)

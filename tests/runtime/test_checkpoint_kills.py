@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.helpers import HELPERS
+
 pytestmark = pytest.mark.faults
 
-DRIVER = Path(__file__).with_name("killed_saves.py")
+DRIVER = HELPERS / "killed_saves.py"
 
 
 @pytest.fixture(scope="module")

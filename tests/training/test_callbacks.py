@@ -14,6 +14,7 @@ from scramjet.errors import CallbackError, ConfigError
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config import resolution
+from tests.helpers import ROOT
 
 TINY: dict[str, Any] = {
     "num_envs": 4,
@@ -266,7 +267,7 @@ def test_a_reason_to_stop_is_text(tmp_path: Path):
         train(tmp_path, Wrong())
 
 
-PAGE = Path(__file__).parents[2] / "docs/python.md"
+PAGE = ROOT / "docs/python.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 

@@ -13,6 +13,7 @@ from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 from gymnasium.wrappers import TimeLimit
 
 import scramjet
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.worlds.native_pool import NativePool
@@ -28,7 +29,7 @@ from scramjet.training.evaluation import evaluator, limits, reports, within_run
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.limits import GraceTime
 from scramjet.training.evaluation.results import Evaluation, lower_bound
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -164,14 +165,15 @@ def test_evaluation_does_not_disturb_training():
         policy = make_policy(env)
         evaluator = evaluator_of(env, episodes=8)
         pool = NativePool(env, 4, num_threads=1)
-        rollout = allocate_rollout(pool, policy, 20)
-        pool.reset(0, out=rollout.rows[-1])
+        player = RolloutPlayer(pool, TorchExecutor(policy), 20)
+        rollout = player.rollout
+        pool.reset(0, out=player.buffers.last)
         generator = torch.Generator().manual_seed(0)
         torch.manual_seed(9)
         for _ in range(3):
             if evaluate:
                 evaluator(policy, 0)
-            collect(pool, policy, rollout, generator)
+            player.play(generator)
         returns = pool.episodes().returns.tolist()
         tensors = [rollout.obs.clone(), rollout.action.clone(), generator.get_state(), torch.get_rng_state()]
         weights = [parameter.detach().clone() for parameter in policy.parameters()]

@@ -15,20 +15,20 @@ import torch
 from torch import nn
 
 import scramjet
+from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.cuda_graphs import Recorder
-from scramjet.accelerate.triton.executor import fused_mlp
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
-from scramjet.training import collector as collecting
 from scramjet.training.batches.shuffling import shuffle_on_gpu
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
-from scramjet.training.rollout.rollout import allocate_rollout, collect
+from scramjet.training.rollout.player import RolloutPlayer
 
 pytestmark = pytest.mark.gpu
 
@@ -44,30 +44,29 @@ def ppo_config(**changes: Any) -> PPOConfig:
 def make(
     world: str | Env, config: PolicyConfig, ppo: PPOConfig | None = None, *, recorded: bool = True, fused: bool = False
 ):
-    """A pool, a policy, a rollout and a learner on the GPU."""
+    """What plays rollouts on the GPU, and a learner there."""
     torch.manual_seed(0)
     env = load_env(world) if isinstance(world, str) else world
     pool = CudaPool(env, NUM_ENVS)
     network = default_network(env.observation_space, env.action_space, config)
     policy = Policy(network, env.observation_space, env.action_space, config).to("cuda")
     ppo = ppo or ppo_config()
-    rollout = allocate_rollout(pool, policy, NUM_STEPS, ppo.bptt_horizon)
-    pool.reset(1, out=rollout.rows[-1])
-    if fused:
-        rollout.fused = fused_mlp(policy, pool, "float32")
-        assert rollout.fused is not None
-    learner = Learner.for_rollout(rollout, policy, ppo, total_steps=10**6, seed=0)
+    executor = choose_executor(policy, pool, fused=fused)
+    assert executor.name == ("triton" if fused else "torch")
+    player = RolloutPlayer(pool, executor, NUM_STEPS, ppo.bptt_horizon)
+    pool.reset(1, out=player.buffers.last)
+    learner = Learner.for_rollout(player.rollout, executor, ppo, total_steps=10**6, seed=0)
     if not recorded:
-        for recorder in (rollout.recorder, learner._prepared, learner._learned):
-            recorder.is_refused = True
-    return pool, policy, rollout, learner
+        for stage in (player._stage, learner._preparing, learner._learning, learner._correcting):
+            stage.is_refused = True
+    return player, learner
 
 
 def train(parts, num_updates: int) -> list[dict]:
-    pool, policy, rollout, learner = parts
+    player, learner = parts
     generator = torch.Generator("cuda").manual_seed(0)
     return [
-        learner.update(learner.prepare(collect(pool, policy, rollout, generator)), update * NUM_ENVS * NUM_STEPS)
+        learner.update(learner.prepare(player.play(generator)), update * NUM_ENVS * NUM_STEPS)
         for update in range(num_updates)
     ]
 
@@ -91,12 +90,12 @@ CASES = {
 def test_recorded_updates_give_what_plain_ones_give(case):
     plain, recorded = make(*case, recorded=False), make(*case)
     expected, got = train(plain, 6), train(recorded, 6)
-    assert recorded[2].recorder.is_recorded
-    assert recorded[3]._learned.is_recorded
+    assert recorded[0].is_recorded
+    assert recorded[1]._learning.is_recorded
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
-    for name, weight in plain[1].state_dict().items():
-        torch.testing.assert_close(recorded[1].state_dict()[name], weight, rtol=1e-2, atol=1e-3)
+    for name, weight in plain[1].policy.state_dict().items():
+        torch.testing.assert_close(recorded[1].policy.state_dict()[name], weight, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["separate", "schedules", "batch normalization of advantages"])
@@ -106,8 +105,8 @@ def test_fused_kernels_learn_what_the_network_would(name):
     expected, got = train(plain, 4), train(fused, 4)
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
-    for key, weight in plain[1].state_dict().items():
-        torch.testing.assert_close(fused[1].state_dict()[key], weight, rtol=1e-2, atol=1e-3)
+    for key, weight in plain[1].policy.state_dict().items():
+        torch.testing.assert_close(fused[1].policy.state_dict()[key], weight, rtol=1e-2, atol=1e-3)
 
 
 def test_a_rollout_on_the_gpu_is_that_of_the_cpu_for_the_same_noise():
@@ -118,11 +117,11 @@ def test_a_rollout_on_the_gpu_is_that_of_the_cpu_for_the_same_noise():
     for device in ("cpu", "cuda"):
         pool = CudaPool(env, NUM_ENVS) if device == "cuda" else NativePool(env, NUM_ENVS)
         policy = Policy(copy.deepcopy(network), env.observation_space, env.action_space, config).to(device)
-        rollout = allocate_rollout(pool, policy, NUM_STEPS)
-        pool.reset(1, out=rollout.rows[-1])
+        player = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS)
+        pool.reset(1, out=player.buffers.last)
         noise = torch.rand(NUM_STEPS, NUM_ENVS, generator=torch.Generator().manual_seed(5))
         policy.distribution.noise = lambda *_, out=None, noise=noise: out.copy_(noise) if out is not None else noise
-        rollouts.append(collect(pool, policy, rollout, torch.Generator(device)))
+        rollouts.append(player.play(torch.Generator(device)))
     cpu, gpu = rollouts
     for name in ("action", "log_prob", "value", "reward", "terminated", "truncated", "final_value", "obs"):
         torch.testing.assert_close(getattr(gpu, name).cpu(), getattr(cpu, name), rtol=1e-4, atol=1e-4, msg=name)
@@ -175,13 +174,14 @@ def test_ctrl_c_saves_and_a_resume_goes_on_as_if_nothing_had_been(tmp_path: Path
     whole = scramjet.train(small_config(), runs_dir=tmp_path, run_name="whole", display="quiet")
     calls = []
 
-    def collect_and_interrupt(*arguments):
+    def play_and_interrupt(*arguments):
         calls.append(arguments)
         if len(calls) == 7:  # a replay
             os.kill(os.getpid(), signal.SIGINT)
-        return collect(*arguments)
+        return play(*arguments)
 
-    monkeypatch.setattr(collecting, "collect", collect_and_interrupt)
+    play = RolloutPlayer.play
+    monkeypatch.setattr(RolloutPlayer, "play", play_and_interrupt)
     stopped = scramjet.train(small_config(), runs_dir=tmp_path, run_name="stopped", display="quiet")
     assert (stopped.stopped_by, stopped.step) == ("ctrl-c", UPDATE * 7)
     resumed = scramjet.train(resume="stopped", runs_dir=tmp_path, display="quiet")
@@ -221,12 +221,12 @@ def test_a_number_that_is_none_is_found_in_a_replay_with_its_env_and_step(in_rew
     pool = CudaPool(env, NUM_ENVS)
     network = default_network(env.observation_space, env.action_space, config)
     policy = Policy(network, env.observation_space, env.action_space, config).to("cuda")
-    rollout, generator = allocate_rollout(pool, policy, NUM_STEPS), torch.Generator("cuda")
-    pool.reset(1, out=rollout.rows[-1])
+    player, generator = RolloutPlayer(pool, TorchExecutor(policy), NUM_STEPS), torch.Generator("cuda")
+    pool.reset(1, out=player.buffers.last)
     for _ in range(2):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
     with pytest.raises(TrainingError, match=rf"{message} in env 5 at step {3 * NUM_STEPS - 7}\b"):
-        collect(pool, policy, rollout, generator)
+        player.play(generator)
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -11,13 +11,15 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig
 from scramjet.policies.networks import default_network
-from scramjet.training.learner import Learner
-from scramjet.training.rollout.recurrent_states import Memories
+from scramjet.training.learner import Learner, RolloutSize, loss_settings
+from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.rollout.rollout import Rollout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -65,13 +67,18 @@ def make_rollout(policy, seed=0, masked=False):
         terminated=terminated,
         truncated=truncated,
         final_value=torch.where(truncated, torch.randn(NUM_STEPS, NUM_ENVS, generator=g), 0.0),
-        rows=[],
-        steps_obs=[],
         alive=None,
         seat=None,
-        memories=Memories(PlayedBy.ONE, NUM_ENVS, 1, 0),
+        recurrent=RecurrentStates(PlayedBy.ONE, NUM_ENVS, 1, 0),
         states=torch.zeros(1, NUM_ENVS, 0),
         noise=torch.zeros(NUM_STEPS, NUM_ENVS),
+    )
+
+
+def learner_of(policy, config):
+    """A learner from such rollouts, by torch's operators."""
+    return Learner(
+        TorchExecutor(policy), config, RolloutSize(NUM_ENVS, NUM_ENVS * NUM_STEPS), total_steps=TOTAL_STEPS, seed=SEED
     )
 
 
@@ -256,9 +263,7 @@ def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(cas
     ours, theirs = CASES[case]
     config = PPOConfig(**BASE | ours)
     policy = make_policy(normalize_observations=config.normalize_observations)
-    learner = Learner(
-        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
-    )
+    learner = learner_of(policy, config)
     rollouts = [make_rollout(policy, seed, masked) for seed in (1, 2)]
     before = [parameter.detach().clone() for parameter in policy.parameters()]
     metrics = assert_same_update(policy, learner, Oracle(policy, **theirs), rollouts)
@@ -271,14 +276,10 @@ def test_two_updates_give_the_losses_and_the_weights_of_the_papers_equations(cas
 def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_target():
     policy = make_policy()
     config = PPOConfig(**BASE | {"target_kl": 1e-4, "num_epochs": 8})
-    learner = Learner(
-        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
-    )
+    learner = learner_of(policy, config)
     assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 1
     config = PPOConfig(**BASE | {"target_kl": 1e4, "num_epochs": 8})
-    learner = Learner(
-        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
-    )
+    learner = learner_of(policy, config)
     assert learner.update(learner.prepare(make_rollout(policy)), 0)["epochs"] == 8
 
 
@@ -286,14 +287,7 @@ def test_the_update_stops_after_the_first_epoch_whose_mean_kl_is_above_the_targe
 def test_scheduled_numbers_are_those_of_the_env_steps_taken(share):
     schedules = {"learning_rate": "0.02@0,0.01@end", "clip_epsilon": "0.3@0,0.1@end", "entropy_coef": "0.1@0%,0@100%"}
     policy = make_policy()
-    learner = Learner(
-        policy,
-        PPOConfig(**BASE | schedules),
-        num_rewards=NUM_ENVS,
-        batch_size=NUM_ENVS * NUM_STEPS,
-        total_steps=TOTAL_STEPS,
-        seed=SEED,
-    )
+    learner = learner_of(policy, PPOConfig(**BASE | schedules))
     rate, clip, entropy = 0.02 - 0.01 * share, 0.3 - 0.2 * share, 0.1 - 0.1 * share
     oracle = Oracle(policy, rate=rate, clip=clip, entropy=entropy)
     step = int(share * TOTAL_STEPS)
@@ -307,9 +301,7 @@ def test_with_learning_rate_0_nothing_moves():
     policy = make_policy()
     before = [parameter.detach().clone() for parameter in policy.parameters()]
     config = PPOConfig(**BASE | {"learning_rate": 0})
-    learner = Learner(
-        policy, config, num_rewards=NUM_ENVS, batch_size=NUM_ENVS * NUM_STEPS, total_steps=TOTAL_STEPS, seed=SEED
-    )
+    learner = learner_of(policy, config)
     learner.update(learner.prepare(make_rollout(policy)), 0)
     for old, new in zip(before, policy.parameters(), strict=True):
         assert torch.equal(old, new)
@@ -359,15 +351,8 @@ def test_samples_keep_their_own_action_and_numbers_when_laid_flat_and_shuffled()
     rollout.obs[:-1, :, 0] = number
     rollout.log_prob, rollout.action = number.clone(), number.long()
     rollout.value[:-1] = number
-    learner = Learner(
-        policy,
-        PPOConfig(**BASE),
-        num_rewards=NUM_ENVS,
-        batch_size=NUM_ENVS * NUM_STEPS,
-        total_steps=TOTAL_STEPS,
-        seed=SEED,
-    )
-    batch = learner.prepare(rollout).select(torch.tensor([5, 90, 17]))
+    learner = learner_of(policy, PPOConfig(**BASE))
+    batch = learner.prepare(rollout).samples.select(torch.tensor([5, 90, 17]))
     assert batch.obs[:, 0].tolist() == batch.log_prob.tolist() == batch.action.tolist() == [5, 90, 17]
     assert batch.value.tolist() == [5, 90, 17]
     for place, index in enumerate((5, 90, 17)):
@@ -384,15 +369,9 @@ def test_the_first_gradient_step_on_fresh_data_has_ratio_1_so_no_kl_and_no_clipp
             legal = rollout.mask[:-1] if masked else torch.ones_like(logits).bool()
             log_probs = torch.log_softmax(torch.where(legal, logits, -torch.inf), -1)
         rollout.log_prob = log_probs.gather(-1, rollout.action.unsqueeze(-1)).squeeze(-1)
-        learner = Learner(
-            policy,
-            PPOConfig(**BASE),
-            num_rewards=NUM_ENVS,
-            batch_size=NUM_ENVS * NUM_STEPS,
-            total_steps=TOTAL_STEPS,
-            seed=SEED,
-        )
-        terms = learner.loss(learner.prepare(rollout), clip=0.2, entropy_coef=0.0)
+        learner = learner_of(policy, PPOConfig(**BASE))
+        loss = loss_settings(learner.config, clip=0.2, entropy_coef=0.0)
+        terms = minibatch_loss(policy, learner.prepare(rollout).samples, loss)
         assert abs(terms.approx_kl.item()) < 1e-6
         assert terms.clip_fraction.item() == 0.0
 
@@ -444,13 +423,6 @@ def test_numbers_that_are_none_stop_training_with_advice():
     policy = make_policy()
     rollout = make_rollout(policy)
     rollout.reward[3, 2] = torch.inf
-    learner = Learner(
-        policy,
-        PPOConfig(**BASE),
-        num_rewards=NUM_ENVS,
-        batch_size=NUM_ENVS * NUM_STEPS,
-        total_steps=TOTAL_STEPS,
-        seed=SEED,
-    )
+    learner = learner_of(policy, PPOConfig(**BASE))
     with pytest.raises(TrainingError, match=r"diverged.*--learning-rate"):
         learner.update(learner.prepare(rollout), 0)

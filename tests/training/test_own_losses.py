@@ -10,13 +10,15 @@ from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
 import scramjet
+from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.batches.samples import Samples
-from scramjet.training.learner import Learner
+from scramjet.training.learner import Learner, RolloutSize, loss_settings
 from scramjet.training.persistence import state
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -77,8 +79,8 @@ def minibatch(size: int = 6) -> Samples:
 def gradients(network: nn.Module) -> dict[str, Tensor]:
     space = Box(-1, 1, (4,))
     policy = Policy(network, space, Discrete(2))
-    learner = Learner(policy, PPOConfig(num_minibatches=1), num_rewards=1, batch_size=6, total_steps=6, seed=1)
-    learner.loss(minibatch(), clip=0.2, entropy_coef=0.01).total.backward()
+    learner = Learner(TorchExecutor(policy), PPOConfig(num_minibatches=1), RolloutSize(1, 6), total_steps=6, seed=1)
+    minibatch_loss(policy, minibatch(), loss_settings(learner.config, clip=0.2, entropy_coef=0.01)).total.backward()
     return {name: torch.zeros(0) if p.grad is None else p.grad for name, p in network.named_parameters()}
 
 

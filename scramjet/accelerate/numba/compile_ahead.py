@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 
 from scramjet.compile.cache_folder import entry_directory, held, make_entry, versions
+from scramjet.compile.numba_versions import IS_TESTED
 from scramjet.envs.beside import path_without_worlds
 
 # Modules come from where this process has them. With -m, a folder that the user happens to be in would come first.
@@ -28,7 +29,7 @@ def compile_ahead() -> None:
     """Begin to compile the functions of small networks, unless that was done before or there is but one core."""
     silent = subprocess.DEVNULL
     with contextlib.suppress(OSError):  # no cache or no process to be had: each is compiled when it is needed
-        if (os.cpu_count() or 1) == 1:
+        if (os.cpu_count() or 1) == 1 or not IS_TESTED:
             return
         make_entry(entry := _entry())
         if _mark(entry).exists():

@@ -1,89 +1,105 @@
-"""Which policies the compiled functions of the CPU can take, and their weights as those want them."""
+"""The executor of small networks on the CPU: compiled functions over the policy's own weights."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from scramjet.accelerate.numba.network import ACTIVATIONS, CORES, ActStep, Head, NumbaNetwork, Tower
+from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
+from scramjet.accelerate.numba.network import ACTIVATIONS, CORES, Head, NumbaNetwork, NumbaStep, Tower
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.compile.addresses import AVAILABLE
 from scramjet.compile.blas import HAS_BLAS
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
 from scramjet.policies.policy import Policy
 from scramjet.policies.recurrent.cores import Core, LayeredCore
 
-if TYPE_CHECKING:
-    from scramjet.training.rollout.rollout import Rollout
+WIDEST = 512
+"""Units of the widest layer that compiled functions are used for: beyond it torch's operators are as fast or faster."""
 
 
-class NativePlay:
-    """The steps of a rollout, acted by compiled functions."""
-
-    def __init__(self, network: NumbaNetwork, policy: Policy, rollout: Rollout) -> None:
-        self.network = network
-        self._rollout = rollout
-        first = network.encode(rollout.steps_obs[0])
-        obs, memories = rollout.steps_obs[0], rollout.memories
-        self._is_direct = isinstance(obs, Tensor) and first.data_ptr() == obs.data_ptr()
-        self._inputs = torch.zeros(first.shape)
-        self._states = memories.states
-        if memories.is_used and rollout.seat is not None:  # those of the seats to move
-            self._states = torch.zeros(rollout.action.shape[1], policy.state_size)
-        self._distribution, self._actions = policy.distribution, list(rollout.action)
-        given = policy.distribution.env_action(rollout.action[0])
-        self._given_as_stored = given.data_ptr() == rollout.action.data_ptr()
-        steps = [self._step(t, policy) for t in range(rollout.num_steps)]
-        self._acts = network.acts(steps, self._states if memories.is_used else None)
-
-    def _step(self, t: int, policy: Policy) -> ActStep:
-        rollout = self._rollout
-        return ActStep(
-            inputs=self.network.encode(rollout.steps_obs[t]) if self._is_direct else self._inputs,
-            mask=None if rollout.mask is None else rollout.mask[t],
-            noise=rollout.noise[t],
-            action=rollout.action[t],
-            log_prob=rollout.log_prob[t],
-            value=None if policy.splits else rollout.value[t],
-        )
-
-    def act(self, t: int) -> Tensor:
-        """Draw the actions of step t and take in what is remembered after it; returns them as envs receive them."""
-        rollout = self._rollout
-        if not self._is_direct:
-            self._inputs.copy_(self.network.encode(rollout.steps_obs[t]))
-        if self._states is rollout.memories.states:
-            self._acts[t]()
-        else:
-            turn = rollout.turn(t)
-            self._states.copy_(rollout.memories.of_movers(turn))  # type: ignore[arg-type]
-            self._acts[t]()
-            rollout.memories.keep(turn, self._states)
-        return self._actions[t] if self._given_as_stored else self._distribution.env_action(self._actions[t])
+class UnsupportedPolicyError(Exception):
+    """Why compiled functions cannot run a policy, in words that end a sentence."""
 
 
-def native_play(policy: Policy, rollout: Rollout) -> NativePlay | None:
-    """Compiled functions for a policy and its rollouts; None where it is of a kind they do not take."""
-    network = native_network(policy)
-    return None if network is None else NativePlay(network, policy, rollout)
+class NumbaExecutor(Executor):
+    """Acts, values and learns by compiled functions; what these do not cover is learned by torch's operators."""
+
+    name = "numba"
+
+    def __init__(self, policy: Policy, why: str = "") -> None:
+        """Raises `UnsupportedPolicyError` where the policy's network is of a kind that the functions do not take."""
+        super().__init__(policy, why)
+        self.network = numba_network(policy)
+        self._plain = TorchExecutor(policy)
+        self.moves_every_weight = self.own_losses is None
+
+    def refresh(self) -> None:
+        self.network.refresh()
+
+    def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
+        # Where encoding is a view, the functions read observations where the envs write them.
+        first = self.network.encode(steps[0].obs)
+        is_view = isinstance(steps[0].obs, Tensor) and first.data_ptr() == steps[0].obs.data_ptr()
+        inputs = torch.zeros(first.shape)
+        bound = [self._bound(step, self.network.encode(step.obs) if is_view else inputs) for step in steps]
+        acts = self.network.acts(bound, steps[0].state)
+        if is_view:
+            return acts
+        return [partial(self._encode_and_act, step.obs, inputs, act) for step, act in zip(steps, acts, strict=True)]
+
+    def _bound(self, step: ActStep, inputs: Tensor) -> NumbaStep:
+        return NumbaStep(inputs, step.mask, step.noise, step.action, step.log_prob, step.value)
+
+    def _encode_and_act(self, obs: Any, inputs: Tensor, act: Callable[[], None]) -> None:
+        inputs.copy_(self.network.encode(obs))
+        act()
+
+    def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
+        self.network.values(obs, state, value)
+
+    def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
+        if self.moves_every_weight and samples.counts is None:
+            self.network.use_optimizer(optimizer)
+            self.network.use_samples(samples)
+
+    def learn(
+        self,
+        samples: Samples,
+        order: Tensor,
+        num_minibatches: int,
+        loss: LossSettings,
+        optimizer: torch.optim.Adam,
+    ) -> Diagnostics:
+        if loss.is_impala or not self.moves_every_weight or samples.counts is not None:
+            return self._plain.learn(samples, order, num_minibatches, loss, optimizer)
+        return Diagnostics(self.network.learn(order, num_minibatches, loss))
 
 
-def native_network(policy: Policy) -> NumbaNetwork | None:
-    """The compiled functions over a policy's own weights; None where it is of another kind, or not on the CPU."""
+def numba_network(policy: Policy) -> NumbaNetwork:
+    """Compiled functions over a policy's own weights."""
     network, distribution = policy.network, policy.distribution
-    is_squashed = isinstance(distribution, DiagonalGaussian) and distribution.squashes
-    # A class of the user's own may do anything, and weights may be shared or kept from learning.
-    if type(network) not in (SeparateActorCritic, SharedActorCritic) or is_squashed or not _are_plain(network):
-        return None
+    if not AVAILABLE:
+        raise UnsupportedPolicyError("this version of Numba is not among those tried out")
     if not HAS_BLAS:
-        return None
+        raise UnsupportedPolicyError("this torch brings no BLAS that compiled functions can call")
+    # A class of the user's own may do anything, and weights may be shared or kept from learning.
+    if type(network) not in (SeparateActorCritic, SharedActorCritic):
+        raise UnsupportedPolicyError(f"compiled functions do not run a {type(network).__name__}")
+    if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
+        raise UnsupportedPolicyError("compiled functions do not squash actions")
+    _check_weights(network)
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     heads = _policy_heads(network.actor_head, distribution)
-    if heads is None or not _is_linear(network.critic_head):
-        return None
-    value = Head(network.critic_head.weight, network.critic_head.bias, distribution.num_inputs)
+    critic = _linear(network.critic_head)
+    value = Head(critic.weight, critic.bias, distribution.num_inputs)
     if isinstance(network, SharedActorCritic):
         encoder = network.encoder
         towers = [_tower(network.trunk, network.core, [*heads, value])]
@@ -94,15 +110,12 @@ def native_network(policy: Policy) -> NumbaNetwork | None:
             _tower(network.critic, network.critic_core, [value]),
         ]
     if encoder is not None and any(True for _ in encoder.parameters()):
-        return None
-    known = [tower for tower in towers if tower is not None]
-    if len(known) < len(towers):
-        return None
+        raise UnsupportedPolicyError(f"compiled functions do not learn an encoder ({type(encoder).__name__})")
     offsets = distribution.offsets if isinstance(distribution, MultiCategorical) else None
     if isinstance(distribution, Categorical):
         offsets = torch.tensor([0, distribution.num_inputs])
     return NumbaNetwork(
-        known,
+        towers,
         lambda obs: encode(encoder, policy.prepare(obs)),
         num_inputs=distribution.num_inputs,
         num_components=math.prod(distribution.action_shape),
@@ -110,38 +123,42 @@ def native_network(policy: Policy) -> NumbaNetwork | None:
     )
 
 
-def _are_plain(network: nn.Module) -> bool:
-    """Whether all weights are floats on the CPU that learn, each in one place, and nobody listens in."""
-    parameters = list(network.named_parameters(remove_duplicate=False))
-    is_plain = all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad for _, p in parameters)
-    is_heard = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in network.modules())
-    return is_plain and not is_heard and len({id(p) for _, p in parameters}) == len(parameters)
+def _check_weights(network: nn.Module) -> None:
+    """Refuse weights that are not floats on the CPU that learn, each in one place, and hooks that listen in."""
+    parameters = [parameter for _, parameter in network.named_parameters(remove_duplicate=False)]
+    if not all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad for p in parameters):
+        raise UnsupportedPolicyError("not all weights are float32 on the CPU and learn")
+    if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in network.modules()):
+        raise UnsupportedPolicyError("the network has hooks")
+    if len({id(p) for p in parameters}) < len(parameters):
+        raise UnsupportedPolicyError("the network shares weights")
 
 
-def _is_linear(module: nn.Module) -> bool:
-    return type(module) is nn.Linear and module.bias is not None
+def _linear(module: nn.Module) -> nn.Linear:
+    """The module itself, a plain linear layer with a bias."""
+    if type(module) is not nn.Linear or module.bias is None:
+        raise UnsupportedPolicyError(f"compiled functions do not run a {type(module).__name__} there")
+    return module
 
 
-def _tower(trunk: nn.Sequential, core: Core | None, heads: list[Head]) -> Tower | None:
-    """None where a layer or the core is not one of ours."""
+def _tower(trunk: nn.Sequential, core: Core | None, heads: list[Head]) -> Tower:
     modules = list(trunk)
-    linears, activations = modules[::2], modules[1::2]
-    if len(linears) != len(activations) or not all(map(_is_linear, linears)):
-        return None
-    if not all(type(activation) in ACTIVATIONS for activation in activations):
-        return None
-    layers = list(zip(linears, activations, strict=True))
+    linears, activations = [_linear(module) for module in modules[::2]], modules[1::2]
+    if len(linears) != len(activations) or not all(type(activation) in ACTIVATIONS for activation in activations):
+        raise UnsupportedPolicyError("a trunk is not linear layers each with tanh or ReLU")
     if core is not None and not (isinstance(core, LayeredCore) and type(core) in CORES and len(core.layers) == 1):
-        return None
-    return Tower(layers, core, heads)  # type: ignore[arg-type]  # looked at above
+        raise UnsupportedPolicyError("the memory core has several layers or is of another kind")
+    return Tower(list(zip(linears, activations, strict=True)), core, heads)
 
 
-def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head] | None:
-    if isinstance(head, nn.Linear) and _is_linear(head):
+def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head]:
+    if isinstance(head, nn.Linear):
+        head = _linear(head)
         return [Head(head.weight, head.bias, 0)]
-    if type(head) is not GaussianHead or not isinstance(distribution, DiagonalGaussian) or not _is_linear(head.mean):
-        return None
-    mean, log_std = Head(head.mean.weight, head.mean.bias, 0), head.log_std
+    if type(head) is not GaussianHead or not isinstance(distribution, DiagonalGaussian):
+        raise UnsupportedPolicyError(f"compiled functions do not run a head of {type(head).__name__}")
+    mean, log_std = _linear(head.mean), head.log_std
+    heads = [Head(mean.weight, mean.bias, 0)]
     if isinstance(log_std, nn.Linear):
-        return [mean, Head(log_std.weight, log_std.bias, distribution.size)]
-    return [mean, Head(None, log_std, distribution.size)]
+        return [*heads, Head(log_std.weight, log_std.bias, distribution.size)]
+    return [*heads, Head(None, log_std, distribution.size)]

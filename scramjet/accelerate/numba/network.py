@@ -1,5 +1,5 @@
 """PPO of small networks on the CPU without torch's operators: acting, valuing and gradients over a network's own
-weights, by compiled functions (native_towers.py, native_kernels.py).
+weights, by compiled functions (towers.py, kernels.py).
 
 Networks: one or two towers of tanh or ReLU layers, each with a memory core or none; choices or normal numbers. Inputs
 are float32 [B, D]: whatever stands before the first layer has no weights.
@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scramjet.accelerate.executor import Diagnostics, LossSettings
 from scramjet.accelerate.numba import kernels, loss_kernels
-from scramjet.accelerate.numba import towers as native_towers
+from scramjet.accelerate.numba import towers as layers
+from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import Task
 from scramjet.compile.jit import ThreadsThatPay
 from scramjet.policies.recurrent import kernels as memory_kernels
@@ -37,7 +39,7 @@ SAMPLES_TO_SHARE, PARTS_PER_THREAD = 2048, 8
 one that others hold up takes fewer."""
 ROWS_IN_SCRATCH = 8192
 """With memory: of long sequences fewer are taken at a time, for all their steps are kept."""
-ACTIVATIONS: dict[type, int] = {nn.Tanh: native_towers.TANH, nn.ReLU: native_towers.RELU}
+ACTIVATIONS: dict[type, int] = {nn.Tanh: layers.TANH, nn.ReLU: layers.RELU}
 CORES: dict[type, memory_kernels.Sequences] = {
     LSTM: memory_kernels.LSTM,
     GRU: memory_kernels.GRU,
@@ -63,20 +65,8 @@ class Tower:
     heads: Sequence[Head]
 
 
-class LossSettings(NamedTuple):
-    """The numbers of PPO's loss and of its gradient."""
-
-    clip: float
-    entropy_coef: float
-    value_coef: float
-    value_clip: float | None
-    max_norm: float | None
-    normalizes: bool
-    """Advantages to mean 0 and deviation 1 over each minibatch."""
-
-
-class ActStep(NamedTuple):
-    """What acting reads and writes in one step."""
+class NumbaStep(NamedTuple):
+    """What the compiled functions read and write when they act in one step."""
 
     inputs: Tensor  # [B, D] float32
     mask: Tensor | None  # [B, A] bool, legal actions
@@ -112,19 +102,20 @@ class NumbaNetwork:
         self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
         self._places: list[tuple[Tensor, int]] = []  # each parameter and its place among gradients
         self._offsets = None if offsets is None else offsets.numpy()
-        self._task = Task(native_towers.WORK)
+        self._task = Task(layers.WORK)
         self._number(towers)
         self._task.set(
             num_towers=len(towers), num_outputs=self.num_outputs, num_components=num_components,
-            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, native_towers.INPUTS],
+            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, layers.INPUTS],
             state_size=sum(core.state_size for core, _ in self._cores),
-            widest=self._layers[:, [native_towers.INPUTS, native_towers.OUTPUTS]].max(),
-            layer=native_towers.layer.address, head=native_towers.head.address,
-            core=native_towers.core.address if self.has_memory else 0,
+            widest=self._layers[:, [layers.INPUTS, layers.OUTPUTS]].max(),
+            layer=layers.layer.address, head=layers.head.address,
+            core=layers.core.address if self.has_memory else 0,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
         self._pays = ThreadsThatPay()  # of gradient steps
+        assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
         self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of each part, diagnostics
         self._loss: LossSettings | None = None  # as the task has it
@@ -143,10 +134,10 @@ class NumbaNetwork:
                 core, core_width = self._add_core(tower.core)
                 width += core_width
             for head in tower.heads:
-                self._add_layer(head.weight, head.bias, native_towers.NOTHING, head.place)
+                self._add_layer(head.weight, head.bias, layers.NOTHING, head.place)
             rows.append([first, first_head, len(self._rows), place, width, *core])
         self._layers = np.array(self._rows, np.int64)
-        self._width = sum(row[native_towers.WIDTH] for row in rows)
+        self._width = sum(row[layers.WIDTH] for row in rows)
         self._task.set(layers=self._layers, towers=np.array(rows, np.int64))
 
     def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int) -> None:
@@ -175,13 +166,13 @@ class NumbaNetwork:
     def refresh(self) -> None:
         """Look where the weights are and what they have become; before acting with them."""
         for index, weight, bias in self._layers_of:
-            self._layers[index, native_towers.BIAS] = bias.data_ptr()
+            self._layers[index, layers.BIAS] = bias.data_ptr()
             if weight is not None:
-                self._layers[index, native_towers.WEIGHT] = weight.data_ptr()
+                self._layers[index, layers.WEIGHT] = weight.data_ptr()
         for core, numbers in self._cores:
             numbers.point_to(core.layers[0].weights())
 
-    def acts(self, steps: Sequence[ActStep], state: Tensor | None) -> list[Callable[[], None]]:
+    def acts(self, steps: Sequence[NumbaStep], state: Tensor | None) -> list[Callable[[], None]]:
         """Functions that act in each of these steps, with addresses looked up once: call `refresh` before.
 
         Each draws actions and writes their log-probabilities; with memory `state` [B, state_size] is brought up to
@@ -195,7 +186,7 @@ class NumbaNetwork:
         functions: list[Callable[[], None]] = []
         pays = ThreadsThatPay()
         for step, task in zip(steps, self._task.copies(len(steps)), strict=True):
-            task.set(**{name: _array(getattr(step, name)) for name in ActStep._fields})
+            task.set(**{name: _array(getattr(step, name)) for name in NumbaStep._fields})
             functions.append(kernels.act_in_part.ready(num_parts, task.address, pays))
             self._acting.append(task)
         return functions
@@ -209,19 +200,17 @@ class NumbaNetwork:
         self._task.set(block=BLOCK)
         kernels.value_in_part.in_parts(num_parts, self._task.address)
 
-    def use_samples(
-        self, *, obs: Any, mask: Tensor | None, action: Tensor, log_prob: Tensor, value: Tensor,
-        advantage: Tensor, returns: Tensor, state: Tensor | None, begins: Tensor | None,
-    ) -> None:  # fmt: skip
-        """What minibatches are taken from; with memory time-major, [T * U, ...], from states [U, state_size]."""
-        steps = 1 if begins is None else len(begins)
+    def use_samples(self, samples: Samples) -> None:
+        """Take minibatches from these samples; call it again when they lie elsewhere."""
+        steps = 1 if samples.begins is None else len(samples.begins)
         self._task.set(
-            inputs=_array(self.encode(obs)), mask=_array(mask), action=_array(action), log_prob=_array(log_prob),
-            value=_array(value), advantage=_array(advantage), returns=_array(returns), state=_array(state),
-            begins=_array(begins), steps=steps, num_units=len(action) // steps,
-            layer_back=native_towers.layer_back.address, head_back=native_towers.head_back.address,
+            inputs=_array(self.encode(samples.obs)), mask=_array(samples.mask), action=_array(samples.action),
+            log_prob=_array(samples.log_prob), value=_array(samples.value), advantage=_array(samples.advantage),
+            returns=_array(samples.returns), state=_array(samples.state), begins=_array(samples.begins),
+            steps=steps, num_units=len(samples.action) // steps,
+            layer_back=layers.layer_back.address, head_back=layers.head_back.address,
             turn_weights=memory_kernels.turn_weights.address if self.has_memory else 0,
-            core_back=native_towers.core_back.address if self.has_memory else 0,
+            core_back=layers.core_back.address if self.has_memory else 0,
         )  # fmt: skip
 
     def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:
@@ -278,9 +267,10 @@ class NumbaNetwork:
             function = loss_kernels.loss_of_points if self._offsets is None else loss_kernels.loss_of_choices
             self._task.set(
                 loss=function.address,
-                normalizes=loss.normalizes, clip=loss.clip, entropy_coef=loss.entropy_coef, value_coef=loss.value_coef,
+                normalizes=loss.normalizes_advantages, clip=loss.clip, entropy_coef=loss.entropy_coef,
+                value_coef=loss.value_coef,
                 value_clip=math.inf if loss.value_clip is None else loss.value_clip,
-                max_norm=math.inf if loss.max_norm is None else loss.max_norm,
+                max_norm=math.inf if loss.max_grad_norm is None else loss.max_grad_norm,
             )  # fmt: skip
         kernels.take_steps(self._task.address, num_workers, num_parts, num_minibatches, self._pays)
         return diagnostics, partials[0]

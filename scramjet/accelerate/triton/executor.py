@@ -1,11 +1,19 @@
-"""Which policies the fused kernels of the GPU can take, and their weights as those kernels want them."""
+"""The executor of small networks on the GPU: Triton kernels over the policy's own weights."""
 
 from __future__ import annotations
 
-import numpy as np
-from gymnasium.spaces import Box
-from torch import nn
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor, nn
+
+from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.accelerate.triton.mlp import HAS_TRITON, MLPWeights, TritonMLP, why_unsupported
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -14,29 +22,111 @@ from scramjet.policies.networks import SeparateActorCritic
 from scramjet.policies.policy import Policy
 
 
-def fused_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | None:
-    """The fused kernels over a policy's own weights; None where it is of another kind, or not on the GPU.
+class TritonExecutor(Executor):
+    """Acts, values and learns by kernels that keep activations on chip; what these do not cover is learned by torch."""
 
-    Nor with agents: they die, and the kernels take minibatches of one size.
+    name = "triton"
+
+    def __init__(self, policy: Policy, mlp: TritonMLP, why: str = "") -> None:
+        super().__init__(policy, why)
+        self.mlp = mlp
+        self._plain = TorchExecutor(policy)
+
+    def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
+        return [partial(self._act, step) for step in steps]
+
+    def _act(self, step: ActStep) -> None:
+        self.mlp.act(step.obs, step.mask, step.noise, step.action, step.log_prob)
+
+    def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
+        self.mlp.values(obs, value)
+
+    def learn(
+        self,
+        samples: Samples,
+        order: Tensor,
+        num_minibatches: int,
+        loss: LossSettings,
+        optimizer: torch.optim.Adam,
+    ) -> Diagnostics:
+        if loss.is_impala or self.own_losses is not None or not samples.is_plain:
+            return self._plain.learn(samples, order, num_minibatches, loss, optimizer)
+        return self._learn(samples, order, num_minibatches, loss, optimizer)
+
+    @torch.no_grad()
+    def _learn(
+        self,
+        samples: Samples,
+        order: Tensor,
+        num_minibatches: int,
+        loss: LossSettings,
+        optimizer: torch.optim.Adam,
+    ) -> Diagnostics:
+        """The kernels write gradients where the optimizer looks for them."""
+        rows = []
+        for diagnostics in self._gradients(samples, order, num_minibatches, loss):
+            if loss.max_grad_norm is not None:  # the optimizer divides by it
+                excess = (diagnostics[-1:] + 1e-6) / loss.max_grad_norm
+                optimizer.grad_scale = excess.clamp(min=1.0)  # type: ignore[attr-defined]
+            optimizer.step()
+            rows.append(diagnostics)
+        return Diagnostics(torch.stack(rows))
+
+    def _gradients(self, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings) -> Iterator[Tensor]:
+        """Compute the gradients of one minibatch after the other; gives the diagnostics of each, a row of a table."""
+        table = torch.empty(num_minibatches, len(Diagnostics.NAMES), device=order.device)
+        statistics = torch.empty(num_minibatches, 2, device=order.device)
+        if loss.normalizes_advantages:
+            self.mlp.advantage_statistics(samples.advantage, order, num_minibatches, statistics)
+        for i, indices in enumerate(order.tensor_split(num_minibatches)):
+            self.mlp.gradients(
+                samples, indices, statistics[i] if loss.normalizes_advantages else None, loss, diagnostics=table[i]
+            )
+            yield table[i]
+
+    def warm_up(self, step: ActStep, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings) -> None:
+        if not samples.is_plain:
+            return
+        self._act(step)
+        self.mlp.values(samples.obs, samples.value)
+        if not loss.is_impala and self.own_losses is None:
+            next(self._gradients(samples, order, num_minibatches, loss))
+
+
+def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
+    """The kernels over a policy's own weights; or why they do not take it, in words.
+
+    The gradients of its weights become views of what the kernels write.
     """
     network, space = policy.network, pool.observation_space
-    if not HAS_TRITON or policy.device.type != "cuda" or type(network) is not SeparateActorCritic:
-        return None
-    is_vector = isinstance(space, Box) and len(space.shape) == 1 and space.dtype == np.float32
+    if not HAS_TRITON:
+        return "Triton is not installed"
+    if type(network) is not SeparateActorCritic:
+        return f"Triton kernels do not run a {type(network).__name__}"
     if pool.played_by is PlayedBy.AGENTS:
-        return None
-    parts = (network.actor_encoder, network.actor_core, policy.normalizer)
-    if not is_vector or any(part is not None for part in parts) or not isinstance(policy.distribution, Categorical):
-        return None
+        return "agents die, and Triton kernels take minibatches of one size"
+    if not (isinstance(space, Box) and len(space.shape) == 1 and space.dtype == np.float32):
+        return "Triton kernels take observations that are vectors of float32"
+    if any(part is not None for part in (network.actor_encoder, network.actor_core, policy.normalizer)):
+        return "Triton kernels know no encoder, memory or normalization of observations"
+    if not isinstance(policy.distribution, Categorical):
+        return "Triton kernels draw discrete actions only"
     activation = _activation(network.actor)
     trunks = [[layer for layer in trunk if isinstance(layer, nn.Linear)] for trunk in (network.actor, network.critic)]
     if activation is None or any(len(layers) != 2 for layers in trunks):
-        return None
+        return "Triton kernels take two hidden layers of tanh or ReLU"
     actor = MLPWeights.of(network.actor, network.actor_head)
     critic = MLPWeights.of(network.critic, network.critic_head)
-    if why_unsupported(actor, critic, activation=activation, precision=precision) is not None:
-        return None
-    fused = TritonMLP(actor, critic, activation=activation, precision=precision)
+    problem = why_unsupported(actor, critic, activation=activation, precision=precision)
+    if problem is not None:
+        return problem
+    mlp = TritonMLP(actor, critic, activation=activation, precision=precision)
+    _take_gradients_from(mlp, network)
+    return mlp
+
+
+def _take_gradients_from(mlp: TritonMLP, network: SeparateActorCritic) -> None:
+    """Have each weight's gradient be the view that the kernels write."""
     layers = [
         layer
         for trunk, head in ((network.actor, network.actor_head), (network.critic, network.critic_head))
@@ -45,13 +135,12 @@ def fused_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | None:
         if isinstance(layer, nn.Linear)
     ]
     parameters = [parameter for layer in layers for parameter in (layer.weight, layer.bias)]
-    for parameter, view in zip(parameters, fused.views, strict=True):
+    for parameter, view in zip(parameters, mlp.views, strict=True):
         parameter.grad = view
-    return fused
 
 
 def _activation(trunk: nn.Sequential) -> str | None:
-    """The one between all layers, by the kernels' name."""
+    """The one activation between all layers, by the kernels' name; None for another or for several."""
     names = {nn.Tanh: "tanh", nn.ReLU: "relu"}
     found = {names.get(type(layer)) for layer in trunk if not isinstance(layer, nn.Linear)}
     return found.pop() if len(found) == 1 else None

@@ -22,7 +22,7 @@ except ImportError:  # a machine without a GPU: the module can still be imported
 OUTPUTS = 16
 """Columns of the last layer, actions or the value and padding: the narrowest product of matrices there is."""
 TERMS = 8
-"""Columns of a program's sums of diagnostics: `DIAGNOSTICS` but the norm, and padding."""
+"""Columns of a program's sums of diagnostics: `Diagnostics.NAMES` but the norm, and padding."""
 
 
 def _jit(*unspecialized: str) -> Any:

@@ -4,7 +4,7 @@ Layer by layer, a small network's time goes into moving activations through memo
 samples through forward, loss gradient and backward without writing any of them down; only weight gradients leave it.
 There are no atomics: the same inputs give the same bits. Nothing waits for the host and scratch memory is kept, so a
 CUDA graph can capture every call; make the same calls once before capturing, for kernels compile on first use. The
-kernels themselves are in `fused_mlp_kernels.py`; this is how to call them.
+kernels themselves are in `kernels.py`; this is how to call them.
 
 Networks: two hidden layers of one width, tanh or ReLU, float32 weights as `nn.Linear` keeps them; discrete actions.
 Letters of shapes: D inputs, H hidden units, A actions.
@@ -18,11 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from scramjet.accelerate.executor import LossSettings
+from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.triton import kernels
 from scramjet.accelerate.triton.kernels import HAS_TRITON, OUTPUTS, TERMS
 
-DIAGNOSTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction", "grad_norm")
-"""What `TritonMLP.gradients` writes, in this order."""
 HIDDEN_SIZES = (32, 64, 128)
 MAX_INPUTS = 64
 MAX_INPUTS_WIDE_TF32 = 31
@@ -67,19 +67,6 @@ class MLPWeights:
     def tensors(self) -> tuple[Tensor, ...]:
         """All six, in order."""
         return (self.w1, self.b1, self.w2, self.b2, self.w3, self.b3)
-
-
-@dataclass(frozen=True, slots=True)
-class FlatSamples:
-    """A rollout laid flat: what minibatches are gathered from. Contiguous."""
-
-    obs: Tensor  # [N, D] float32
-    mask: Tensor | None  # [N, A] bool, legal actions; None: all are
-    action: Tensor  # [N] int64
-    log_prob: Tensor  # [N], under the policy that acted
-    value: Tensor  # [N], at the time of acting
-    advantage: Tensor  # [N]
-    returns: Tensor  # [N]
 
 
 def why_unsupported(actor: MLPWeights, critic: MLPWeights, *, activation: str, precision: str) -> str | None:
@@ -188,26 +175,19 @@ class TritonMLP:
         kernels.statistics_kernel[(num_minibatches,)](chunks, out, size, chunk_size, max_chunks=STATISTICS_CHUNKS)
 
     def gradients(
-        self,
-        samples: FlatSamples,
-        indices: Tensor,
-        statistics: Tensor | None,
-        clip: Tensor,
-        entropy_coef: Tensor,
-        *,
-        value_clip: float | None,
-        value_coef: float,
-        diagnostics: Tensor,
+        self, samples: Samples, indices: Tensor, statistics: Tensor | None, loss: LossSettings, *, diagnostics: Tensor
     ) -> None:
-        """Write the gradient of `ppo_loss` over the samples `indices` [MB] to `grads`, and `diagnostics` [7].
+        """Write the gradient of `ppo_loss` over the samples `indices` [MB] to `grads`, and a row of `diagnostics`.
 
-        `statistics` [2], a row of `advantage_statistics`, normalizes advantages; None: they are taken as they are.
-        `clip` and `entropy_coef` are scalars on the device: schedules move them between replays of a graph.
+        The samples' tensors are contiguous. `statistics` [2], a row of `advantage_statistics`, normalizes advantages;
+        None: they are taken as they are. `loss.clip` and `loss.entropy_coef` are scalars on the device: schedules move
+        them between replays of a graph.
         """
         num_programs = min(self.num_programs, _blocks(len(indices), self._block))
         kernels.gradients_kernel[(num_programs, 2)](
             samples.obs, _bytes(samples.mask), samples.action, samples.log_prob, samples.value, samples.advantage,
-            samples.returns, indices, len(indices), statistics, clip, entropy_coef, value_clip, value_coef,
+            samples.returns, indices, len(indices), statistics, loss.clip, loss.entropy_coef, loss.value_clip,
+            loss.value_coef,
             *self.actor.tensors, *self.critic.tensors, self._partials, self._terms, self._row,
             num_actions=self.num_actions, block=self._block, num_stages=self._num_stages, **self._shape,
         )  # fmt: skip

@@ -12,12 +12,12 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from scramjet.adapters.exports.gymnasium_env import for_gymnasium, render_modes, row_of
+from scramjet.adapters.exports.gymnasium_ids import gym_id
 from scramjet.adapters.pettingzoo.pool import import_pettingzoo
 from scramjet.engine.layout import PlayedBy, Transition, action_layout, played_by
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import canonical_name, load_env, registrations
 from scramjet.errors import WorldError
-from scramjet.plugin import gym_id
 
 RENDER_MODES = ["human", "rgb_array", "ansi"]
 
@@ -48,7 +48,11 @@ def _pool_of(world: str, wanted: PlayedBy, parameters: dict[str, Any]) -> Native
     found = played_by(rules)
     if found is PlayedBy.ONE:
         name = {entry.name: gym_id(entry) for entry in registrations()}.get(canonical_name(world))
-        instead = f'gymnasium.make("{name}")' if name else f"scramjet.adapters.exports.gymnasium_env.GymEnv({world!r})"
+        instead = (
+            f'gymnasium.make("scramjet.gym:{name}")'
+            if name
+            else f"scramjet.adapters.exports.gymnasium_env.GymEnv({world!r})"
+        )
         raise WorldError(f"{world} is played by one: PettingZoo is for several; use {instead}")
     if found is not wanted:
         instead = "parallel_env" if found is PlayedBy.AGENTS else "env"

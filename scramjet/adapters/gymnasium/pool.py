@@ -13,10 +13,10 @@ from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, RowArrays
 from scramjet.adapters.spaces import action_shape_and_dtype
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import Transition, leaf_layout
+from scramjet.engine.pool import Batch
+from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
 from scramjet.engine.trees import leaves, space_tree
 from scramjet.errors import ConfigError
-
-Rows = slice | np.ndarray
 
 
 def row_layout(
@@ -40,102 +40,84 @@ def row_arrays(arrays: list[np.ndarray]) -> RowArrays:
 class GymPool(ForeignPool):
     """Gymnasium envs that write their results into rows of `_rows`, whoever steps them."""
 
-    steps_parts = True
-    steps_beside = True
+    can_step_rows = True
+    overlaps = True
 
     def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
         super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
         self.has_time_limit, self.draws_every_step = facts.has_time_limit, facts.draws_every_step
-        self._parts_begun: list[slice] = []
+        self._under_way = RowsUnderWay(num_envs)
         self._why_inexact: str | None = None
         self._was_tried = False
         self._row_layout = row_layout(self.observation_space, self.action_space, facts.mask_size, num_envs)
         self._rows: RowArrays
 
     def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
-        self._parts_begun.clear()
+        self._under_way.clear()
         self._reset_envs(seeds)
         self._show(slice(None), out)
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
-        self._refuse_if_busy("step()")
+        self._under_way.refuse("step()")
         everything = slice(0, self.num_rows)
         self._rows.action[:] = actions
         self._begin(everything)
-        self._collect(everything, out)
+        self._write(everything, out, self._finish(everything))
 
-    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
-        self.begin_part(actions, rows)
-        self.finish_part(rows, out)
-
-    def begin_part(self, actions: np.ndarray, rows: slice) -> None:
+    def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
         self._check_actions(actions, self._action_shape)
-        rows = self._neighbours(rows)
-        if any(rows.start < other.stop and other.start < rows.stop for other in self._parts_begun):
-            raise ConfigError(f"rows {rows.start} to {rows.stop} step already: call finish_part() first")
+        rows = self._sendable(rows)
+        self._under_way.add(rows)
         self._rows.action[rows] = actions[rows]
-        self._parts_begun.append(rows)
         self._begin(rows)
 
-    def finish_part(self, rows: slice, out: Transition) -> None:
-        rows = self._neighbours(rows)
-        if not self._parts_begun or self._parts_begun[0] != rows:
-            raise ConfigError(f"rows {rows.start} to {rows.stop} are not the ones begun first: finish parts in order")
+    def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         out = self._fitting(out)
-        del self._parts_begun[0]
-        if rows.start == 0:
-            self._tick += 1
-        self._collect(rows, out)
-
-    def _neighbours(self, rows: slice) -> slice:
-        start, stop, stride = rows.indices(self.num_rows)
-        if stride != 1 or start >= stop:
-            raise ConfigError(f"rows={rows} must be neighbours, and at least one")
-        return slice(start, stop)
-
-    def _refuse_if_busy(self, what: str) -> None:
-        if self._parts_begun:
-            raise ConfigError(f"{what} while envs step: call finish_part() or recv() first")
+        rows = self._under_way.take(self._ready_first() if rows is None else self._sendable(rows))
+        self._tick += rows.start == 0 if isinstance(rows, slice) else 0 in rows
+        self._write(rows, out, self._finish(rows))
+        return Batch(rows, out)
 
     @abstractmethod
     def _reset_envs(self, seeds: EpisodeSeed) -> None:
         """Have every env begin anew and show itself in `_rows`."""
 
+    def _sendable(self, rows: Rows | None) -> Rows:
+        """`rows` in the form in which they are kept; refuses what cannot be sent together."""
+        return neighbours(rows, self.num_rows)
+
     @abstractmethod
-    def _begin(self, rows: slice) -> None:
+    def _begin(self, rows: Rows) -> None:
         """Have the envs of some rows step."""
 
-    @abstractmethod
-    def _finish(self, rows: slice) -> Iterable[Ended]:
-        """Wait for them."""
+    def _ready_first(self) -> Rows | None:
+        """Wait for rows that are under way and return those ready first; None: they step in the order sent."""
+        return None
 
-    def _collect(self, rows: slice, out: Transition) -> None:
-        self._write(rows, rows, out, self._finish(rows))
+    @abstractmethod
+    def _finish(self, rows: Rows) -> Iterable[Ended]:
+        """Wait until the envs of these rows have stepped; returns their episodes that ended."""
 
     def _show(self, rows: Rows, out: Transition) -> None:
-        """What envs show, into an array of all rows."""
+        """Copy the observations and masks of `rows` into these rows of `out`."""
         for leaf, seen in zip(leaves(out.obs), self._rows.obs, strict=True):
             leaf[rows] = seen[rows]
         if self.mask_size:
             out.mask[rows] = self._rows.mask[rows]
 
-    def _write(self, rows: Rows, places: slice, out: Transition, told: Iterable[Ended]) -> None:
-        """Results of `rows` into these places of `out`, and of episodes that ended into the log."""
+    def _write(self, rows: Rows, out: Transition, told: Iterable[Ended]) -> None:
+        """Copy the results of `rows` into these rows of `out`, and log the episodes that ended (`told`)."""
         shared = self._rows
-        for leaf, seen in zip(leaves(out.obs), shared.obs, strict=True):
-            leaf[places] = seen[rows]
-        if self.mask_size:
-            out.mask[places] = shared.mask[rows]
+        self._show(rows, out)
         reward, terminated, truncated = shared.reward[rows], shared.terminated[rows], shared.truncated[rows]
-        out.reward[places], out.terminated[places], out.truncated[places] = reward, terminated, truncated
+        out.reward[rows], out.terminated[rows], out.truncated[rows] = reward, terminated, truncated
         self._count(reward, rows)
         flags = terminated | truncated
         if True in flags.tobytes():  # of few envs, any() and flatnonzero() take longer
             ended = flags.nonzero()[0]
-            first = places.start or 0
-            numbers = np.arange(self.num_rows)[rows][ended]
+            numbers = rows.start + ended if isinstance(rows, slice) else rows[ended]
             for final, last in zip(leaves(out.final_obs), shared.final_obs, strict=True):
-                final[first + ended] = last[numbers]
+                final[numbers] = last[numbers]
             said = {one.row: one for one in told}
             if not said:
                 self._log_episodes(numbers, {})
@@ -146,7 +128,7 @@ class GymPool(ForeignPool):
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Exact where the envs' state is plain data, MuJoCo's or ALE's; else the counts alone."""
-        self._refuse_if_busy("snapshot()")
+        self._under_way.refuse("snapshot()")
         if not self._was_reset:
             raise RuntimeError("reset the pool before a snapshot: pool.reset(seed)")
         kept = super().snapshot()
@@ -182,7 +164,7 @@ class GymPool(ForeignPool):
     ) -> Transition:
         """States of envs are put back only where they are our own: what somebody's env does with texts and numbers that
         a stranger chose, nobody knows."""
-        self._refuse_if_busy("restore()")
+        self._under_way.refuse("restore()")
         out = self._fitting(out)
         self._restore_counts(snapshot)
         self._seeds = seeds_in(snapshot)

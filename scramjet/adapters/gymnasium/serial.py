@@ -10,13 +10,17 @@ from scramjet.adapters.gymnasium.env_state import UnsavableError
 from scramjet.adapters.gymnasium.pool import GymPool, row_arrays
 from scramjet.adapters.gymnasium.runner import Ended, EnvFailedError, GymRows, MakeEnv
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition
-from scramjet.engine.pool import Batch, check_count
+from scramjet.engine.pool import check_count
+from scramjet.engine.rows_under_way import Rows
 from scramjet.errors import ConfigError, WorldError
 
 
 class SerialPool(GymPool):
-    """The same envs, rules and results as `WorkerPool`, without processes."""
+    """The same envs, rules and results as `WorkerPool`, without processes.
+
+    It says that it `overlaps`, though its envs step in `recv`: training then sends its rows in the same halves as those
+    of worker processes, and learns the same numbers.
+    """
 
     def __init__(self, name: str, make_env: MakeEnv, num_envs: int) -> None:
         check_count("num_envs", num_envs)
@@ -30,7 +34,6 @@ class SerialPool(GymPool):
         super().__init__(name, self._envs.facts, num_envs)
         self._rows = row_arrays([np.zeros(shape, dtype) for shape, dtype in self._row_layout])
         self._envs.bind(self._rows)
-        self._sent: list[slice] = []
 
     def _reset_envs(self, seeds: EpisodeSeed) -> None:
         try:
@@ -38,40 +41,15 @@ class SerialPool(GymPool):
         except EnvFailedError as error:
             raise WorldError(str(error)) from error
 
-    def _begin(self, rows: slice) -> None:
-        """They step when they are waited for."""
+    def _begin(self, rows: Rows) -> None:
+        """Nothing yet: the envs step when they are waited for."""
 
-    def _finish(self, rows: slice) -> Iterable[Ended]:
+    def _finish(self, rows: Rows) -> Iterable[Ended]:
+        assert isinstance(rows, slice)
         try:
             return self._envs.step(rows.start, rows.stop)[0]
         except EnvFailedError as error:
             raise WorldError(str(error)) from error.__cause__
-
-    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        rows = self._neighbours(slice(None) if rows is None else rows)
-        self._check_actions(actions, (rows.stop - rows.start, *self._action_shape[1:]))
-        if any(rows.start < other.stop and other.start < rows.stop for other in self._sent):
-            raise ConfigError(f"rows {rows.start} to {rows.stop} have actions already: call recv() first")
-        self._rows.action[rows] = actions
-        self._sent.append(rows)
-
-    def recv(self) -> Batch:
-        if not self._sent:
-            raise ConfigError("recv() without a send(): no env has an action")
-        rows = self._sent.pop(0)
-        self._tick += rows.start == 0
-        out = self._own.part(rows)
-        self._write(rows, slice(0, rows.stop - rows.start), out, self._finish(rows))
-        return Batch(rows, out)
-
-    def _refuse_if_busy(self, what: str) -> None:
-        super()._refuse_if_busy(what)
-        if self._sent:
-            raise ConfigError(f"{what} while envs have actions: call recv() first")
-
-    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
-        self._sent.clear()
-        super()._reset(seeds, out)
 
     def _try_saving(self) -> str | None:
         try:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.compile.cache import CudaKernelCache
 from scramjet.compile.cuda import numba_cuda
+from scramjet.compile.numba_internals import keep_cuda_on_disk
 from scramjet.engine.worlds import kernels
 from scramjet.engine.worlds.cuda_staging import Staging, staged_row, staged_step
 from scramjet.engine.worlds.rules import RulesCompiler
@@ -41,9 +41,8 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
 
     def kernel(plain: Callable[..., Any]) -> Any:
         dispatcher = cuda.jit(plain)
-        dispatcher._cache = CudaKernelCache(
-            rules_compiler.fingerprint, plain.__name__, f"{type(env).__name__}'s rules for the GPU"
-        )
+        what = f"{type(env).__name__}'s rules for the GPU"
+        keep_cuda_on_disk(dispatcher, rules_compiler.fingerprint, plain.__name__, what)
         return dispatcher
 
     @kernel

@@ -22,7 +22,7 @@ from scramjet.engine.layout import (
     kernel_obs,
     state_dtype,
 )
-from scramjet.engine.pool import Batch, Episodes, WorldPool
+from scramjet.engine.pool import Episodes, WorldPool
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.cuda import compile_kernels
@@ -123,6 +123,9 @@ class CudaPool(WorldPool):
         )  # fmt: skip
         return out
 
+    def rollout_step(self, actions: Any, out: Transition) -> None:
+        self.step(actions, out=out, of_terminated=False)
+
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Around the recording of steps by a CUDA graph: they are not played now, and count as those of each replay."""
@@ -139,12 +142,6 @@ class CudaPool(WorldPool):
         self._ticks_before.fill_(self._tick)
         self._tick_on_device = self._tick
         self._tick += num_steps
-
-    def send(self, actions: Any, rows: slice | None = None) -> None:
-        raise ConfigError("a pool on the GPU steps all its envs at once: use step()")
-
-    def recv(self) -> Batch:
-        raise ConfigError("a pool on the GPU steps all its envs at once: use step()")
 
     def snapshot(self) -> dict[str, np.ndarray]:
         return {"states": self._state_bytes.cpu().numpy(), "tick": np.array([self._tick])}
@@ -174,6 +171,7 @@ class CudaPool(WorldPool):
         self._tick = self._tick_on_device = tick
         self._ticks_before.fill_(tick)
         self._num_logged.zero_()
+        self._actions_sent = None
         self._was_reset = True
 
     def states(self) -> np.ndarray:

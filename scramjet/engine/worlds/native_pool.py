@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -21,6 +20,7 @@ from scramjet.engine.layout import (
 )
 from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
+from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.kernels import Kernels
 from scramjet.engine.worlds.restored_states import Probation, check_states, out_of_bounds
@@ -39,7 +39,7 @@ CACHE_LINES = 128
 class NativePool(WorldPool):
     """Many copies of one world. Steps allocate nothing; results do not depend on the number of threads."""
 
-    steps_parts = True
+    can_step_rows = True
     episodes_kept_per_env = 16
 
     def __init__(self, env: Env, num_envs: int, *, num_threads: int | None = None, backend: Backend = "cpu") -> None:
@@ -60,8 +60,7 @@ class NativePool(WorldPool):
         self._tick = 0
         self._own = self.allocate()
         self._layout = self._own.layout
-        self._stepped_rows = 0  # of a step that is made in parts: those before this one are done
-        self._sent: deque[slice] = deque()
+        self._under_way = RowsUnderWay(self.num_rows)
         self._sent_actions = np.zeros(self._action_shape, self._action_dtype)
         self._legal = np.ones_like(self._own.mask)
         self._was_reset = False
@@ -106,14 +105,11 @@ class NativePool(WorldPool):
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         out = self._own if out is None else self._fitting(out, self._layout)
         self._check_actions(actions, self._action_shape)
-        if self._sent:
-            raise RuntimeError("step() after send(): recv() what is under way first, or use send and recv alone")
-        if self._stepped_rows:
-            raise RuntimeError(f"step() after step_part(): rows from {self._stepped_rows} on are still to be stepped")
-        self.step_unchecked(actions, out)
+        self._under_way.refuse("step()")
+        self.rollout_step(actions, out)
         return out
 
-    def step_unchecked(self, actions: np.ndarray, out: Transition) -> None:
+    def rollout_step(self, actions: np.ndarray, out: Transition) -> None:
         """`step` for those who made both themselves: of few envs, the checks take longer than the step."""
         self._tick += 1
         if self._probation is not None:
@@ -124,37 +120,25 @@ class NativePool(WorldPool):
             self._step_threaded(0, self.num_envs, actions, out)
         self._remember_mask(out)
 
-    def step_part(self, actions: np.ndarray, rows: slice, out: Transition) -> None:
-        start, stop = self._whole_envs(rows)
-        out = self._fitting(out, self._layout)
-        self._check_actions(actions[start:stop], (stop - start, *self._action_shape[1:]), start)
-        if self._sent or start != self._stepped_rows:
-            raise RuntimeError(f"step_part() of rows {start}:{stop}, but those from {self._stepped_rows} on are next")
-        self._tick += start == 0  # all parts of a step are at the same time
-        self._end_probation_if_over()
-        self._step_threaded(start // self._rows_per_env, stop // self._rows_per_env, actions, out)
-        self._stepped_rows = stop % self.num_rows
-        self._legal[start:stop] = out.mask[start:stop]
+    def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
+        """Check and copy the actions of these rows; `recv` steps them."""
+        rows = neighbours(rows, self.num_rows, self._rows_per_env)
+        check_actions_fit(actions, self._action_shape, self._action_dtype)
+        self._check_actions(actions[rows], (rows.stop - rows.start, *self._action_shape[1:]), rows.start)
+        self._under_way.add(rows)
+        self._sent_actions[rows] = actions[rows]
 
-    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        per_env = self._rows_per_env
-        start, stop = self._whole_envs(rows or slice(None))
-        self._check_actions(actions, (stop - start, *self._action_shape[1:]), start)
-        for sent in self._sent:
-            if start < sent.stop and sent.start < stop:
-                raise RuntimeError(f"rows {sent.start}:{sent.stop} were sent already; recv them first")
-        self._sent_actions[start:stop] = actions
-        self._tick += 1
+    def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
+        """Step the envs of these rows, or of those sent first."""
+        out = self._own if out is None else self._fitting(out, self._layout)
+        rows = self._under_way.take(None if rows is None else neighbours(rows, self.num_rows, self._rows_per_env))
+        assert isinstance(rows, slice)
+        self._tick += rows.start == 0  # all parts of a step are at the same time
         self._end_probation_if_over()
-        self._step_envs(start // per_env, stop // per_env, self._sent_actions, self._own)
-        self._legal[start:stop] = self._own.mask[start:stop]
-        self._sent.append(slice(start, stop))
-
-    def recv(self) -> Batch:
-        if not self._sent:
-            raise RuntimeError("recv() without send(): nothing is under way")
-        rows = self._sent.popleft()
-        return Batch(rows, self._own.part(rows))
+        first, last = rows.start // self._rows_per_env, rows.stop // self._rows_per_env
+        self._step_threaded(first, last, self._sent_actions, out)
+        self._legal[rows] = out.mask[rows]
+        return Batch(rows, out)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         return {"states": self._state_bytes.copy(), "tick": np.array([self._tick])}
@@ -193,8 +177,7 @@ class NativePool(WorldPool):
         """All that was under way is forgotten; `out` is what the players see."""
         self._tick = tick
         self._log_size[:] = 0
-        self._sent.clear()
-        self._stepped_rows = 0
+        self._under_way.clear()
         self._was_reset = True
         self._remember_mask(out)
 
@@ -233,14 +216,6 @@ class NativePool(WorldPool):
 
     def _state_of(self, index: int) -> Any:
         return self._states[index]
-
-    def _whole_envs(self, rows: slice) -> tuple[int, int]:
-        """Where rows start and stop; refuses those that are not all of their envs."""
-        start, stop, stride = rows.indices(self.num_rows)
-        per_env = self._rows_per_env
-        if stride != 1 or start % per_env or stop % per_env:
-            raise ConfigError(f"rows={rows} must be neighbours, and whole envs of {per_env} rows")
-        return start, stop
 
     def _step_envs(self, start: int, stop: int, actions: np.ndarray, out: Transition, chunk: int = 0) -> None:
         """On this thread; episodes that end go to the log of a chunk."""

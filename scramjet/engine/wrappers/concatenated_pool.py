@@ -10,7 +10,7 @@ import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import Transition
-from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 
@@ -63,7 +63,7 @@ class ConcatenatedPool(Pool):
 
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         """Together they play what one pool of all envs would."""
-        self._seeds = EpisodeSeed.of(seed)
+        self._seeds, self._actions_sent = EpisodeSeed.of(seed), None
         for i, pool in enumerate(self.pools):
             pool.reset(self._seeds.part(i * pool.num_envs), out=self.shown.part(self.rows_of(i)))
         return self.shown
@@ -93,12 +93,6 @@ class ConcatenatedPool(Pool):
         before = EpisodeSeed(int(snapshot["seed"][0]))
         self.resume_note = "asynchronous: resumed with fresh episodes"
         return self.reset(before.after("resumed at", *snapshot["ticks"].tolist()), out)
-
-    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        raise ConfigError("pools that are joined are stepped each by itself")
-
-    def recv(self) -> Batch:
-        raise ConfigError("pools that are joined are stepped each by itself")
 
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
         raise ConfigError("pools that are joined cannot simulate: ask one of them")

@@ -9,7 +9,7 @@ import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs, obs_bytes
-from scramjet.engine.pool import Batch, Episodes, Pool
+from scramjet.engine.pool import Episodes, Pool
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict
 from scramjet.errors import ConfigError
@@ -116,6 +116,7 @@ class FrameStackPool(Pool):
     def reset(self, seed: int | EpisodeSeed, out: Transition | None = None) -> Transition:
         out = self._own if out is None else self._fitting(out)
         self.pool.reset(seed, out=self._new)
+        self._actions_sent = None
         for frames in leaves(self._frames):
             frames[:] = 0
         return self._show(out)
@@ -163,12 +164,6 @@ class FrameStackPool(Pool):
         trees = (self._is_stacked, self._frames, new_obs, out_obs)
         return list(zip(*(leaves(tree) for tree in trees), strict=True))
 
-    def send(self, actions: np.ndarray, rows: slice | None = None) -> None:
-        raise ConfigError("a pool with --frame-stack steps all its envs at once: use step()")
-
-    def recv(self) -> Batch:
-        raise ConfigError("a pool with --frame-stack steps all its envs at once: use step()")
-
     def snapshot(self) -> dict[str, np.ndarray]:
         frames = {f"frames/{i}": leaf.copy() for i, leaf in enumerate(leaves(self._frames))}
         return {**self.pool.snapshot(), **frames}
@@ -182,6 +177,7 @@ class FrameStackPool(Pool):
     ) -> Transition:
         out = self._own if out is None else self._fitting(out)
         self.pool.restore(snapshot, out=self._new, is_own=is_own)
+        self._actions_sent = None
         if self.pool.resume_note is not None:  # its episodes are fresh: no frames came before
             for frames in leaves(self._frames):
                 frames[:] = 0

@@ -17,9 +17,9 @@ from numba import cuda as numba_cuda
 from numba import float32, int32
 from torch import Tensor
 
-from scramjet.compile.cache import CudaKernelCache
 from scramjet.compile.cuda import cuda_arrays
 from scramjet.compile.fingerprint import function_fingerprint
+from scramjet.compile.numba_internals import keep_cuda_on_disk
 from scramjet.errors import ConfigError
 
 cuda: Any = numba_cuda  # to a type checker its functions are not those that kernels call
@@ -76,7 +76,7 @@ def _launch(kernel: Callable[..., None], size: tuple[int, int], num_threads: int
 @cache
 def _compiled(kernel: Callable[..., None]) -> Any:
     dispatcher = cuda.jit(kernel)
-    dispatcher._cache = CudaKernelCache(function_fingerprint(cast(FunctionType, kernel)), kernel.__name__)
+    keep_cuda_on_disk(dispatcher, function_fingerprint(cast(FunctionType, kernel)), kernel.__name__)
     return dispatcher
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.compile.addresses import Task
+from scramjet.compile.addresses import AVAILABLE, Task
 from scramjet.policies.recurrent import kernels
 from scramjet.policies.recurrent.kernels import Sequences
 
@@ -42,7 +42,8 @@ def can_fuse(features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> bo
     """Whether the compiled sequences take these tensors; a layer's weights are all alike."""
     tensors = (features, state, weights[0])
     return (
-        all(tensor.dtype is torch.float32 and tensor.is_cpu for tensor in tensors)
+        AVAILABLE
+        and all(tensor.dtype is torch.float32 and tensor.is_cpu for tensor in tensors)
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
     )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from scramjet.errors import ConfigError, TrainingError
+from scramjet.errors import TrainingError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
 _KEEP_BELOW_BYTES = 1 << 30
@@ -50,17 +50,6 @@ def keep_freed_memory() -> None:
     if hasattr(libc, "gnu_get_libc_version"):
         libc.mallopt(_M_MMAP_THRESHOLD, _KEEP_BELOW_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, 2 * _KEEP_BELOW_BYTES - 1)
-
-
-def cuda_is_ready() -> bool:
-    """Whether there is a GPU, and all that compiles worlds for it."""
-    from scramjet.compile.cuda import require_cuda
-
-    try:
-        require_cuda()
-    except ConfigError:
-        return False
-    return True
 
 
 def set_precision(precision: str) -> None:

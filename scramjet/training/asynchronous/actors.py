@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from scramjet.accelerate.numba.executor import native_play
+from scramjet.accelerate.choice import choose_executor
 from scramjet.engine.layout import Transition
 from scramjet.engine.trees import leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.errors import ScramjetError
 from scramjet.policies.policy import Policy
-from scramjet.training.asynchronous.trajectories import Exchange, ScheduleError, Trajectory
-from scramjet.training.rollout.rollout import Rollout, allocate_rollout, collect
+from scramjet.training.asynchronous.trajectories import Exchange, ScheduleError, Slot, Trajectory
+from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.player import RolloutPlayer
 
 MOST_RESTARTS = 10
 """Of one native actor in a row, without a trajectory in between."""
@@ -80,7 +81,7 @@ class Actors(ABC):
         """Where the actors decide, given where the learner learns."""
 
     @abstractmethod
-    def _slot(self, actor: int) -> Rollout:
+    def _slot(self, actor: int) -> Slot:
         """A slot for an actor's trajectories."""
 
     @abstractmethod
@@ -92,14 +93,14 @@ class Actors(ABC):
         """One recorded event of the actors, on this thread."""
 
     @abstractmethod
-    def begin_with(self, actor: int, first: Rollout) -> None:
+    def begin_with(self, actor: int, first: RolloutBuffers) -> None:
         """Have an actor's first trajectory go on from the last row of a slot."""
 
     def begin(self) -> None:
         """Take what the pool shows now as the beginning."""
         for actor in range(len(self.pool.pools)):
-            first, shown = self._slot(actor), self.pool.shown.part(self.pool.rows_of(actor))
-            _show(first.rows[-1], shown)
+            first, shown = self._slot(actor).buffers, self.pool.shown.part(self.pool.rows_of(actor))
+            _show(first.last, shown)
             self.begin_with(actor, first)
 
     @property
@@ -136,18 +137,6 @@ def _show(row: Transition, shown: Transition) -> None:
     row.mask[:], row.turn[:] = shown.mask, shown.turn
 
 
-def carry_over(before: Rollout | None, slot: Rollout) -> None:
-    """Have a slot begin with what the last one ended with."""
-    if before is None or before is slot:
-        return
-    for name in ("obs", "mask", "alive", "seat"):
-        old, new = getattr(before, name), getattr(slot, name)
-        for mine, other in zip(leaves(new), leaves(old), strict=True) if new is not None else ():
-            mine[-1].copy_(other[-1])
-    if slot.memories.is_used:
-        slot.memories.states.copy_(before.memories.states)
-
-
 class ActorThreads(Actors):
     """Native worlds: a thread for each pool; nothing of theirs needs Python while it runs."""
 
@@ -161,21 +150,20 @@ class ActorThreads(Actors):
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]
         self._generators = [torch.Generator().manual_seed(seed_of(seed, i)) for i in range(len(pool.pools))]
-        self._seed, self._fused, self._restarts = seed, fused, restarts
-        self._last: list[Rollout | None] = [None] * len(pool.pools)
+        self._seed, self._restarts = seed, restarts
+        self._executors = [
+            choose_executor(own, part, fused=fused) for own, part in zip(self._policies, pool.pools, strict=True)
+        ]
+        self._last: list[RolloutBuffers | None] = [None] * len(pool.pools)
 
     def _device_of(self, policy: Policy) -> torch.device:
         return torch.device("cpu")
 
-    def begin_with(self, actor: int, first: Rollout) -> None:
+    def begin_with(self, actor: int, first: RolloutBuffers) -> None:
         self._last[actor] = first
 
-    def _slot(self, actor: int) -> Rollout:
-        pool, policy = self.pool.pools[actor], self._policies[actor]
-        rollout = allocate_rollout(pool, policy, self._num_steps, self._horizon)
-        if self._fused:
-            rollout.native = native_play(policy, rollout)
-        return rollout
+    def _slot(self, actor: int) -> RolloutPlayer:
+        return RolloutPlayer(self.pool.pools[actor], self._executors[actor], self._num_steps, self._horizon)
 
     def _targets(self) -> list[Any]:
         return [partial(self._run, i) for i in range(len(self.pool.pools))]
@@ -198,13 +186,13 @@ class ActorThreads(Actors):
         self.exchange.give_up(trajectory)
         pool.restarts += 1
         pool.say(f"restarted: {error}")
-        first = self._slot(actor)
-        pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.rows[-1])
+        first = self._slot(actor).buffers
+        pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.last)
         self.begin_with(actor, first)
 
     def _play(self, trajectory: Trajectory) -> None:
-        actor, slot = trajectory.actor, trajectory.rollout
-        pool, policy = self.pool.pools[actor], self._policies[actor]
+        actor, player = trajectory.actor, trajectory.slot
+        policy = self._policies[actor]
 
         def look() -> None:
             self.weights.give(policy)
@@ -212,10 +200,9 @@ class ActorThreads(Actors):
 
         trajectory.version = self.exchange.look(look)
         trajectory.versions = float(trajectory.version)
-        carry_over(self._last[actor], slot)
-        collect(pool, policy, slot, self._generators[actor])
-        self._last[actor] = slot
-        trajectory.episodes = pool.episodes()
+        player.play(self._generators[actor], after=self._last[actor])
+        self._last[actor] = player.buffers
+        trajectory.episodes = player.pool.episodes()
         self.exchange.finish(trajectory)
 
     def do(self, event: dict[str, Any]) -> None:

@@ -12,9 +12,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from scramjet.engine.pool import Episodes
+from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.rollout import Rollout
 
 MOST_AHEAD = 2
@@ -25,15 +26,27 @@ class ScheduleError(Exception):
     """A schedule that cannot be followed; told with its file and line by whoever reads it."""
 
 
+class Slot(Protocol):
+    """Where one actor plays a trajectory; allocated once and used again."""
+
+    buffers: RolloutBuffers
+
+
 @dataclass(slots=True)
 class Trajectory:
     """One actor's T steps."""
 
     actor: int
-    rollout: Rollout
+    slot: Any  # a `Slot`, of the kind that the actors allocate
     version: int = 0  # of the weights it began with
     versions: float = 0.0  # of the weights that acted, the mean over its steps
     episodes: Episodes | None = None  # that ended in it
+
+    @property
+    def rollout(self) -> Rollout:
+        """What was played."""
+        slot: Slot = self.slot
+        return slot.buffers.rollout
 
 
 @dataclass(slots=True)
@@ -53,13 +66,13 @@ class Exchange:
     What has become older than `max_lag` is not learned from.
     """
 
-    def __init__(self, num_actors: int, max_lag: int, allocate: Callable[[int], Rollout]) -> None:
+    def __init__(self, num_actors: int, max_lag: int, allocate: Callable[[int], Slot]) -> None:
         """`allocate(actor)` makes one more slot."""
         self.num_actors, self.max_lag = num_actors, max_lag
         self.version = 0
         self.most_ahead = min(max_lag, MOST_AHEAD)
         self._allocate = allocate
-        self._free: list[list[Rollout]] = [[] for _ in range(num_actors)]
+        self._free: list[list[Slot]] = [[] for _ in range(num_actors)]
         self._done: deque[Trajectory] = deque()
         self._num_begun = 0
         self._changed = threading.Condition()
@@ -92,8 +105,8 @@ class Exchange:
                 return None
             self._num_begun += 1
             free = self._free[actor]
-            rollout = free.pop() if free else self._allocate(actor)
-            return Trajectory(actor, rollout, self.version)
+            slot = free.pop() if free else self._allocate(actor)
+            return Trajectory(actor, slot, self.version)
 
     def finish(self, trajectory: Trajectory) -> None:
         """A trajectory is done; one that is too old by now goes back at once."""
@@ -146,7 +159,7 @@ class Exchange:
 
     def _put_back(self, trajectory: Trajectory) -> None:
         self._num_begun -= 1
-        self._free[trajectory.actor].append(trajectory.rollout)
+        self._free[trajectory.actor].append(trajectory.slot)
         self._changed.notify_all()
 
     def _drop_stale(self) -> None:
@@ -159,7 +172,7 @@ class Exchange:
         """What was learned from, or copied, may be played in again."""
         with self._changed:
             for trajectory in taken:
-                self._free[trajectory.actor].append(trajectory.rollout)
+                self._free[trajectory.actor].append(trajectory.slot)
 
     def publish(self, copy: Callable[[], None]) -> None:
         """New weights: `copy` puts them where actors look, while none does."""

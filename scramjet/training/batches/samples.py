@@ -1,92 +1,16 @@
-"""Samples for gradient steps: a rollout laid flat, or with memory as sequences that begin from a kept state."""
+"""The samples of a rollout: laid flat, or with memory as sequences that begin from a kept recurrent state."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import compiled
 from scramjet.engine.trees import map_leaves
-from scramjet.training.batches.targets import Targets
 from scramjet.training.rollout.recurrent_states import begins
 from scramjet.training.rollout.rollout import Rollout
-
-
-@dataclass(slots=True)
-class Samples:
-    """B samples: what one gradient step sees, or a whole rollout.
-
-    Without memory they stand in no order. With memory they are L steps of M sequences, time-major, B = L * M, and each
-    sequence goes on from a state of its own.
-    """
-
-    obs: Any  # [B, *obs_shape], or nested dicts of such
-    mask: Tensor | None  # [B, mask_size]
-    action: Tensor  # [B, *action_shape]
-    log_prob: Tensor  # [B], under the policy that acted
-    value: Tensor  # [B], at the time of acting
-    advantage: Tensor  # [B]
-    returns: Tensor  # [B]
-    place: Tensor  # [B], where in the flattened rollout [T * R]; -1 where a sequence is filled up
-    state: Tensor | None = None  # [M, state_size], what was remembered before each sequence; None without memory
-    begins: Tensor | None = None  # [L, M], steps that are an episode's first
-    counts: Tensor | None = None  # [B] bool, what may be learned from; None: all. Sequences are filled up, agents die
-    num_rows: int = 1  # of a step of the rollout; as many neighbours are of the same step
-    explained_variance: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))  # [], by the values, of returns
-    targets: Targets | None = None  # of the whole rollout, where advantages are estimated again as the policy moves
-
-    def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
-        """Take advantages and returns from how the rollout lies, [T, R] each."""
-        place = self.place.clamp(min=0)
-        torch.index_select(advantage.flatten(), 0, place, out=self.advantage)
-        torch.index_select(returns.flatten(), 0, place, out=self.returns)
-
-    def write_back(self, target: Tensor, data: Tensor) -> None:
-        """Write data [B] where it belongs in a rollout's target [T (+ 1), R]."""
-        place = self.place
-        if self.state is not None and self.counts is not None:  # sequences may be filled up
-            is_step = place >= 0
-            place, data = place[is_step], data[is_step]
-        target.view(-1)[place] = data
-
-    @property
-    def num_units(self) -> int:
-        """What minibatches are drawn from: samples, or whole sequences."""
-        return len(self.action) if self.state is None else len(self.state)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether every sample counts, and none belongs to a sequence."""
-        return self.counts is None and self.state is None
-
-    def select(self, units: Tensor) -> Samples:
-        """The samples, or sequences, numbered `units`."""
-        return Samples(
-            obs=map_leaves(lambda leaf: self._take(leaf, units), self.obs),
-            mask=None if self.mask is None else self._take(self.mask, units),
-            action=self._take(self.action, units),
-            log_prob=self._take(self.log_prob, units),
-            value=self._take(self.value, units),
-            advantage=self._take(self.advantage, units),
-            returns=self._take(self.returns, units),
-            place=self._take(self.place, units),
-            state=None if self.state is None else self.state.index_select(0, units),
-            begins=None if self.begins is None else self.begins.index_select(1, units),
-            counts=None if self.counts is None else self._take(self.counts, units),
-        )
-
-    def counted(self, data: Tensor) -> Tensor:
-        """Of [B, ...] what counts, [C, ...]: all that a statistic may see."""
-        return data if self.counts is None else data[self.counts]
-
-    def _take(self, data: Tensor, units: Tensor) -> Tensor:
-        if self.state is None:
-            return data.index_select(0, units)
-        return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)
 
 
 def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None) -> Samples:
@@ -94,7 +18,7 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor
     alive = None if rollout.alive is None else rollout.alive[:-1].bool()
     valid = counts if alive is None else alive if counts is None else alive & counts
     everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
-    if not rollout.memories.is_used:
+    if not rollout.recurrent.is_used:
         return _lay_flat(rollout, advantage, returns, valid, everywhere)
     ended = rollout.terminated | rollout.truncated
     states = rollout.states.flatten(0, 1)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import RowKernel
 
 NEIGHBOURS = 32
@@ -19,9 +20,24 @@ NEIGHBOURS = 32
 _ROUNDS = 4
 
 
-def shuffled(num_units: int, generator: torch.Generator) -> Tensor:
-    """A random order of `num_units` numbers, on the CPU."""
-    return torch.randperm(num_units, generator=generator)
+class Shuffler:
+    """Draws the order in which each epoch takes its samples; its generator is the CPU's on every device."""
+
+    def __init__(self, device: torch.device, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self._device = device
+        self._order = torch.empty(0, dtype=torch.int64, device=device)  # the same memory for every epoch on the GPU
+
+    def order(self, samples: Samples, num_minibatches: int) -> Tensor:
+        """A new random order of the samples, or with memory of the sequences: [units], on the device."""
+        num_units = samples.num_units
+        if self._device.type == "cpu":
+            return torch.randperm(num_units, generator=self.generator)
+        if len(self._order) != num_units:
+            self._order = torch.empty(num_units, dtype=torch.int64, device=self._device)
+        num_rows = 1 if samples.state is not None else samples.num_rows
+        shuffle_on_gpu(self._order, self.generator, run_length(num_units, num_rows, num_minibatches))
+        return self._order
 
 
 def shuffle_on_gpu(order: Tensor, generator: torch.Generator, neighbours: int) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from scramjet.adapters.registry import DEFAULT_TIMEOUT, canonical_name, is_foreign
+from scramjet.compile.cuda import cuda_is_ready
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
-from scramjet.runtime.machine.devices import cuda_is_ready
 from scramjet.settings import largest_divisor
 from scramjet.training.config.run_config import RunConfig
 

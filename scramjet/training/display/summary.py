@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from scramjet.accelerate import own_losses
 from scramjet.policies.networks import count_parameters
-from scramjet.training import own_losses
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.interface import RunInfo, StoppedBy, Summary
 from scramjet.training.display.statistics import statistics_of

@@ -18,7 +18,7 @@ from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.evaluation.reports import Report, ReportClock
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.tally import Tally
-from scramjet.training.rollout.recurrent_states import Player
+from scramjet.training.player import Player
 
 MAX_ENVS = 32
 MAX_FOREIGN_ENVS = 8

@@ -71,7 +71,7 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
         **session.progress.tensors(),
     }
     if session.policy.state_size:
-        tensors["memory"] = session.rollout.memories.states
+        tensors["memory"] = session.rollout.recurrent.states
     scaler = session.learner.reward_scaler
     if scaler is not None:
         tensors["reward_scaler/running_return"] = scaler.running_return
@@ -112,10 +112,10 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
         if name in tensors:  # older checkpoints lack it
             generator.set_state(tensors[name])
     snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
-    session.pool.restore(snapshot, out=session.rollout.rows[-1], is_own=is_own)
+    session.pool.restore(snapshot, out=session.player.buffers.last, is_own=is_own)
     session.progress.restore(tensors)
     if session.policy.state_size:
-        session.rollout.memories.states.copy_(tensors["memory"])
+        session.rollout.recurrent.states.copy_(tensors["memory"])
     scaler = session.learner.reward_scaler
     if scaler is not None:
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])
@@ -178,7 +178,7 @@ def _restore_optimizer(learner: Learner, checkpoint: Checkpoint) -> None:
     if state and any(set(entries) != {"step", "exp_avg", "exp_avg_sq"} for entries in state.values()):
         raise CheckpointError(f"'{checkpoint.path}' holds only a part of the optimizer's state")
     # Weights that never had a gradient, frozen or unused, have no state yet; the compiled functions move all of them.
-    if state and learner.native is not None and len(state) != len(numbers):
+    if state and learner.executor.moves_every_weight and len(state) != len(numbers):
         raise CheckpointError(f"'{checkpoint.path}' holds the optimizer's state of another network")
     groups = learner.optimizer.state_dict()["param_groups"]
     learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,73 +1,60 @@
-"""What the policy does in a rollout: it draws actions, and it values what was seen."""
+"""What the policy does in a rollout: it draws the actions of each step, and values what was seen."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from torch import Tensor
 
-from scramjet.accelerate.numba.network import NumbaNetwork
-from scramjet.accelerate.triton.mlp import TritonMLP
-from scramjet.engine.trees import leaves, map_leaves
+from scramjet.accelerate.executor import ActStep, Executor
+from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
-
-if TYPE_CHECKING:
-    from scramjet.training.rollout.rollout import Rollout
-
-VALUE_CHUNK = 4096
-"""Observations valued at a time: small enough that activations stay in cache."""
-VALUE_CHUNK_ON_GPU = 1 << 20
-"""On the GPU: enough to fill it."""
-VALUED_NUMBERS = 1 << 26
-"""Observed numbers at a time on the GPU: of large observations fewer are valued at once, but never under a chunk."""
+from scramjet.training.rollout.rollout import Rollout
 
 
-def act(policy: Policy, rollout: Rollout, t: int) -> Tensor:
-    """Draw the actions of step t and take in what the policy remembers after it; returns them as envs receive them."""
-    distribution, memories = policy.distribution, rollout.memories
-    if memories.is_used and t % rollout.horizon == 0:
-        rollout.states[t // rollout.horizon] = memories.states
-    if rollout.native is not None:
-        return rollout.native.act(t)
-    turn = rollout.turn(t)
-    mask = None if rollout.mask is None else rollout.mask[t]
-    drawn = rollout.noise[t], rollout.action[t], rollout.log_prob[t]
-    if rollout.fused is not None:
-        rollout.fused.act(rollout.steps_obs[t], mask, *drawn)
-    elif policy.splits:
-        distribution.sample(policy.logits(rollout.steps_obs[t]), mask, *drawn)
-    else:
-        logits, rollout.value[t], state = policy(rollout.steps_obs[t], memories.of_movers(turn))
-        memories.keep(turn, state)
-        distribution.sample(logits, mask, *drawn)
-    return distribution.env_action(rollout.action[t])
+def act_step(policy: Policy, rollout: Rollout, t: int) -> ActStep:
+    """The buffers of step t of a rollout."""
+    return ActStep(
+        obs=rollout.obs_at(t),
+        mask=None if rollout.mask is None else rollout.mask[t],
+        noise=rollout.noise[t],
+        action=rollout.action[t],
+        log_prob=rollout.log_prob[t],
+        value=None if policy.splits else rollout.value[t],
+        state=rollout.recurrent.movers if rollout.recurrent.is_used else None,
+    )
 
 
-def value_rows(policy: Policy, rollout: Rollout) -> None:
+class Acting:
+    """Draws the actions of a rollout, step by step, and carries recurrent states on."""
+
+    def __init__(self, executor: Executor, rollout: Rollout) -> None:
+        policy = executor.policy
+        self._rollout, self._recurrent, self._horizon = rollout, rollout.recurrent, rollout.horizon
+        self._draw = executor.actions([act_step(policy, rollout, t) for t in range(rollout.num_steps)])
+        self._env_action, self._stored = policy.distribution.env_action, list(rollout.action)
+        self._is_given_as_stored = self._env_action(rollout.action[0]).data_ptr() == rollout.action.data_ptr()
+
+    def act(self, t: int) -> Tensor:
+        """Draw the actions of step t; returns them as envs receive them, [R, ...]."""
+        if self._recurrent.is_used:
+            self._act_with_memory(t)
+        else:
+            self._draw[t]()
+        return self._stored[t] if self._is_given_as_stored else self._env_action(self._stored[t])
+
+    def _act_with_memory(self, t: int) -> None:
+        rollout, turn = self._rollout, self._rollout.turn(t)
+        if t % self._horizon == 0:
+            rollout.states[t // self._horizon] = self._recurrent.states
+        self._recurrent.fetch_movers(turn)
+        self._draw[t]()
+        self._recurrent.keep_movers(turn)
+
+
+def value_rollout(executor: Executor, rollout: Rollout) -> None:
     """Fill in the values that the steps left open: all of them, or only those after the rollout."""
-    if policy.splits:
+    if executor.policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
-        value_into(policy, rollout.fast, flat_obs, None, rollout.value.flatten())
+        executor.values(flat_obs, None, rollout.value.flatten())
     else:
-        state = rollout.memories.of_movers(rollout.turn(-1))
-        value_into(policy, rollout.fast, rollout.steps_obs[-1], state, rollout.value[-1])
-
-
-def value_into(
-    policy: Policy, fast: TritonMLP | NumbaNetwork | None, obs: Any, state: Tensor | None, value: Tensor
-) -> None:
-    """The values [B] of observations [B, ...] and, with memory, states [B, state_size], a chunk at a time."""
-    if isinstance(fast, TritonMLP):
-        fast.values(obs, value)
-        return
-    if fast is not None:
-        fast.values(obs, state, value)
-        return
-    chunk = VALUE_CHUNK
-    if value.is_cuda:
-        size = sum(leaf[0].numel() for leaf in leaves(obs))
-        chunk = max(VALUE_CHUNK, min(VALUE_CHUNK_ON_GPU, VALUED_NUMBERS // size))
-    for start in range(0, len(value), chunk):
-        part = slice(start, start + chunk)
-        part_state = None if state is None else state[part]
-        value[part] = policy.value(map_leaves(lambda leaf, part=part: leaf[part], obs), part_state)
+        state = rollout.recurrent.of_movers(rollout.turn(-1))
+        executor.values(rollout.obs_at(-1), state, rollout.value[-1])

@@ -1,10 +1,10 @@
-"""Numbers that are none, and choices that are none, are found before the weights see them."""
+"""Checks a rollout for NaN, infinity and choices outside their space before the weights see them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 
@@ -12,33 +12,36 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, named_leaves, space_tree
 from scramjet.envs.api import Discrete, MultiDiscrete
 from scramjet.errors import TrainingError
-
-if TYPE_CHECKING:
-    from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.rollout.rollout import Rollout
 
 
 @contextmanager
-def gpu_errors_explained(pool: Pool) -> Iterator[None]:
-    """A GPU that finds an index out of range stops for good, and cannot say whose it was."""
+def errors_explained(pool: Pool, obs: Any, num_steps: int) -> Iterator[None]:
+    """Explain the errors of an encoder that stumbles over a choice outside its space.
+
+    `obs` [T + 1, R, ...] is what the envs wrote; where that is on the GPU it cannot be looked at any more.
+    """
     try:
         yield
-    except RuntimeError as error:
-        if "device-side assert" not in str(error):
-            raise
-        raise TrainingError(
-            f"something in {pool.name} or its network is out of range, most likely an observed choice outside its "
-            f"space; the GPU cannot say which: the same run with --device cpu names the env and the step"
-        ) from error
+    except (IndexError, RuntimeError) as error:
+        if not any(leaf.is_cuda for leaf in leaves(obs)):
+            check_choices(pool, obs, num_steps)
+        elif "device-side assert" in str(error):
+            raise TrainingError(
+                f"something in {pool.name} or its network is out of range, most likely an observed choice outside its "
+                f"space; the GPU cannot say which: the same run with --device cpu names the env and the step"
+            ) from error
+        raise
 
 
 def check(pool: Pool, rollout: Rollout) -> None:
     """Refuse a rollout that must not be learned from."""
     check_finite(pool, rollout)
-    check_choices(pool, rollout)
+    check_choices(pool, rollout.obs, rollout.num_steps)
 
 
 def check_finite(pool: Pool, rollout: Rollout) -> None:
-    """Stop before numbers that are none reach the weights; name the env and the step they come from."""
+    """Refuse NaN and infinity in rewards and observations; the error names the env and the step they come from."""
     # One sum is the cheapest look: it is finite unless an element is not (or the sum overflows, checked next).
     steps_before = pool.steps_taken - rollout.num_steps
     looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
@@ -52,21 +55,22 @@ def check_finite(pool: Pool, rollout: Rollout) -> None:
             raise bad_number(pool, name, float(data[bad][0]), row, steps_before + first + t)
 
 
-def check_choices(pool: Pool, rollout: Rollout) -> None:
-    """Refuse a choice outside its space: one-hot, it would be another one's, or nobody's."""
+def check_choices(pool: Pool, obs: Any, num_steps: int) -> None:
+    """Refuse an observed choice outside its space: as one-hot numbers it would be another choice, or none."""
     spaces = leaves(space_tree(pool.observation_space))
-    for (name, leaf), space in zip(named_leaves(rollout.obs), spaces, strict=True):
+    for (name, leaf), space in zip(named_leaves(obs), spaces, strict=True):
         if not isinstance(space, Discrete | MultiDiscrete):
             continue
         most = torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec, device=leaf.device)
         bad = (leaf < 0) | (leaf >= most)
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])
-            step = pool.steps_taken - (pool.steps_taken - 1) % rollout.num_steps - 1 + t
+            step = pool.steps_taken - (pool.steps_taken - 1) % num_steps - 1 + t
             raise bad_number(pool, f"{name} =", int(leaf[bad][0]), row, step)
 
 
 def bad_number(pool: Pool, name: str, value: float, row: int, step: int) -> TrainingError:
+    """The error for a number at a row and a step of the pool."""
     env = row * pool.num_envs // pool.num_rows
     said = f"{name} {value}, outside its space," if name.endswith("=") else f"{name} of {value}"
     return TrainingError(

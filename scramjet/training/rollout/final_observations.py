@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.engine.layout import PlayedBy
+from scramjet.engine.layout import PlayedBy, Transition
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves
-from scramjet.training.rollout import checks as soundness
-
-if TYPE_CHECKING:
-    from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.rollout import checks
+from scramjet.training.rollout.rollout import Rollout
 
 ValueInto = Callable[[Any, "Tensor | None", Tensor], None]
 """(observations [B, ...], states [B, state_size] or None, values [B] to write)"""
@@ -38,9 +36,29 @@ def are_valued(pool: Pool) -> bool:
     return pool.played_by is not PlayedBy.SEATS or pool.num_players == 1
 
 
-def final_observations(pool: Pool, rollout: Rollout, value_into: ValueInto) -> Finals:
-    """For one rollout, where its envs are."""
-    return FinalsOnGPU(pool, rollout, value_into) if rollout.is_on_gpu else FinalsOnCPU(pool, rollout, value_into)
+def final_obs_buffers(pool: Pool, like: Transition, num_steps: int) -> list[Any]:
+    """Where each step writes the last observations of episodes: on the CPU one place for all, read after each step.
+
+    On the GPU nobody looks in between. But two episodes of one env that were cut short by the time limit are at least
+    that many steps apart, so one place for every so many steps holds them all.
+    """
+    if not isinstance(like.reward, Tensor):
+        return [like.final_obs] * num_steps
+    limit = pool.env.max_episode_steps or num_steps
+    windows = [map_leaves(torch.zeros_like, like.final_obs) for _ in range(0, num_steps, limit)]
+    return [windows[t // limit] for t in range(num_steps)]
+
+
+def final_observations(
+    pool: Pool, rollout: Rollout, transitions: Sequence[Transition], value: ValueInto, first_row: int = 0
+) -> Finals:
+    """For one rollout whose steps are written to `transitions`, where its envs are.
+
+    `first_row`: that of the pool, where the rollout is of some rows alone.
+    """
+    if isinstance(transitions[0].reward, Tensor):
+        return FinalsOnGPU(pool, rollout, transitions, value)
+    return FinalsOnCPU(pool, rollout, transitions, value, first_row)
 
 
 class FinalsOnCPU:
@@ -49,9 +67,11 @@ class FinalsOnCPU:
     Truncation is rare, so this costs a look at the flags each step and one small forward pass a rollout.
     """
 
-    def __init__(self, pool: Pool, rollout: Rollout, value_into: ValueInto) -> None:
-        self._pool = pool
-        self._rollout = rollout
+    def __init__(
+        self, pool: Pool, rollout: Rollout, transitions: Sequence[Transition], value_into: ValueInto, first_row: int = 0
+    ) -> None:
+        self._pool, self._first_row = pool, first_row
+        self._rollout, self._transitions = rollout, transitions
         self._value_into = value_into
         rollout.final_value.zero_()
         self._are_valued = are_valued(pool)
@@ -62,15 +82,15 @@ class FinalsOnCPU:
 
     def keep(self, t: int) -> None:
         """Copy what step t cut short, before the next step writes over it and memory forgets."""
-        row = self._rollout.rows[t]
+        row = self._transitions[t]
         if not self._are_valued or True not in row.truncated.tobytes():  # of few envs, any() takes as long as a step
             return
         places = np.flatnonzero(row.truncated)
         observations = map_leaves(lambda leaf: leaf[places], row.final_obs)
         self._check_finite(observations, places)
         self._observations.append(observations)
-        if self._rollout.memories.is_used:
-            self._states.append(self._rollout.memories.states[torch.from_numpy(places)])
+        if self._rollout.recurrent.is_used:
+            self._states.append(self._rollout.recurrent.states[torch.from_numpy(places)])
         self._places.append((t, places))
         self._held += len(places)
         if self._held >= max(VALUED_AT_ONCE, row.truncated.size):
@@ -81,8 +101,8 @@ class FinalsOnCPU:
             if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
                 worst = int(np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(1))[0])
                 value = float(leaf[worst][~np.isfinite(leaf[worst])][0])
-                row = self._rollout.first_row + int(places[worst])
-                raise soundness.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
+                row = self._first_row + int(places[worst])
+                raise checks.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
 
     def value_all(self) -> None:
         """Value what is held and write it to `final_value`."""
@@ -103,28 +123,30 @@ class FinalsOnCPU:
 
 
 class FinalsOnGPU:
-    """The same without a look at what was cut short: each env's place is valued, whether or not it holds something.
+    """Values each env's place for last observations, whether or not it holds one: nobody looks at what was cut short.
 
-    That is one more value for every so many steps as the time limit has, see `rollout._final_obs`.
+    That is one more value for every so many steps as the time limit has, see `final_obs_buffers`.
     """
 
-    def __init__(self, pool: Pool, rollout: Rollout, value_into: ValueInto) -> None:
-        self._rollout, self._value_into = rollout, value_into
+    def __init__(self, pool: Pool, rollout: Rollout, transitions: Sequence[Transition], value_into: ValueInto) -> None:
+        self._rollout, self._transitions, self._value_into = rollout, transitions, value_into
         self._has_limit = pool.env.max_episode_steps is not None and are_valued(pool)
         self._windows: dict[int, list[int]] = {}  # by the place they share: its steps
-        for t, row in enumerate(rollout.rows):
+        for t, row in enumerate(transitions):
             self._windows.setdefault(id(leaves(row.final_obs)[0]), []).append(t)
         self._states: dict[int, Tensor] = {}
 
     def keep(self, t: int) -> None:
         """What was remembered when an episode was cut short; its observation stays where the step wrote it."""
-        memories, row = self._rollout.memories, self._rollout.rows[t]
-        if not memories.is_used or not self._has_limit:
+        recurrent, row = self._rollout.recurrent, self._transitions[t]
+        if not recurrent.is_used or not self._has_limit:
             return
         window = id(leaves(row.final_obs)[0])
         cut = torch.as_tensor(row.truncated).unsqueeze(1)
         before = self._states.get(window)
-        self._states[window] = memories.states.clone() if before is None else torch.where(cut, memories.states, before)
+        self._states[window] = (
+            recurrent.states.clone() if before is None else torch.where(cut, recurrent.states, before)
+        )
 
     def value_all(self) -> None:
         """Value every place, and take of it what was cut short."""
@@ -132,7 +154,7 @@ class FinalsOnGPU:
         if not self._has_limit:
             return  # final_value was zero from the start
         for window, steps in self._windows.items():
-            observations = rollout.rows[steps[0]].final_obs
+            observations = self._transitions[steps[0]].final_obs
             values = torch.empty_like(rollout.final_value[0])
             self._value_into(observations, self._states.get(window), values)
             part = slice(steps[0], steps[-1] + 1)

@@ -1,4 +1,4 @@
-"""What a policy remembers while it plays a pool: one row of numbers for each player's episode under way."""
+"""The recurrent state of a policy at play: one row of numbers for each player's episode under way."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
-from scramjet.engine.layout import PlayedBy, Transition
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.policies.policy import Policy
 
 
-class Memories:
+class RecurrentStates:
     """The states of all that play, carried from step to step.
 
     A slot is a row of the pool: an env, or an agent. Where seats take turns each has a slot of its own, env by env,
@@ -31,9 +31,11 @@ class Memories:
         self._first_slot = torch.arange(num_rows, device=device) * self._num_seats  # of each row
         self.states = torch.zeros(num_rows * self._num_seats, state_size, device=device)  # [slots, state_size]
         self.is_used = state_size > 0
+        # Those of whoever acts now, [rows, state_size]: all of them, or of seats a copy of one each.
+        self.movers = torch.zeros(num_rows, state_size, device=device) if self._by_seats else self.states
 
     @classmethod
-    def of(cls, policy: Policy, pool: Pool) -> Memories:
+    def of(cls, policy: Policy, pool: Pool) -> RecurrentStates:
         """Those of a policy that begins to play a pool."""
         return cls(pool.played_by, pool.num_rows, pool.num_players, policy.state_size, policy.device)
 
@@ -41,12 +43,23 @@ class Memories:
         """The slots of some rows."""
         return slice(rows.start * self._num_seats, rows.stop * self._num_seats)
 
-    def part(self, rows: slice) -> Memories:
+    def part(self, rows: slice) -> RecurrentStates:
         """Those of some rows, in the same place: what is remembered there is remembered here."""
         part = copy.copy(self)
         part.states = self.states[self.slots(rows)]
         part._first_slot = self._first_slot[: rows.stop - rows.start]
+        part.movers = self.movers[rows] if self._by_seats else part.states
         return part
+
+    def fetch_movers(self, turn: Tensor | None) -> None:
+        """Bring `movers` up to date before they act; `turn` says whose turn it is."""
+        if self._by_seats and self.is_used:
+            torch.index_select(self.states, 0, self._slots(turn), out=self.movers)
+
+    def keep_movers(self, turn: Tensor | None) -> None:
+        """Keep what `movers` became when they acted."""
+        if self._by_seats and self.is_used:
+            self.states.index_copy_(0, self._slots(turn), self.movers)
 
     def of_movers(self, turn: Tensor | None) -> Tensor | None:
         """The states [rows, state_size] of those who act now; `turn` says whose turn it is. None without memory."""
@@ -54,17 +67,7 @@ class Memories:
             return None
         return self.states.index_select(0, self._slots(turn)) if self._by_seats else self.states
 
-    def keep(self, turn: Tensor | None, state: Tensor | None) -> None:
-        """Take in the states of those who have acted."""
-        if not self.is_used:
-            return
-        assert state is not None
-        if self._by_seats:
-            self.states.index_copy_(0, self._slots(turn), state)
-        elif state is not self.states:
-            self.states.copy_(state)
-
-    def forget_ended(self, turn: Tensor | None, terminated: Any, truncated: Any) -> None:
+    def reset_ended(self, turn: Tensor | None, terminated: Any, truncated: Any) -> None:
         """Set to zero what belongs to episodes that ended in this step, and to agents that were dead in it.
 
         The flags [rows] are a pool's arrays, or tensors where the states are.
@@ -73,14 +76,14 @@ class Memories:
             return
         ended = terminated | truncated
         if isinstance(ended, Tensor):
-            self._forget_unseen(ended if turn is None or not self._by_agents else ended | ~turn.bool())
+            self._reset_on_device(ended if turn is None or not self._by_agents else ended | ~turn.bool())
             return
         if self._by_agents:
             assert turn is not None
             ended = ended | ~turn.numpy().astype(np.bool_)
-        _forget_rows.alone(0, len(ended), ended, self._num_seats, self.states.numpy())
+        _reset_rows.alone(0, len(ended), ended, self._num_seats, self.states.numpy())
 
-    def _forget_unseen(self, ended: Tensor) -> None:
+    def _reset_on_device(self, ended: Tensor) -> None:
         """Without a look at which: nothing waits for the GPU."""
         self.states.masked_fill_(ended.repeat_interleave(self._num_seats).unsqueeze(1), 0.0)
 
@@ -90,34 +93,13 @@ class Memories:
 
 
 @RowKernel
-def _forget_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, states: np.ndarray) -> None:
+def _reset_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, states: np.ndarray) -> None:
     """States [rows * seats, S] of rows that ended, to zero."""
     for row in range(start, stop):
         if ended[row]:
             for slot in range(row * num_seats, (row + 1) * num_seats):
                 for j in range(states.shape[1]):
                     states[slot, j] = 0
-
-
-class Player:
-    """A policy at play on a pool: it takes its most likely actions, or with a generator draws them, and remembers."""
-
-    def __init__(self, pool: Pool, policy: Policy, generator: torch.Generator | None = None) -> None:
-        self._policy, self._generator = policy, generator
-        self._memories = Memories.of(policy, pool)
-        self._turn = torch.zeros(0)
-
-    def act(self, out: Transition) -> np.ndarray:
-        """Actions for what the pool shows."""
-        self._turn = torch.from_numpy(out.turn.copy())
-        state = self._memories.of_movers(self._turn)
-        action = self._policy.act(out.obs, state, mask=out.mask, generator=self._generator)
-        self._memories.keep(self._turn, state)
-        return action.numpy()
-
-    def see(self, out: Transition) -> None:
-        """What came of them."""
-        self._memories.forget_ended(self._turn, out.terminated, out.truncated)
 
 
 def begins(ended: Tensor, alive: Tensor | None) -> Tensor:

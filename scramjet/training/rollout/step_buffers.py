@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from scramjet.engine.layout import PlayedBy, Transition, allocate_obs
 from scramjet.engine.pool import Pool
-from scramjet.engine.trees import leaves, map_leaves
+from scramjet.engine.trees import arrays_of, map_leaves
 
 
 @dataclass(slots=True)
 class StepBuffers:
-    """T steps of R rows, time-major, as a `Transition` has them one by one."""
+    """T steps of R rows, time-major; field by field what a `Transition` has of one step."""
+
+    SHOWN: ClassVar[tuple[str, ...]] = ("obs", "mask", "turn")
+    """What players see: of T + 1 steps, row t before step t. The other fields are results, of T steps."""
 
     obs: Any  # [T + 1, R, *obs_shape], or nested dicts of such
     mask: Tensor  # [T + 1, R, mask_size] bool; [T + 1, R, 0] where the world has no mask
@@ -48,35 +51,31 @@ class StepBuffers:
 
     @property
     def shown(self) -> list[Tensor]:
-        """What players see, each [T + 1, ...]: row t before step t."""
-        return [*leaves(self.obs), self.mask, self.turn]
+        """What players see, each [T + 1, ...]."""
+        return list(arrays_of(self, *self.SHOWN))
 
     @property
     def results(self) -> list[Tensor]:
-        """What comes of their actions, each [T, ...]."""
-        return [self.reward, self.terminated, self.truncated]
+        """What their actions lead to, each [T, ...]."""
+        return list(arrays_of(self, *(field.name for field in fields(self) if field.name not in self.SHOWN)))
 
-    def rows(self, final_obs: Sequence[Any]) -> list[Transition]:
+    def transitions(self, final_obs: Sequence[Any]) -> list[Transition]:
         """T views: where step t is written, last observations of episodes to `final_obs[t]`."""
         return [
             Transition(
-                obs=map_leaves(lambda leaf, t=t: _array(leaf[t + 1]), self.obs),
-                mask=_array(self.mask[t + 1]),
-                turn=_array(self.turn[t + 1]),
-                reward=_array(self.reward[t]),
-                terminated=_array(self.terminated[t]),
-                truncated=_array(self.truncated[t]),
+                **{field.name: map_leaves(_row(t + (field.name in self.SHOWN)), getattr(self, field.name))
+                   for field in fields(self)},
                 final_obs=final,
             )
             for t, final in enumerate(final_obs)
-        ]
+        ]  # fmt: skip
 
-    def go_on(self) -> None:
-        """Begin with what the last step showed."""
-        for leaf in self.shown:
-            leaf[0] = leaf[-1]
+    def begin_after(self, before: StepBuffers) -> None:
+        """Have row 0 show what `before` ended with: the buffers of the last rollout, which may be these."""
+        for here, there in zip(self.shown, before.shown, strict=True):
+            here[0] = there[-1]
 
 
-def _array(tensor: Tensor) -> Any:
-    """A tensor as a pool writes to it: NumPy's view of it, or on the GPU itself."""
-    return tensor if tensor.is_cuda else tensor.numpy()
+def _row(t: int) -> Any:
+    """A function that gives row t of a tensor as a pool writes to it: NumPy's view of it, or on the GPU itself."""
+    return lambda tensor: tensor[t] if tensor.is_cuda else tensor[t].numpy()

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from scramjet.accelerate.own_losses import MAX_NAME_LENGTH
 from scramjet.errors import ConfigError, shortened
 from scramjet.training.telemetry.metrics import is_reserved
-
-MAX_NAME_LENGTH = 100
 
 
 class UserMetrics:

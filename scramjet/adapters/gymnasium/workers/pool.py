@@ -14,11 +14,12 @@ import tempfile
 import time
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from scramjet.adapters.gymnasium.pool import GymPool, Rows
+from scramjet.adapters.gymnasium.pool import GymPool
 from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.workers import protocol
 from scramjet.adapters.gymnasium.workers.local import LocalWorker
@@ -26,7 +27,8 @@ from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerF
 from scramjet.adapters.gymnasium.workers.restarts import Restarts
 from scramjet.adapters.gymnasium.workers.worker import mapped, mapped_bytes
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.pool import Batch, check_count
+from scramjet.engine.pool import check_count
+from scramjet.engine.rows_under_way import Rows, neighbours
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
@@ -34,13 +36,23 @@ from scramjet.runtime.machine.cores import available_cores
 OnError = Literal["fail", "restart"]
 
 
+@dataclass(slots=True, eq=False)
+class Share:
+    """The part of a step that one worker does."""
+
+    worker: int
+    rows: range
+    send: Rows  # all rows of the step
+    ended: list[Ended] | None = None  # its episodes that ended; None until the worker has stepped
+
+
 class WorkerPool(GymPool):
     """Envs of others, several in each process.
 
-    `step`, parts of steps, or `send` and `recv`: with `batch_size` the latter hands over the first so many rows that
-    are ready. An env that raises, hangs longer than `timeout` seconds or dies is an error with its traceback; with
-    on_error="restart" it is made anew and its episode ends as truncated. With `takes_part` the first share of the envs
-    is stepped by this process itself: quick ones are done before another would have told so.
+    `recv` without rows hands over the rows of the `send` that is ready first; with `batch_size`, the first so many rows
+    whose workers are ready. An env that raises, hangs longer than `timeout` seconds or dies is an error with its
+    traceback; with on_error="restart" it is made anew and its episode ends as truncated. With `takes_part` the first
+    share of the envs is stepped by this process itself: quick ones are done before another would have told so.
     """
 
     def __init__(
@@ -63,7 +75,7 @@ class WorkerPool(GymPool):
         _check_settings(num_envs, num_workers, timeout, on_error, batch_size)
         if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
-        self.num_workers, self.batch_size = num_workers, batch_size or num_envs
+        self.num_workers, self.batch_size = num_workers, None if batch_size == num_envs else batch_size
         self._restarts = Restarts()
         self._make_env, self._factory = make_env, pickled(name, make_env)
         self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
@@ -87,7 +99,7 @@ class WorkerPool(GymPool):
         self._last_seen = tuple(np.zeros_like(leaf) for leaf in self._rows.obs)
         self._finished_steps = np.zeros(num_envs, np.int64)  # since the start; counted where restarts are
         self._lost = np.zeros(num_envs, np.bool_)  # episodes that ended with their worker, not yet told
-        self._sent = np.zeros(num_envs, np.bool_)  # rows with actions that were not received
+        self._shares: list[Share] = []  # of the steps under way, in the order they were sent
 
     def _start_all(self, num_envs: int) -> EnvFacts:
         for first in range(self.num_workers):
@@ -137,7 +149,7 @@ class WorkerPool(GymPool):
         for i in range(self.num_workers):  # what was begun is not wanted any more
             while self._workers[i].asked:
                 self._step_answer(i)
-        self._sent[:] = False
+        self._shares.clear()
         given = pickle.dumps(seeds)
         for worker in self._workers:
             worker.ask(protocol.RESET, given)
@@ -156,27 +168,50 @@ class WorkerPool(GymPool):
             return False
         return True
 
-    def _share(self, worker: WorkerProcess | LocalWorker, rows: slice) -> tuple[int, int]:
-        """Which of a worker's envs are among neighbouring rows: the first, and the one after the last."""
-        first, stride = worker.rows[0], self.num_workers
-        return max(0, -(-(rows.start - first) // stride)), max(0, -(-(rows.stop - first) // stride))
+    def _sendable(self, rows: Rows | None) -> Rows:
+        """Neighbours, or any rows that are neighbours in each worker, such as all rows of some workers."""
+        if not isinstance(rows, np.ndarray):
+            return neighbours(rows, self.num_rows)
+        given = np.arange(self.num_rows)[rows]
+        for i in np.unique(given % self.num_workers).tolist():
+            places = np.sort(given[given % self.num_workers == i])
+            if (np.diff(places) != self.num_workers).any():
+                raise ConfigError(
+                    f"rows={given.tolist()[:8]} are not neighbours among the rows of their workers: row r is worker r "
+                    f"% {self.num_workers}'s"
+                )
+        return given
 
-    def _begin(self, rows: slice) -> None:
+    def _begin(self, rows: Rows) -> None:
         self._check_open()
-        for worker in self._workers:
-            start, stop = self._share(worker, rows)
-            if start < stop:
-                worker.ask(protocol.STEP, b"", start, stop)
+        stride = self.num_workers
+        for i, worker in enumerate(self._workers):
+            if isinstance(rows, slice):
+                first, stop = rows.start + (i - rows.start) % stride, rows.stop
+            else:
+                its = rows[rows % stride == i]
+                first, stop = (int(its.min()), int(its.max()) + 1) if len(its) else (0, 0)
+            if first < stop:
+                self._shares.append(Share(i, range(first, stop, stride), rows))
+                worker.ask(protocol.STEP, b"", first // stride, (stop - 1 - i) // stride + 1)
 
-    def _finish(self, rows: slice) -> Iterable[Ended]:
-        told: list[Ended] = []
-        for i in range(self.num_workers):
-            start, stop = self._share(self._workers[i], rows)
-            if start < stop:
-                told += self._step_answer(i)
-        self._tell_lost(np.arange(rows.start, rows.stop))
+    def _finish(self, rows: Rows) -> Iterable[Ended]:
+        wanted = np.zeros(self.num_rows, np.bool_)
+        wanted[rows] = True
+        shares = [share for share in self._shares if wanted[share.rows[0]]]
+        for share in shares:
+            while share.ended is None:
+                self._take_answer(share.worker)
+        self._shares = [share for share in self._shares if share not in shares]
+        self._tell_lost(np.arange(self.num_rows)[rows])
         self._remember(rows)
-        return told
+        return [one for share in shares for one in share.ended or ()]
+
+    def _take_answer(self, i: int) -> Share:
+        """Wait for worker i's oldest step and keep what it says of it."""
+        share = next(share for share in self._shares if share.worker == i and share.ended is None)
+        share.ended = self._step_answer(i)
+        return share
 
     def _step_answer(self, i: int) -> list[Ended]:
         """Worker i's answer to its oldest step; one that fails is restarted, if that is wanted."""
@@ -255,64 +290,43 @@ class WorkerPool(GymPool):
             for last, now in zip(self._last_seen, self._rows.obs, strict=True):
                 last[rows] = now[rows]
 
-    def send(self, actions: np.ndarray, rows: slice | np.ndarray | None = None) -> None:
-        """Actions [len(rows), ...] of all envs of some workers, such as the rows that `recv` handed over."""
-        given = np.arange(self.num_rows)[slice(None) if rows is None else rows]
-        self._check_actions(actions, (len(given), *self._action_shape[1:]))
-        chosen = np.unique(given % self.num_workers)
-        whole = sum(len(self._workers[i].rows) for i in chosen.tolist())
-        if len(np.unique(given)) != len(given) or whole != len(given):
+    def _ready_first(self) -> Rows:
+        """Of the sends under way the one whose workers have all stepped first; with `batch_size`, so many rows of the
+        workers that have, in the order they did."""
+        if not self._under_way:
+            raise ConfigError("recv() without send(): no row has an action; call send() first")
+        if self.batch_size is None:
+            while True:
+                for send in self._under_way.sends:
+                    if all(share.ended is not None for share in self._shares if share.send is send):
+                        return send
+                for i in self._first_ready():
+                    self._take_answer(i)
+        num_rows = sum(len(share.rows) for share in self._shares)
+        if num_rows < self.batch_size:
             raise ConfigError(
-                f"rows={given.tolist()[:8]} are not all rows of their workers: row r is worker r % {self.num_workers}'s"
+                f"recv() waits for {self.batch_size} rows, and {num_rows} have actions: call send() first"
             )
-        if self._sent[given].any():
-            raise ConfigError("some of these rows have actions already: call recv() first")
-        self._refuse_parts("send()")
-        self._rows.action[given] = actions
-        self._sent[given] = True
-        for i in chosen.tolist():
-            self._workers[i].ask(protocol.STEP, b"", 0, len(self._workers[i].rows))
-
-    def recv(self) -> Batch:
-        """The first `batch_size` rows that are ready, in the order their workers finished (all: in their own order)."""
-        if self._sent.sum() < self.batch_size:
-            raise ConfigError(
-                f"recv() waits for {self.batch_size} rows, and {int(self._sent.sum())} have actions: call send() first"
-            )
-        told: list[Ended] = []
-        ready: list[int] = []
-        while sum(len(self._workers[i].rows) for i in ready) < self.batch_size:
-            for i in self._first_ready(ready)[: self._workers_needed(ready)]:
-                told += self._step_answer(i)
-                ready.append(i)
-        if self.batch_size == self.num_envs:
-            rows = np.arange(self.num_rows)
-        else:
-            rows = np.concatenate([np.arange(self.num_rows)[i :: self.num_workers] for i in ready])
-        self._tell_lost(rows)
-        self._remember(rows)
-        self._sent[rows] = False
-        self._tick += bool((rows == 0).any())
-        out = self.allocate().part(slice(0, len(rows)))
-        self._write(rows, slice(0, len(rows)), out, told)
-        return Batch(slice(0, self.num_rows) if self.batch_size == self.num_envs else rows, out)
+        ready = [share for share in self._shares if share.ended is not None]
+        while sum(len(share.rows) for share in ready) < self.batch_size:
+            ready += [self._take_answer(i) for i in self._first_ready()]
+        chosen: list[int] = []
+        for share in ready:
+            if len(chosen) < self.batch_size:
+                chosen += share.rows
+        return np.array(chosen)
 
     @property
-    def answering(self) -> list[tuple[int, float]]:
+    def waiting(self) -> list[tuple[int, float]]:
         return [(worker.answers, worker.seconds_left) for worker in self._processes if worker.asked]
 
     @property
     def _processes(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers if isinstance(worker, WorkerProcess)]
 
-    def _workers_needed(self, ready: list[int]) -> int:
-        if self.batch_size == self.num_envs:
-            return self.num_workers
-        return self.batch_size // (self.num_envs // self.num_workers) - len(ready)
-
-    def _first_ready(self, without: list[int]) -> list[int]:
-        """Workers that have answered, or will not; waits for the first."""
-        asked = [(i, w) for i, w in enumerate(self._workers) if w.asked and i not in without]
+    def _first_ready(self) -> list[int]:
+        """Workers that have stepped, or will not; waits for the first."""
+        asked = [(i, worker) for i, worker in enumerate(self._workers) if worker.asked]
         mine = [i for i, worker in asked if isinstance(worker, LocalWorker)]
         if mine:
             return mine
@@ -323,14 +337,6 @@ class WorkerPool(GymPool):
             poller.register(descriptor, select.POLLIN)
         found = [waiting[descriptor] for descriptor, _ in protocol.wait_for(poller, min(left.values()))]
         return found or [min(left, key=lambda i: left[i])]
-
-    def _refuse_parts(self, what: str) -> None:
-        super()._refuse_if_busy(what)
-
-    def _refuse_if_busy(self, what: str) -> None:
-        super()._refuse_if_busy(what)
-        if self._sent.any():
-            raise ConfigError(f"{what} while envs step: call recv() first")
 
     def call(self, row: int, method: str) -> Any:
         """What a method of one env returns; for what Gymnasium's interface does not have."""

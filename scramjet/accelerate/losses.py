@@ -1,0 +1,51 @@
+"""The loss of one minibatch: the policy's forward pass, then PPO's or IMPALA's terms."""
+
+from __future__ import annotations
+
+import torch
+
+from scramjet.accelerate.executor import LossSettings
+from scramjet.accelerate.own_losses import OwnLosses
+from scramjet.accelerate.samples import Samples
+from scramjet.algorithms.impala import policy_gradient
+from scramjet.algorithms.ppo import LossTerms, normalize, ppo_loss
+from scramjet.policies.policy import Policy
+
+
+def minibatch_loss(
+    policy: Policy, minibatch: Samples, loss: LossSettings, own_losses: OwnLosses | None = None
+) -> LossTerms:
+    """The terms of the loss on a minibatch, scalars with gradients; `own_losses` are in the total alone."""
+    output = policy(minibatch.obs, minibatch.state, minibatch.begins)
+    now = policy.distribution.log_prob_and_entropy(output.logits, minibatch.action, minibatch.mask)
+    log_prob, entropy = now
+    value, old_value, counts = output.value, minibatch.value, minibatch.counts
+    advantage = minibatch.advantage
+    if loss.normalizes_advantages:
+        advantage = normalize(advantage, counts)
+    if counts is not None:  # what does not count adds nothing to any sum
+        log_prob = torch.where(counts, log_prob, minibatch.log_prob)
+        value, old_value = (torch.where(counts, each, minibatch.returns) for each in (value, old_value))
+        entropy, advantage = (torch.where(counts, each, 0.0) for each in (entropy, advantage))
+    policy_term = None
+    if loss.is_impala:
+        policy_term = policy_gradient(log_prob, log_prob - minibatch.log_prob, advantage, rho_clip=loss.rho_clip)
+    terms = ppo_loss(
+        log_prob,
+        entropy,
+        value,
+        old_log_prob=minibatch.log_prob,
+        old_value=old_value,
+        advantage=advantage,
+        returns=minibatch.returns,
+        clip=loss.clip,
+        value_clip=loss.value_clip,
+        entropy_coef=loss.entropy_coef,
+        value_coef=loss.value_coef,
+        policy_term=policy_term,
+    )
+    if counts is not None:
+        terms = terms.scaled(len(counts) / counts.sum().clamp(min=1))
+    if own_losses is not None:
+        terms.total = terms.total + own_losses.total(policy, minibatch, output, *now)
+    return terms

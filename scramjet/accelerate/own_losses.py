@@ -1,0 +1,156 @@
+"""Losses of a user's own network, added to PPO's in every gradient step: auxiliary heads, regularizers.
+
+A network asks for it by a method `loss(batch) -> dict of scalar tensors by name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scramjet.accelerate.samples import Samples
+from scramjet.errors import ConfigError, TrainingError, shortened
+from scramjet.policies.layers import PolicyOutput
+from scramjet.policies.policy import Policy
+
+MAX_NAME_LENGTH = 100
+"""Characters of the name of a loss or metric that a user's code adds."""
+
+_WHAT_IT_MAY_NOT_DO = (
+    "it may not change the batch or the weights in place, call backward() on what the batch holds, or turn gradients "
+    "off for good (use `with torch.no_grad():`)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LossBatch:
+    """One minibatch, as `network.loss` sees it: B samples, and what the network gives for them now.
+
+    Without memory the samples stand in no order. With memory they are L steps of M sequences, time-major, B = L * M:
+    `obs.unflatten(0, (-1, len(state)))` has the steps of each.
+    """
+
+    obs: Any  # [B, *obs_shape] or nested dicts of such, as `forward` gets them: normalized, floats as float32
+    action: Tensor  # [B, *action_shape], that was taken
+    mask: Tensor | None  # [B, mask_size], which actions were legal; None where all are
+    advantage: Tensor  # [B], as the rollout has them: not brought to mean 0 for this minibatch
+    returns: Tensor  # [B], what the value is learned from
+    old_log_prob: Tensor  # [B], of the action under the policy that acted
+    old_value: Tensor  # [B], at the time of acting
+    logits: Tensor  # [B, num_inputs], of the network now, with gradients
+    value: Tensor  # [B], of the network now, with gradients
+    log_prob: Tensor  # [B], of the action under the policy now, with gradients
+    entropy: Tensor  # [B], of the policy now, with gradients
+    state: Tensor | None  # [M, state_size], remembered before each sequence; None without memory
+    begins: Tensor | None  # [L, M] bool, steps that are an episode's first; None without memory
+    counts: Tensor | None  # [B] bool, what may be learned from; None: all. Agents die, and sequences are filled up
+
+
+class OwnLosses:
+    """Calls a network's `loss` and adds up what it returns."""
+
+    def __init__(self, network: nn.Module, loss: Callable[[LossBatch], Any]) -> None:
+        self.names: tuple[str, ...] = ()  # as the first minibatch named them
+        self.latest: list[Tensor] = []  # scalars of the last minibatch, without gradients
+        self._where = f"the loss of the network {type(network).__name__}"
+        self._loss = loss
+
+    @classmethod
+    def of(cls, network: nn.Module) -> OwnLosses | None:
+        """Those of a network; None where it has no method `loss`. A layer of that name is just a layer."""
+        loss = getattr(network, "loss", None)
+        return cls(network, loss) if callable(loss) and not isinstance(loss, nn.Module) else None
+
+    def total(
+        self, policy: Policy, minibatch: Samples, output: PolicyOutput, log_prob: Tensor, entropy: Tensor
+    ) -> Tensor:
+        """The sum of the network's own losses on a minibatch, a scalar with gradients."""
+        batch = LossBatch(
+            obs=policy.prepare(minibatch.obs),
+            action=minibatch.action,
+            mask=minibatch.mask,
+            advantage=minibatch.advantage,
+            returns=minibatch.returns,
+            old_log_prob=minibatch.log_prob,
+            old_value=minibatch.value,
+            logits=output.logits,
+            value=output.value,
+            log_prob=log_prob,
+            entropy=entropy,
+            state=minibatch.state,
+            begins=minibatch.begins,
+            counts=minibatch.counts,
+        )
+        try:
+            with torch.enable_grad():  # which puts back what a loss turns off
+                losses = self._loss(batch)
+                has_gradients = torch.is_grad_enabled()
+        except Exception as error:
+            raise ConfigError(f"{self._where} failed: {type(error).__name__}: {error}") from error
+        if not has_gradients:
+            raise ConfigError(f"{self._where} left torch's gradients turned off; {_WHAT_IT_MAY_NOT_DO}")
+        self._check(losses)
+        values = [losses[name].to(output.value.device, torch.float32) for name in self.names]
+        self.latest = [value.detach() for value in values]
+        return torch.stack(values).sum()
+
+    def backward(self, total: Tensor) -> None:
+        """The backward pass of PPO's loss and these; one that fails is told with the network."""
+        try:
+            total.backward()
+        except Exception as error:
+            raise ConfigError(
+                f"{self._where} failed in the backward pass: {type(error).__name__}: {error}; {_WHAT_IT_MAY_NOT_DO}"
+            ) from error
+
+    def summary(self, means: list[float]) -> dict[str, float]:
+        """The metrics of an update from the means over its gradient steps; refuses what is not finite."""
+        for name, mean in zip(self.names, means, strict=True):
+            if not torch.isfinite(torch.tensor(mean)):
+                raise TrainingError(
+                    f"{self._where} gave {name!r} as {mean}: training has diverged; go back to the last checkpoint "
+                    f"with a smaller weight of it or a lower --learning-rate (--fork)"
+                )
+        return {f"loss/{name}": mean for name, mean in zip(self.names, means, strict=True)}
+
+    def _check(self, losses: Any) -> None:
+        """Refuse what is no dict of scalars, and names that are not those of the first minibatch."""
+        if not isinstance(losses, Mapping) or not losses:
+            raise ConfigError(
+                f"{self._where} returned {shortened(losses)}; it returns a dict of scalar tensors by name, such as "
+                f'{{"reconstruction": error.square().mean()}}'
+            )
+        if self.names != tuple(losses):
+            for name in losses:
+                _check_name(name, self._where)
+            if self.names:
+                raise ConfigError(
+                    f"{self._where} returned {', '.join(losses)}, and before that {', '.join(self.names)}; it returns "
+                    f"the same names each time, with a tensor of 0 where there is nothing to learn"
+                )
+            self.names = tuple(losses)
+        for name, loss in losses.items():
+            if not isinstance(loss, Tensor) or loss.shape != () or not loss.is_floating_point():
+                given = f"a tensor {list(loss.shape)} of {loss.dtype}" if isinstance(loss, Tensor) else shortened(loss)
+                raise ConfigError(
+                    f"{self._where} returned {name!r} as {given}; each loss is one number, a tensor without "
+                    f"dimensions, such as a mean()"
+                )
+
+
+def _check_name(name: Any, where: str) -> None:
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.strip()) <= MAX_NAME_LENGTH:
+        raise ConfigError(
+            f"{where} named one {shortened(name)}; a name is text of 1 to {MAX_NAME_LENGTH} printable characters"
+        )
+
+
+def note(network: nn.Module) -> str:
+    """What the header of a run says of a network with losses of its own; empty without."""
+    if OwnLosses.of(network) is None:
+        return ""
+    return f"adds the losses of {type(network).__name__}, so learns by torch's operators"

@@ -1,0 +1,76 @@
+"""Samples: what gradient steps are taken on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scramjet.engine.trees import map_fields
+
+
+@dataclass(slots=True)
+class Samples:
+    """B samples: a whole rollout, or one minibatch of it.
+
+    Without memory they stand in no order. With memory they are L steps of M sequences, time-major, B = L * M, and each
+    sequence goes on from a state of its own.
+    """
+
+    obs: Any  # [B, *obs_shape], or nested dicts of such
+    mask: Tensor | None  # [B, mask_size] bool, legal actions; None where all are
+    action: Tensor  # [B, *action_shape]
+    log_prob: Tensor  # [B], under the policy that acted
+    value: Tensor  # [B], at the time of acting
+    advantage: Tensor  # [B]
+    returns: Tensor  # [B], what the value is learned from
+    place: Tensor  # [B], index into the flattened rollout [T * R]; -1 pads a sequence
+    counts: Tensor | None = None  # [B] bool, what may be learned from; None: all. Sequences are padded, agents die
+    state: Tensor | None = None  # [M, state_size], recurrent state before each sequence; None without memory
+    begins: Tensor | None = None  # [L, M] bool, steps that are an episode's first; None without memory
+    num_rows: int = 1  # neighbouring samples that are of the same step of the rollout
+
+    @property
+    def num_units(self) -> int:
+        """How many units minibatches are drawn from: samples, or with memory whole sequences."""
+        return len(self.action) if self.state is None else len(self.state)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every sample counts and none belongs to a sequence."""
+        return self.counts is None and self.state is None
+
+    def select(self, units: Tensor) -> Samples:
+        """The samples, or sequences, numbered `units`."""
+        return map_fields(
+            self,
+            lambda data: self._take(data, units),
+            state=None if self.state is None else self.state.index_select(0, units),
+            begins=None if self.begins is None else self.begins.index_select(1, units),
+            num_rows=1,
+        )
+
+    def _take(self, data: Tensor, units: Tensor) -> Tensor:
+        if self.state is None:
+            return data.index_select(0, units)
+        return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)
+
+    def counted(self, data: Tensor) -> Tensor:
+        """The rows of `data` [B, ...] that may be learned from, [C, ...]."""
+        return data if self.counts is None else data[self.counts]
+
+    def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
+        """Replace advantages and returns by those of the rollout, [T, R] each."""
+        place = self.place.clamp(min=0)
+        torch.index_select(advantage.flatten(), 0, place, out=self.advantage)
+        torch.index_select(returns.flatten(), 0, place, out=self.returns)
+
+    def write_back(self, target: Tensor, data: Tensor) -> None:
+        """Write data [B] to the places of a rollout's target [T (+ 1), R] that the samples come from."""
+        place = self.place
+        if self.state is not None and self.counts is not None:  # sequences may be padded
+            is_step = place >= 0
+            place, data = place[is_step], data[is_step]
+        target.view(-1)[place] = data

@@ -1,0 +1,25 @@
+"""The ids under which Gymnasium knows native worlds, such as `scramjet/CartPole-v1`."""
+
+from __future__ import annotations
+
+from scramjet.envs.registry import Registration
+
+
+def gym_id(world: Registration) -> str:
+    """`scramjet/CartPole-v1` where an alias has that form, else `scramjet/ProbeAction-v0`."""
+    versioned = [alias for alias in world.aliases if "-v" in alias]
+    camel_case = "".join(part.capitalize() for part in world.name.split("_"))
+    return f"scramjet/{versioned[0] if versioned else camel_case + '-v0'}"
+
+
+def register_with_gymnasium(world: Registration) -> None:
+    """Make a world known to `gymnasium.make` and `gymnasium.make_vec`, unless its id is taken."""
+    from gymnasium.envs.registration import register, registry
+
+    if gym_id(world) not in registry:
+        register(
+            gym_id(world),
+            entry_point="scramjet.adapters.exports.gymnasium_env:GymEnv",
+            vector_entry_point="scramjet.adapters.exports.gymnasium_env:GymVectorEnv",
+            kwargs={"world": world.name},
+        )

@@ -1,0 +1,86 @@
+"""Reward scaling: rewards divided by the running deviation of the discounted return."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.compile.jit import RowKernel
+
+
+class RewardScaler:
+    """Divides rewards by the running standard deviation of the discounted return (Engstrom et al. 2020).
+
+    So one learning rate and one weight of the value loss suit worlds whose rewards are large and whose are small.
+    """
+
+    def __init__(
+        self, num_rewards: int, *, gamma: float, clip: float = 10.0, device: torch.device | str = "cpu"
+    ) -> None:
+        self.gamma = gamma
+        self.clip = clip
+        self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
+        """Discounted return of each row's episode so far, [R]; of each seat's, [N * S]."""
+        self.moments = torch.zeros(3, dtype=torch.float64, device=device)
+        """Count, mean and sum of squared deviations of all discounted returns so far."""
+
+    def scale(self, reward: Tensor, terminated: Tensor, truncated: Tensor, alive: Tensor | None = None) -> Tensor:
+        """Update the statistics with the rewards of a rollout, [T, R] or [T, N, S], and return the scaled rewards.
+
+        Steps of agents that are not `alive` [T or T + 1, R] do not count.
+        """
+        returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
+        self._add_to_moments(returns, counts)
+        count, _, squares = self.moments.unbind()
+        deviation = (squares / count + 1e-8).sqrt().float()
+        return (reward / deviation).clamp(-self.clip, self.clip)
+
+    def earned_after(self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor) -> Tensor:
+        """Discounted returns after the steps of `reward`, where those before them were `running`; changes nothing."""
+        running = running.clone()
+        self._discounted(reward, ended, alive, running)
+        return running
+
+    def _discounted(
+        self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Discounted returns at every step, [T, R or N * S], and which of them count; `running` becomes the last."""
+        if reward.dim() == 3:
+            ended = ended.unsqueeze(-1).expand(reward.shape)
+        counts = torch.ones_like(ended) if alive is None else alive[: len(reward)]
+        counts = counts.flatten(1)
+        returns = torch.empty(counts.shape, dtype=torch.float64, device=reward.device)
+        _discounted_returns.on(
+            counts.shape[1], reward.flatten(1), ended.flatten(1), counts, running, returns, self.gamma
+        )
+        return returns, counts
+
+    def _add_to_moments(self, returns: Tensor, counts: Tensor) -> None:
+        """Add the returns [T, R] that count to the moments so far (Chan et al. 1979)."""
+        count, mean, squares = self.moments.unbind()
+        added = counts.sum()
+        new_mean = (returns * counts).sum() / added.clamp(min=1)
+        new_squares = ((returns - new_mean).square() * counts).sum()
+        total = (count + added).clamp(min=1)
+        shift = new_mean - mean
+        all_squares = squares + new_squares + shift.square() * count * added / total
+        self.moments.copy_(torch.stack([count + added, mean + shift * added / total, all_squares]))
+
+
+@RowKernel
+def _discounted_returns(
+    start: int, stop: int,
+    reward: np.ndarray, ended: np.ndarray, counts: np.ndarray, running: np.ndarray, returns: np.ndarray, gamma: float,
+) -> None:  # fmt: skip
+    """Write each row's discounted sum of rewards so far into `returns` [T, R]; `running` [R] is where it stands.
+
+    Steps that do not count leave it as it is; after an episode's last step it begins again at 0.
+    """
+    for t in range(reward.shape[0]):
+        for n in range(start, stop):
+            if counts[t, n]:
+                running[n] = running[n] * gamma + reward[t, n]
+            returns[t, n] = running[n]
+            if counts[t, n] and ended[t, n]:
+                running[n] = 0.0

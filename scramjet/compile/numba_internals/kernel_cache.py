@@ -1,0 +1,259 @@
+"""Compiled kernels on disk, so that a second start does not compile again.
+
+An entry is named by a fingerprint of everything the code depends on, so it is never stale; it is written aside and
+renamed, so several processes may start at once; it carries its own hash, so a damaged one is compiled anew.
+Numba's own cache looks at one source file's time stamp and would miss a changed helper module. It also keeps pickles;
+ours keeps machine code with names and sizes, and takes types and classes from the process that loads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import compiler, sigutils, typing
+from numba.core.caching import _Cache
+from numba.core.ccallback import CFunc
+from numba.core.environment import Environment, lookup_environment
+from numba.core.funcdesc import PythonFunctionDescriptor
+from numba.core.runtime import rtsys
+from numba.core.typed_passes import _reload_parfors
+
+from scramjet.compile import kernel_file
+from scramjet.compile import progress as compiling
+from scramjet.compile.cache_folder import entry_directory, held, kernel_path, read_kernel, remove_entry, write_kernel
+from scramjet.compile.numba_internals.helper_pipeline import calls_by_address
+from scramjet.runtime.private_folder import NotPrivateError
+
+Packed = tuple[dict[str, Any], list[bytes]]
+"""What a kernel's file holds: plain values, and machine code."""
+
+
+_TOLD: set[Path] = set()
+
+
+def _tell_not_kept(folder: Path, error: OSError) -> None:
+    """Once for a folder: each of many kernels meets the same."""
+    if folder in _TOLD:
+        return
+    _TOLD.add(folder)
+    fix = "set SCRAMJET_CACHE_DIR to a folder that you alone can write to"
+    if isinstance(error, NotPrivateError) and error.fix:
+        fix = f"{error.fix}, or {fix}"
+    reason = error.strerror or str(error)
+    warnings.warn(
+        f"compiled kernels are not kept in {folder}: {reason}; {fix}. Until then each start compiles anew", stacklevel=2
+    )
+
+
+class NotKeptError(Exception):
+    """A kernel that another process could not use."""
+
+
+class FileCache(_Cache):
+    """What Numba asks before it compiles one kernel, and tells after."""
+
+    def __init__(
+        self, fingerprint: str | Callable[[], str], kernel: str, what: str = "functions for acting and learning"
+    ) -> None:
+        """A function is asked for the fingerprint when it is first needed; `what` is told while it is compiled."""
+        self._fingerprint = fingerprint
+        self.kernel = kernel
+        self.what = what
+        self._enabled = True
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where this kernel is kept, for each of its signatures."""
+        fingerprint = self._fingerprint if isinstance(self._fingerprint, str) else self._fingerprint()
+        return entry_directory(fingerprint)
+
+    @property
+    def cache_path(self) -> str:
+        return str(self.directory)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """The compiled kernel for these argument types; None where there is none, and Numba compiles it next."""
+        loaded = self._load(signature, target_context) if self._enabled else None
+        if loaded is None:
+            compiling.begun(self.what)  # until `save_overload`
+        return loaded
+
+    def _load(self, signature: Any, target_context: Any) -> Any:
+        try:
+            header, parts = kernel_file.unpack(read_kernel(self._path(signature, target_context.codegen())))
+            self._make_ready(target_context)
+            return self._rebuild(target_context, signature, header, parts)
+        except Exception:  # none there, or not ours, or by an environment that differs in what no fingerprint sees
+            return None
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a freshly compiled kernel; a disk that cannot be written only costs the next start its time."""
+        compiling.ended()
+        if not self._enabled:
+            return
+        try:
+            content = kernel_file.pack(*self._reduce(signature, result))
+            write_kernel(self._path(signature, self._codegen(result)), content)
+        except OSError as error:
+            _tell_not_kept(self.directory.parent, error)
+        except (NotKeptError, TypeError, LookupError, AttributeError):  # the last: a newer Numba keeps other things
+            pass
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        key = hashlib.sha256(repr((signature, codegen.magic_tuple())).encode()).hexdigest()
+        return kernel_path(self.directory, f"{self.kernel}-{key[:16]}")
+
+    @abstractmethod
+    def _codegen(self, result: Any) -> Any:
+        """What wrote the kernel's code; it knows for which machine."""
+
+    @abstractmethod
+    def _make_ready(self, target_context: Any) -> None:
+        """Load what machine code needs to run."""
+
+    @abstractmethod
+    def _reduce(self, signature: Any, result: Any) -> Packed:
+        """What to write of a compiled kernel; NotKeptError where another process could not use it."""
+
+    @abstractmethod
+    def _rebuild(self, target_context: Any, signature: Any, header: dict[str, Any], parts: list[bytes]) -> Any:
+        """The compiled kernel for these argument types, from what `_reduce` gave."""
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        remove_entry(self.directory)
+
+
+_RESULTS = {str(kind): kind for kind in (types.none, types.boolean, *types.integer_domain, *types.real_domain)}
+"""What a kernel that is kept may return, by its name."""
+
+
+class KernelCache(FileCache):
+    """Keeps kernels of the CPU."""
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a freshly compiled kernel, and have the helpers in it print and raise as they would by themselves."""
+        result.library._ensure_finalized()
+        for environment in result._find_referenced_environments():
+            result.library.codegen.set_env(environment.env_name, environment)
+        super().save_overload(signature, result)
+
+    def _codegen(self, result: Any) -> Any:
+        return result.library.codegen
+
+    def _make_ready(self, target_context: Any) -> None:
+        """All that the compiler knows of Python stays unloaded: it takes long."""
+        rtsys.initialize(target_context)
+
+    def _reduce(self, signature: Any, result: Any) -> Packed:
+        described, library = result.fndesc, result.library
+        if library.has_dynamic_globals or calls_by_address(library):
+            raise NotKeptError("addresses of this process are in it")
+        arguments, _ = sigutils.normalize_signature(signature)
+        is_usual = not result.objectmode and not result.lifted and described.argtypes == arguments
+        if not is_usual or str(described.restype) not in _RESULTS or set(result.reload_init) - {_reload_parfors}:
+            raise NotKeptError("it needs more than its machine code")
+        name, _, code = library.serialize_using_object_code()
+        header = {
+            "library": name,
+            "qualname": described.qualname,
+            "symbol": described.mangled_name,
+            "environment": described.env_name,
+            "arguments": list(described.args),
+            "result": str(described.restype),
+            "inline": described.inline,
+            "noalias": described.noalias,
+            "threads": bool(result.reload_init),
+            "environments": {one.env_name: _dtypes(one.consts) for one in result._find_referenced_environments()},
+        }
+        return header, list(code)
+
+    def _rebuild(self, target_context: Any, signature: Any, header: dict[str, Any], parts: list[bytes]) -> Any:
+        arguments, _ = sigutils.normalize_signature(signature)
+        described = PythonFunctionDescriptor(
+            native=True,
+            modname=__name__,  # one that is always there: where the function was written does not matter any more
+            qualname=header["qualname"],
+            unique_name=header["qualname"],
+            doc="",
+            typemap=None,
+            restype=_RESULTS[header["result"]],
+            calltypes=None,
+            args=tuple(header["arguments"]),
+            kws=(),
+            mangler=lambda *_, **__: header["symbol"],
+            argtypes=tuple(arguments),
+            inline=header["inline"],
+            noalias=header["noalias"],
+            env_name=header["environment"],
+        )
+        environments = {name: _environment(name, dtypes) for name, dtypes in header["environments"].items()}
+        return compiler.CompileResult._rebuild(
+            target_context,
+            libdata=(header["library"], "object", parts),
+            fndesc=described,
+            env=environments.get(described.env_name) or _environment(described.env_name, []),
+            signature=typing.signature(described.restype, *described.argtypes),
+            objectmode=False,
+            lifted=(),
+            typeann="",
+            reload_init=[_reload_parfors] if header["threads"] else [],
+            referenced_envs=tuple(environments.values()),
+        )
+
+
+def _dtypes(constants: list[Any]) -> list[str]:
+    """Python objects that a function needs when it runs: to print an array, its dtype."""
+    if not all(isinstance(one, np.dtype) and one.isbuiltin == 1 for one in constants):
+        raise NotKeptError("it uses other Python objects")
+    return [one.str for one in constants]
+
+
+def _environment(name: str, dtypes: list[str]) -> Any:
+    """The Python objects of a function, in the one place that Numba has for them."""
+    known = lookup_environment(name)
+    if known is not None:
+        return known
+    made = Environment({"__name__": __name__})  # Numba takes one without a name for one that cannot be kept
+    made.consts[:] = [np.dtype(text) for text in dtypes]
+    made.env_name = name
+    Environment._memo[name] = made
+    return made
+
+
+def keep_on_disk(
+    dispatcher: Any,
+    fingerprint: str | Callable[[], str],
+    kernel: str,
+    what: str = "functions for acting and learning",
+) -> None:
+    """Have a function that `njit` made read from disk where its machine code is there, and written there where not.
+
+    `fingerprint` names all that decides the code (a function is asked when it is first needed), `kernel` the function;
+    `what` is shown to people while it compiles.
+    """
+    dispatcher._cache = KernelCache(fingerprint, kernel, what)
+
+
+def c_function(function: FunctionType, fingerprint: str) -> Any:
+    """A function of int64 numbers that returns nothing as a C function, read from disk or compiled; has `address`."""
+    signature = sigutils.normalize_signature(types.void(*[types.int64] * function.__code__.co_argcount))
+    made: Any = CFunc(function, signature, locals={}, options={"nopython": True, "error_model": "numpy"})
+    made._cache = KernelCache(fingerprint, function.__name__)
+    with compiling.during(made._cache.what), held(made._cache.directory):  # another process may compile it
+        made.compile()
+    return made

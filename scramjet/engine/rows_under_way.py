@@ -1,0 +1,68 @@
+"""Which rows of a pool were sent and not received yet: the bookkeeping behind `Pool.send` and `Pool.recv`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scramjet.errors import ConfigError
+
+Rows = slice | np.ndarray
+"""Neighbouring rows of a pool as a slice, or any rows by their numbers."""
+
+
+def neighbours(rows: Rows | None, num_rows: int, rows_per_env: int = 1) -> slice:
+    """`rows` (None: all of them) as a slice with a start and a stop; refuses gaps and parts of an env."""
+    if not isinstance(rows, slice | None):
+        raise ConfigError(f"rows={rows!r} must be a slice of neighbours: this pool takes no list of rows")
+    start, stop, stride = slice(0, num_rows).indices(num_rows) if rows is None else rows.indices(num_rows)
+    if stride != 1 or start >= stop or start % rows_per_env or stop % rows_per_env:
+        raise ConfigError(f"rows={rows} must be neighbours, at least one, and whole envs of {rows_per_env} rows")
+    return slice(start, stop)
+
+
+class RowsUnderWay:
+    """The rows that `send` gave actions to and `recv` has not handed over yet."""
+
+    def __init__(self, num_rows: int) -> None:
+        self._is_sent = np.zeros(num_rows, np.bool_)
+        self.sends: list[Rows] = []
+        """The rows of each `send` of which some are still under way, oldest first."""
+
+    def __bool__(self) -> bool:
+        return bool(self.sends)
+
+    def add(self, rows: Rows) -> None:
+        """Note rows that were sent; refuses those that are under way already."""
+        if self._is_sent[rows].any():
+            raise ConfigError(f"{_spelled(rows)} step already: call recv() first")
+        self._is_sent[rows] = True
+        self.sends.append(rows)
+
+    def take(self, rows: Rows | None = None) -> Rows:
+        """Note that rows are received (None: those of the oldest send) and return them; refuses rows not sent so."""
+        if rows is None:
+            if not self.sends:
+                raise ConfigError("recv() without send(): no row has an action; call send() first")
+            rows = self.sends[0]
+        is_known = any(rows == send for send in self.sends if isinstance(send, slice))
+        if not is_known and (isinstance(rows, slice) or not self._is_sent[rows].all()):
+            raise ConfigError(f"{_spelled(rows)} were not sent together: recv() takes the rows of a send()")
+        self._is_sent[rows] = False
+        self.sends = [send for send in self.sends if self._is_sent[send].any()]
+        return rows
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._is_sent[:] = False
+        self.sends.clear()
+
+    def refuse(self, what: str) -> None:
+        """Refuse a call that needs every env at rest."""
+        if self.sends:
+            raise ConfigError(f"{what} while envs step: call recv() first")
+
+
+def _spelled(rows: Rows) -> str:
+    if isinstance(rows, slice):
+        return f"rows {rows.start} to {rows.stop}"
+    return f"rows {', '.join(map(str, rows[:8].tolist()))}{', ...' * (len(rows) > 8)}"

@@ -1,0 +1,64 @@
+"""A batch: the samples of one rollout with what the losses aim at, estimated once or again as the policy moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scramjet.accelerate.samples import Samples
+from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
+from scramjet.policies.policy import Policy
+from scramjet.training.batches.samples import every_step, lay_out
+from scramjet.training.batches.targets import Targets
+from scramjet.training.rollout.rollout import Rollout
+
+
+@dataclass(slots=True)
+class Batch:
+    """All samples of one rollout, to be learned from in several passes."""
+
+    samples: Samples
+    explained_variance: Tensor  # [], of the returns by the values at the time of acting
+    targets: Targets | None  # with V-trace: what advantages are estimated from again as the policy moves
+
+
+def prepare_batch(rollout: Rollout, reward: Tensor, config: PPOConfig) -> Batch:
+    """Advantages and returns of a rollout from rewards [T, R] or [T, N, S], and its samples."""
+    targets = Targets(rollout, reward, config)
+    samples = lay_out(rollout, *targets.on_policy())
+    explained = explained_variance(samples.value, samples.returns, samples.counts)
+    _normalize(samples, config)
+    return Batch(samples, explained, targets if config.advantage == "vtrace" else None)
+
+
+def _normalize(samples: Samples, config: PPOConfig) -> None:
+    if config.normalize_advantages == "batch":
+        samples.advantage.copy_(normalize(samples.advantage, samples.counts))
+
+
+@torch.no_grad()
+def estimate_again(policy: Policy, batch: Batch, num_minibatches: int) -> Tensor:
+    """Advantages and returns by V-trace for the policy as it is now, of the values it gives now, into the samples.
+
+    Returns the logarithms [T, R] of the ratios of probabilities, now to when the rollout was played.
+    """
+    targets = batch.targets
+    assert targets is not None
+    rollout = targets.rollout
+    value, log_ratio = rollout.value.clone(), torch.zeros_like(rollout.log_prob)
+    is_flat_game = rollout.seat is not None and not rollout.recurrent.is_used
+    samples = every_step(rollout) if is_flat_game else batch.samples  # open turns are bootstrapped from, too
+    everything = torch.arange(samples.num_units, device=value.device)
+    for units in everything.tensor_split(min(num_minibatches, samples.num_units)):
+        part = samples.select(units)
+        output = policy(part.obs, part.state, part.begins)
+        log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, part.action, part.mask)
+        part.write_back(value, output.value)
+        part.write_back(log_ratio, log_prob - part.log_prob)
+    value[-1] = policy.value(rollout.obs_at(-1), rollout.recurrent.of_movers(rollout.turn(-1)))
+    advantage, returns, _ = targets.off_policy(value, log_ratio)
+    batch.samples.set_targets(advantage, returns)
+    _normalize(batch.samples, targets.config)
+    return log_ratio

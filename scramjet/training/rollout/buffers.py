@@ -1,0 +1,70 @@
+"""The memory of a rollout: what the policy reads and writes, and where envs write it, which may be elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from scramjet.engine.layout import Transition
+from scramjet.engine.pool import Pool
+from scramjet.policies.policy import Policy
+from scramjet.training.rollout.final_observations import final_obs_buffers
+from scramjet.training.rollout.rollout import Rollout, allocate_rollout, check_memory
+from scramjet.training.rollout.step_buffers import StepBuffers
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutBuffers:
+    """A rollout and the buffers that a pool's envs write."""
+
+    rollout: Rollout  # where the policy is
+    policy_steps: StepBuffers  # the part of the rollout that comes from envs
+    env_steps: StepBuffers  # where envs write: `policy_steps` itself, or memory that it is copied from
+    transitions: list[Transition]  # T views of `env_steps`: where step t is written
+
+    @classmethod
+    def allocate(
+        cls,
+        pool: Pool,
+        policy: Policy,
+        num_steps: int,
+        horizon: int | None = None,
+        *,
+        apart: bool | None = None,
+        pinned: bool = False,
+    ) -> RolloutBuffers:
+        """Buffers of `num_steps` steps that fit a pool and a policy; `horizon` divides `num_steps`.
+
+        `apart`: envs write to buffers of their own, from which the policy's are copied; None: where the two are on
+        different devices. `pinned`: on the CPU, in memory that the GPU copies by itself.
+        """
+        device, like = policy.device, pool.allocate()
+        are_envs_on_gpu = isinstance(like.reward, Tensor)
+        if not are_envs_on_gpu:  # a GPU says by itself that it is full
+            check_memory(pool, policy, num_steps)
+        policy_steps = env_steps = StepBuffers.allocate(pool, like, num_steps, device, pinned=pinned)
+        if apart or (apart is None and device.type == "cuda" and not are_envs_on_gpu):
+            env_steps = StepBuffers.allocate(pool, like, num_steps, "cpu", pinned=device.type == "cuda")
+        return cls(
+            rollout=allocate_rollout(pool, policy, policy_steps, num_steps, horizon),
+            policy_steps=policy_steps,
+            env_steps=env_steps,
+            transitions=env_steps.transitions(final_obs_buffers(pool, like, num_steps)),
+        )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether envs write to buffers of their own."""
+        return self.env_steps is not self.policy_steps
+
+    @property
+    def last(self) -> Transition:
+        """Where the last step is written, and what the next rollout begins with: `reset` and `restore` write here."""
+        return self.transitions[-1]
+
+    def begin_after(self, before: RolloutBuffers) -> None:
+        """Begin with what the last rollout ended with; its buffers may be these."""
+        self.env_steps.begin_after(before.env_steps)
+        if before is not self and self.rollout.recurrent.is_used:
+            self.rollout.recurrent.states.copy_(before.rollout.recurrent.states)

@@ -1,0 +1,188 @@
+"""Parts of a rollout: some rows, whole envs, that are decided for and stepped together.
+
+A rollout is one part, or two halves: while the envs of one half step, the policy decides for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scramjet.accelerate.cuda_graphs import stage
+from scramjet.accelerate.executor import Executor
+from scramjet.engine.pool import Pool
+from scramjet.engine.trees import leaves, map_fields
+from scramjet.training.rollout.acting import Acting
+from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.final_observations import Finals, ValueInto, final_observations
+
+
+class Part:
+    """Rows of a rollout, and what happens to them after a step, whoever decides."""
+
+    def __init__(self, pool: Pool, buffers: RolloutBuffers, rows: slice, value: ValueInto) -> None:
+        """`value` gives the values of observations that episodes ended with."""
+        self.pool, self.buffers, self.rows = pool, buffers, rows
+        is_whole = rows == slice(0, pool.num_rows)
+        self.rollout = buffers.rollout if is_whole else buffers.rollout.part(rows)
+        self.transitions = buffers.transitions if is_whole else [each.part(rows) for each in buffers.transitions]
+        self._value = value
+        self._finals: Finals | None = None
+
+    def begin(self) -> None:
+        """Begin a new rollout."""
+        self._finals = final_observations(self.pool, self.rollout, self.transitions, self._value, self.rows.start)
+
+    def take_in(self, t: int) -> None:
+        """Take in the results of step t: values to ask for later, recurrent states of episodes that ended."""
+        assert self._finals is not None
+        self._finals.keep(t)
+        if self.rollout.recurrent.is_used:
+            row = self.transitions[t]
+            self.rollout.recurrent.reset_ended(self.rollout.turn(t), row.terminated, row.truncated)
+
+    def end(self) -> None:
+        """Value the last observations of episodes that were cut short."""
+        assert self._finals is not None
+        self._finals.value_all()
+
+
+class DecidedPart(Part):
+    """A part that an executor decides for, where envs write what the policy reads."""
+
+    def __init__(
+        self, pool: Pool, buffers: RolloutBuffers, rows: slice, executor: Executor, given: Tensor | None
+    ) -> None:
+        """`given` [R, ...]: where the actions of all rows of the pool are handed to its envs; None: where they are
+        drawn."""
+        super().__init__(pool, buffers, rows, executor.values)
+        self._given = None if given is None else given[rows]
+        self.actions = buffers.rollout.action[0] if given is None else given
+        """The actions of all rows of the pool as envs receive them, [R, ...]; those of this part's rows are decided."""
+        self._acting = self._make_acting(executor)
+
+    def _make_acting(self, executor: Executor) -> Acting:
+        return Acting(executor, self.rollout)
+
+    def show(self, t: int) -> None:
+        """Give the policy what the envs show before step t."""
+
+    def decide(self, t: int) -> None:
+        """Have the policy decide on step t and hand its actions over; does not wait for the GPU."""
+        action = self._acting.act(t)
+        if self._given is None:
+            self.actions = action
+        else:
+            self._given.copy_(action)
+
+    def await_actions(self) -> None:
+        """Wait until the actions that were decided are handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """A buffer that envs write and the policy's own; rows are copied from one to the other when they are written."""
+
+    here: Tensor  # [T or T + 1, rows, ...], where envs write
+    there: Tensor  # likewise, where the policy reads
+
+    def send(self, t: int | slice) -> None:
+        """Have row t copied; on the GPU without waiting for it."""
+        self.there[t].copy_(self.here[t], non_blocking=True)
+
+
+def copied(here: Iterable[Tensor], there: Iterable[Tensor], rows: slice | None = None) -> list[_Copied]:
+    """Pairs of buffers, or of some rows of them; those that hold nothing are left out."""
+    pairs = [(mine, other) for mine, other in zip(here, there, strict=True) if mine.numel()]
+    return [_Copied(mine, other) if rows is None else _Copied(mine[:, rows], other[:, rows]) for mine, other in pairs]
+
+
+class CopiedPart(DecidedPart):
+    """A part whose envs write to buffers of their own: what they show is copied to the policy's, and actions back.
+
+    A decision on the GPU is recorded as a CUDA graph. So it reads and writes the same memory at every step, the
+    buffers of one step, and the GPU itself counts the steps and moves that to and from the rollout.
+    """
+
+    def __init__(
+        self, pool: Pool, buffers: RolloutBuffers, rows: slice, executor: Executor, given: Tensor | None
+    ) -> None:
+        super().__init__(pool, buffers, rows, executor, given)
+        here, there = buffers.env_steps, buffers.policy_steps
+        self._shown = copied(here.shown, there.shown, rows)
+        self._ended = copied((here.terminated, here.truncated), (there.terminated, there.truncated), rows)
+        device = self.rollout.action.device
+        self._t = torch.zeros(1, dtype=torch.int64, device=device)  # the step that is decided next
+        say = print if rows.start == 0 else _say_nothing  # once for all parts
+        self._deciding = stage("a decision", device, say)
+        self._decided = torch.cuda.Event() if device.type == "cuda" else None
+
+    def _make_acting(self, executor: Executor) -> Acting:
+        """On the buffers of one step."""
+        self._now = now = map_fields(self.rollout, _first_step, recurrent=self.rollout.recurrent)
+        turn = now.seat if now.alive is None else now.alive
+        seen = (*leaves(now.obs), now.mask, turn)
+        self._shown_now = [leaf for leaf in seen if leaf is not None and leaf.numel()]  # in the order of `_shown`
+        return Acting(executor, now)
+
+    def begin(self) -> None:
+        super().begin()
+        self._t.zero_()
+
+    def show(self, t: int) -> None:
+        for pair, now in zip(self._shown, self._shown_now, strict=True):
+            if t < self.rollout.num_steps:
+                now[0].copy_(pair.here[t], non_blocking=True)
+            else:
+                pair.send(t)  # nothing is decided there
+
+    def decide(self, t: int) -> None:
+        rollout = self.rollout
+        if rollout.recurrent.is_used and t % rollout.horizon == 0:
+            rollout.states[t // rollout.horizon] = rollout.recurrent.states
+        action = self._deciding.run(self._decide)
+        assert self._given is not None
+        self._given.copy_(action, non_blocking=True)
+        if self._decided is not None:
+            self._decided.record()
+
+    def _decide(self) -> Tensor:
+        """Decide on the step that `_t` counts; the actions as envs receive them."""
+        now, rollout, t = self._now, self.rollout, self._t
+        for pair, shown in zip(self._shown, self._shown_now, strict=True):
+            pair.there.index_copy_(0, t, shown)
+        now.noise.copy_(rollout.noise.index_select(0, t))
+        action = self._acting.act(0)
+        for name in ("action", "log_prob", "value"):
+            getattr(rollout, name).index_copy_(0, t, getattr(now, name))
+        t.add_(1)
+        return action
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether decisions are replayed from now on."""
+        return self._deciding.is_recorded
+
+    def await_actions(self) -> None:
+        if self._decided is not None:
+            self._decided.synchronize()
+
+    def take_in(self, t: int) -> None:
+        assert self._finals is not None
+        self._finals.keep(t)
+        rollout = self.rollout
+        if rollout.recurrent.is_used:
+            for pair in self._ended:
+                pair.send(t)
+            rollout.recurrent.reset_ended(rollout.turn(t), rollout.terminated[t], rollout.truncated[t])
+
+
+def _first_step(tensor: Tensor) -> Tensor:
+    return tensor[:1].clone(memory_format=torch.contiguous_format)
+
+
+def _say_nothing(text: str) -> None:
+    pass

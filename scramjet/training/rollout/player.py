@@ -1,0 +1,120 @@
+"""Plays rollouts: T steps of N envs, written by the pool straight into one buffer, on the CPU or on the GPU.
+
+There is one loop. With envs in threads or processes of their own, or with the policy on another device than the envs,
+the rollout is played in two halves that overlap: while the policy decides for one, the envs of the other step. On the
+GPU all steps are recorded as one CUDA graph, and nothing in them waits for the CPU.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scramjet.accelerate.cuda_graphs import Recorder, Stage
+from scramjet.accelerate.executor import Executor
+from scramjet.engine.pool import Pool, halves
+from scramjet.engine.worlds.cuda_pool import CudaPool
+from scramjet.training.rollout import checks
+from scramjet.training.rollout.acting import value_rollout
+from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.parts import CopiedPart, DecidedPart, copied
+from scramjet.training.rollout.rollout import Rollout
+
+
+class RolloutPlayer:
+    """A pool, the executor that decides for it, and the buffers they play into."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        executor: Executor,
+        num_steps: int,
+        horizon: int | None = None,
+        *,
+        apart: bool | None = None,
+        in_halves: bool = True,
+    ) -> None:
+        """`horizon` and `apart` as for `RolloutBuffers.allocate`; `in_halves`: overlap where the pool can."""
+        self.pool, self.executor = pool, executor
+        self.buffers = RolloutBuffers.allocate(pool, executor.policy, num_steps, horizon, apart=apart)
+        self.rollout = self.buffers.rollout
+        is_apart = self.buffers.is_apart
+        self._in_halves = in_halves and pool.can_step_rows and (is_apart or (pool.overlaps and pool.num_envs > 1))
+        rows = halves(pool.num_envs, pool.num_rows // pool.num_envs) if self._in_halves else [slice(0, pool.num_rows)]
+        given = self._handed_over() if is_apart or self._in_halves else None
+        kind = CopiedPart if is_apart else DecidedPart
+        self.parts: list[DecidedPart] = [kind(pool, self.buffers, each, executor, given) for each in rows]
+        self._results = copied(self.buffers.env_steps.results, self.buffers.policy_steps.results) if is_apart else []
+        self._recording: dict[str, Any] = {}
+        self._stage: Stage[None] = Stage()
+        if isinstance(pool, CudaPool):
+            self._stage = Recorder("a rollout")
+            self._recording = {"recording": pool.recording, "before_replay": partial(pool.before_replay, num_steps)}
+
+    def _handed_over(self) -> Tensor:
+        """Memory for the actions of all rows as envs receive them, [R, ...], where the envs are."""
+        action = self.executor.policy.distribution.env_action(self.rollout.action[0])
+        return torch.zeros_like(action, device="cpu", pin_memory=action.is_cuda)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether whole rollouts are replayed as a CUDA graph from now on."""
+        return self._stage.is_recorded
+
+    @torch.inference_mode()
+    def play(self, generator: torch.Generator, after: RolloutBuffers | None = None) -> Rollout:
+        """Play T steps with the policy's own random actions, going on where the rollout `after` ended, or the last."""
+        pool, rollout, before = self.pool, self.rollout, after or self.buffers
+        self.executor.policy.distribution.noise(rollout.num_steps, pool.num_rows, generator, out=rollout.noise)
+        with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
+            self._stage.run(lambda: self._play(before), **self._recording)
+            checks.check(pool, rollout)
+        return rollout
+
+    def _play(self, before: RolloutBuffers) -> None:
+        """All steps, and the values of what was seen."""
+        self.buffers.begin_after(before)
+        self.executor.refresh()
+        for part in self.parts:
+            part.begin()
+            part.show(0)
+            self._decide(part, 0)
+        num_steps = self.rollout.num_steps
+        for t in range(num_steps):
+            for part in self.parts:
+                self._step(part, t)
+                part.show(t + 1)
+                part.take_in(t)
+                if t + 1 < num_steps:
+                    self._decide(part, t + 1)
+        for pair in self._results:
+            pair.send(slice(None))
+        for part in self.parts:
+            part.end()
+        value_rollout(self.executor, self.rollout)
+        if self._results and self.rollout.action.is_cuda:
+            torch.cuda.current_stream().synchronize()  # then envs may write over what was copied
+
+    def _decide(self, part: DecidedPart, t: int) -> None:
+        """Have the policy decide for a part, and its envs step at once where they do so beside this thread."""
+        part.decide(t)
+        if self._in_halves and self.pool.overlaps:  # the other half steps meanwhile: there is time to wait
+            self._begin_step(part)
+
+    def _begin_step(self, part: DecidedPart) -> None:
+        part.await_actions()
+        self.pool.send(part.actions.numpy(), part.rows)
+
+    def _step(self, part: DecidedPart, t: int) -> None:
+        """Step the envs of a part, or wait for those that step already; results are written to step t."""
+        pool, out = self.pool, self.buffers.transitions[t]
+        if self._in_halves:
+            if not pool.overlaps:
+                self._begin_step(part)
+            pool.recv(part.rows, out)
+        else:
+            part.await_actions()
+            pool.rollout_step(part.actions if part.actions.is_cuda else part.actions.numpy(), out)

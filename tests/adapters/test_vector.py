@@ -1,0 +1,201 @@
+"""Vector envs of others: their spaces, infos, what they leave out, and what cannot be taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import RecordEpisodeStatistics
+from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
+
+from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.adapters.vector import VectorPool
+from scramjet.algorithms.advantages import gae
+from scramjet.engine.layout import PlayedBy
+from scramjet.errors import ConfigError, WorldError
+from scramjet.policies import Policy, PolicyConfig
+from scramjet.policies.networks import default_network
+from scramjet.training.batches.samples import lay_out
+from scramjet.training.rollout.player import RolloutPlayer
+
+MODES = list(AutoresetMode)
+
+
+class Mixed(gymnasium.Env[Any, Any]):
+    """Three steps an episode; observes and acts in spaces of several parts that begin anywhere."""
+
+    observation_space = Dict({"place": Discrete(5, start=2), "pair": Tuple((Box(0, 9, (2,)), Discrete(3)))})
+    action_space = MultiDiscrete([2, 3], start=[1, 5])
+
+    def _seen(self) -> dict[str, Any]:
+        return {"place": np.int64(2 + self.count), "pair": (np.full(2, self.count, np.float64), np.int64(1))}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = 0
+        return self._seen(), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        self.count += 1
+        return self._seen(), float(action.sum()), self.count == 3, self.count == 3, {"won": self.count == 3}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_spaces_of_several_parts_arrive_from_zero_in_rows(mode: AutoresetMode) -> None:
+    pool = VectorPool("Mixed", lambda n: SyncVectorEnv([Mixed] * n, autoreset_mode=mode), 2)
+    out = pool.reset(0)
+    assert out.obs["place"].tolist() == [[0], [0]]
+    for count in (1, 2, 3):
+        out = pool.step(np.array([[0, 0], [1, 2]]))
+        assert out.reward.tolist() == [6, 9]
+        shown = out.final_obs if count == 3 else out.obs
+        assert shown["place"].tolist() == [[count], [count]]
+        assert shown["pair"]["item0"].tolist() == [[count] * 2] * 2
+        assert out.obs["place"].tolist() == [[count % 3]] * 2
+    assert out.terminated.all()
+    assert not out.truncated.any(), "both were set: termination wins"
+    episodes = pool.episodes()
+    assert episodes.returns.tolist() == [18, 27]
+    assert episodes.stats["won"].tolist() == [1, 1]
+
+
+class Scaled(gymnasium.RewardWrapper):
+    def reward(self, reward: Any) -> float:
+        return float(reward) / 100
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("inside", [True, False])
+def test_recorded_episode_statistics_are_the_score(mode: AutoresetMode, inside: bool) -> None:
+    def make(n: int) -> VectorEnv:
+        if inside:
+            return SyncVectorEnv([lambda: Scaled(RecordEpisodeStatistics(Mixed()))] * n, autoreset_mode=mode)
+        return RecordVectorStatistics(SyncVectorEnv([Mixed] * n, autoreset_mode=mode))
+
+    pool = VectorPool("Mixed", make, 2)
+    pool.reset(0)
+    for _ in range(3):
+        out = pool.step(np.array([[0, 0], [1, 2]]))
+    assert out.reward[0] == pytest.approx(0.06 if inside else 6)
+    episodes = pool.episodes()
+    assert episodes.returns.tolist() == [18, 27]
+    assert episodes.lengths.tolist() == [3, 3]
+
+
+class Terse(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Counts to 3, is cut short and begins anew in the same step, without a word on what was seen last."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = Box(0, 9, (1,)), Discrete(2)
+        self.observation_space, self.action_space = Box(0, 9, (num_envs, 1)), MultiDiscrete([2] * num_envs)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        self.count = np.zeros((self.num_envs, 1), np.float32)
+        return self.count.copy(), {}
+
+    def step(self, actions: np.ndarray) -> Any:
+        self.count = (self.count + 1) % 3
+        ended = self.count[:, 0] == 0
+        return self.count.copy(), np.ones(self.num_envs), np.zeros_like(ended), ended, {}
+
+
+def test_where_no_last_observation_is_given_the_one_before_stands_in() -> None:
+    pool = VectorPool("Terse", Terse, 2)
+    pool.reset(0)
+    for _ in range(3):
+        out = pool.step(np.zeros(2, np.int64))
+    assert out.truncated.all()
+    assert out.final_obs.tolist() == [[2], [2]]
+    assert out.obs.tolist() == [[0], [0]]
+
+
+class Strict(SyncVectorEnv):
+    """Not Gymnasium's own class: its style stays, and dead steps are marked."""
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_a_marked_dead_step_is_no_sample_and_no_advantage_reaches_over_it(memory: str | None) -> None:
+    """A plain loop over what is left estimates the same advantages (GAE, eq. 16) from the same values."""
+    pool = VectorPool("CartPole", lambda n: Strict([lambda: gymnasium.make("CartPole-v1")] * n), 4)
+    assert (pool.played_by, pool.num_rows) == (PlayedBy.AGENTS, 4)
+    torch.manual_seed(0)
+    config = PolicyConfig(hidden=(8,), memory=memory, memory_size=8)
+    spaces = pool.observation_space, pool.action_space
+    policy = Policy(default_network(*spaces, config), *spaces, config)
+    player = RolloutPlayer(pool, TorchExecutor(policy), 64)
+    rollout = player.rollout
+    pool.reset(0, out=player.buffers.last)
+    player.play(torch.Generator().manual_seed(1))
+    advantage, returns = gae(
+        rollout.reward, rollout.value, rollout.terminated, rollout.truncated, rollout.final_value, gamma=0.9,
+        gae_lambda=0.8,
+    )  # fmt: skip
+    samples = lay_out(rollout, advantage, returns)
+    alive = rollout.alive[:-1].bool()
+    place = samples.counted(samples.place)
+    assert sorted(place.tolist()) == alive.flatten().nonzero().squeeze(1).tolist()
+    assert 4 < (~alive).sum() < 40
+    assert not rollout.terminated[~alive].any()
+    for row in range(4):
+        following = 0.0
+        steps = alive[:, row].nonzero().squeeze(1).tolist()
+        for t in reversed(steps):
+            is_over = bool(rollout.terminated[t, row])
+            after = 0.0 if is_over else float(rollout.value[t + 1, row])
+            delta = float(rollout.reward[t, row]) + 0.9 * after - float(rollout.value[t, row])
+            following = delta + (0.0 if is_over else 0.72 * following)
+            assert float(advantage[t, row]) == pytest.approx(following, abs=1e-4)
+
+
+@pytest.mark.parametrize("made", [gymnasium.Env, None])
+def test_what_is_no_vector_env_is_refused(made: Any) -> None:
+    with pytest.raises(WorldError, match=r"which is no gymnasium.vector.VectorEnv"):
+        VectorPool("Odd", lambda n: made, 2)
+
+
+def test_another_number_of_envs_is_refused() -> None:
+    with pytest.raises(WorldError, match="asked for 2 envs, the factory made 3"):
+        VectorPool("Terse", lambda n: Terse(3), 2)
+    with pytest.raises(ConfigError, match="num_envs=0"):
+        VectorPool("Terse", Terse, 0)
+
+
+def test_a_vector_env_without_a_style_is_refused_with_the_choices() -> None:
+    class Silent(Terse):
+        metadata = {}
+
+    with pytest.raises(WorldError, match=r"metadata\['autoreset_mode'\] is None.*SAME_STEP"):
+        VectorPool("Silent", Silent, 2)
+
+
+def test_rewards_that_are_no_numbers_and_observations_of_another_shape_are_refused() -> None:
+    class Wordy(Terse):
+        def step(self, actions: np.ndarray) -> Any:
+            obs, _, *rest = super().step(actions)
+            return obs, ["good", "bad"], *rest
+
+    pool = VectorPool("Wordy", Wordy, 2)
+    pool.reset(0)
+    with pytest.raises(WorldError, match=r"rewards \['good', 'bad'\]"):
+        pool.step(np.zeros(2, np.int64))
+
+    class Wide(Terse):
+        def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+            return np.zeros((self.num_envs, 3), np.float32), {}
+
+    with pytest.raises(WorldError, match=r"Wide observed \[2, 3\]"):
+        VectorPool("Wide", Wide, 2).reset(0)
+
+
+def test_the_batch_space_of_the_sample_envs_is_gymnasiums() -> None:
+    assert batch_space(Terse(2).single_observation_space, 2) == Terse(2).observation_space

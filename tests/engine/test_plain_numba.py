@@ -1,0 +1,101 @@
+"""With a version of Numba that was not tested: its own parts are left alone, and all else goes on as before."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from scramjet.compile import numba_versions
+from scramjet.compile.numba_versions import is_within
+
+ROOT = Path(__file__).parents[2]
+PRIVATE = ("numba.core", "numba._", "numba.np", "numba.cuda.", "llvmlite")
+
+TRAIN = """
+import hashlib, json, sys
+from pathlib import Path
+from safetensors.numpy import load_file
+import scramjet
+from scramjet.compile.addresses import AVAILABLE
+found = {"addresses": AVAILABLE}
+for env, settings in {"cartpole": {"num_envs": 64}, "gym:CartPole-v1": {"num_envs": 4}}.items():
+    result = scramjet.train(
+        env, **settings, num_steps=32, total_timesteps=settings["num_envs"] * 64, fused="fused" in sys.argv[1:],
+        seed=3, runs_dir="runs", display="quiet",
+    )
+    newest = sorted(Path(result.run_path, "checkpoints").glob("step_*"))[-1]
+    weights = load_file(newest / "model.safetensors")
+    lines = [json.loads(line) for line in Path(result.run_path, "metrics.jsonl").read_text().splitlines()]
+    found[env] = {
+        "weights": hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights))).hexdigest(),
+        "episodes": [[value for name, value in line.items() if name.startswith("episode/")] for line in lines],
+    }
+print(json.dumps(found))
+"""
+
+
+def trained(folder: Path, *arguments: str, **variables: str) -> tuple[dict, str]:
+    """What two short trainings in a fresh process found, and what it wrote to stderr."""
+    environment = {**os.environ, "SCRAMJET_CACHE_DIR": str(folder / "cache"), **variables}
+    command = [sys.executable, "-c", TRAIN, *arguments]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_an_untested_numba_trains_to_the_same_weights_and_keeps_nothing_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "usual").mkdir()
+    plain, told = trained(tmp_path / "plain", "fused", SCRAMJET_PLAIN_NUMBA="1")
+    usual, _ = trained(tmp_path / "usual")  # with torch's operators
+    assert plain.pop("addresses") is False
+    assert usual.pop("addresses") is True
+    assert all(any(line) for of_env in usual.values() for line in of_env["episodes"])
+    assert plain == usual
+    assert told.count("everything compiles anew at every start") == 1
+    assert "Results are right" in told
+    assert not list((tmp_path / "plain").rglob("*.kernel"))
+    assert list((tmp_path / "usual").rglob("*.kernel"))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_tested"),
+    [("0.60.1", False), ("0.61.0", True), ("0.68.1", True), ("0.69.0dev0", False), ("1.0", False), ("", False)],
+)
+def test_versions_outside_the_tested_range_are_told_apart(text: str, is_tested: bool) -> None:
+    assert is_within(text, ((0, 61), (0, 69))) is is_tested
+
+
+def test_the_package_asks_for_the_versions_that_were_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (numba,) = [one for one in project["dependencies"] if one.startswith("numba")]
+    (cuda,) = project["optional-dependencies"]["cuda"]
+    for requirement, tested in ((numba, numba_versions.TESTED_NUMBA), (cuda, numba_versions.TESTED_NUMBA_CUDA)):
+        lowest, below = (".".join(map(str, bound)) for bound in tested)
+        assert requirement.endswith(f">={lowest},<{below}")
+
+
+def test_the_note_names_the_version_and_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba_versions, "installed", lambda package: "0.99.0")
+    assert "not tested with Numba 0.99.0" in numba_versions.untested_note()
+    assert "pip install 'numba>=0.61,<0.69'" in numba_versions.untested_note()
+
+
+def test_only_one_folder_imports_or_touches_what_numba_keeps_to_itself() -> None:
+    package = ROOT / "scramjet"
+    strangers = [path for path in package.rglob("*.py") if path.parent.name != "numba_internals"]
+    assert len(strangers) > 100
+    for path in strangers:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            assert not any(name.startswith(PRIVATE) for name in names), f"{path.name} line {getattr(node, 'lineno', 0)}"
+            assert not (isinstance(node, ast.Attribute) and node.attr == "_cache"), f"{path.name} line {node.lineno}"

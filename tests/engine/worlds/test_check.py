@@ -1,0 +1,391 @@
+"""`scramjet check` finds each kind of mistake and tells it in the author's terms: the world, the function, the line."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from scramjet.engine.worlds.check import check_world
+from tests.helpers import ROOT
+
+STEPS = 80
+
+HEAD = """\
+import numpy as np
+from scramjet.envs import Box, Discrete, Env, MultiDiscrete, randint, uniform
+"""
+
+PARTS = {
+    "globals": "",
+    "limit": "max_episode_steps = 20",
+    "observation_space": "observation_space = Box(0, 10, (2,), np.float32)",
+    "action_space": "action_space = Discrete(3)",
+    "state": 'state = {"x": np.int32, "y": np.float64}',
+    "reset": "def reset(self, s):\n    s.x = randint(s, 3)",
+    "step": "def step(self, s, action):\n    s.x = min(s.x + action, 9)\n    return float(s.x), s.x >= 9",
+    "observe": "def observe(self, s, obs):\n    obs[0] = s.x\n    obs[1] = s.y",
+    "extra": "",
+}
+
+
+@pytest.fixture(autouse=True)
+def _clean_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.fixture
+def check(tmp_path: Path):
+    """Write the good world with some of its parts changed, check it; (all fine, the last text, the file's lines)."""
+
+    def run(**changes: str) -> tuple[bool, str, list[str]]:
+        parts = {name: textwrap.dedent(changes.get(name, text)).strip() for name, text in PARTS.items()}
+        assert set(changes) <= set(PARTS)
+        body = "\n\n".join(text for name, text in parts.items() if name != "globals" and text)
+        source = f"{HEAD}\n{parts['globals']}\n\n\nclass Meadow(Env):\n{textwrap.indent(body, '    ')}\n"
+        path = tmp_path / "meadow.py"
+        path.write_text(source)
+        findings = list(check_world(str(path), steps=STEPS))
+        return all(finding.is_fine for finding in findings), findings[-1].text, source.splitlines()
+
+    return run
+
+
+def line_with(lines: list[str], text: str) -> int:
+    """The number of the only line that contains `text`."""
+    (number,) = [number for number, line in enumerate(lines, start=1) if text in line]
+    return number
+
+
+@pytest.mark.parametrize(
+    "name", ["cartpole", "pendulum", "maze", "snake", "connect_four", f"{ROOT}/examples/corridor.py"]
+)
+def test_good_worlds_pass(name: str) -> None:
+    """One of each kind of space and players; the parity tests compare the back-ends of every world."""
+    findings = list(check_world(name, steps=STEPS))
+    assert [finding.text for finding in findings if not finding.is_fine] == []
+    assert len(findings) >= 6
+    assert "compiled for the CPU" in findings[-1].text
+
+
+def test_the_world_that_the_mistakes_below_start_from_passes(check) -> None:
+    is_fine, text, _ = check()
+    assert is_fine, text
+
+
+STEP_MISTAKES = {
+    "an unknown name": ("return unknown_name * 1.0, False", "unknown_name"),
+    "a method of self": ("return self.worth(s), False", "worth"),
+    "a string format": ('label = "{}".format(s.x)\n    return float(len(label)), False', None),
+    "a dict of mixed values": ('table = {s.x: 1, "b": 2}\n    return float(len(table)), False', None),
+    "an attribute that is no number": ("return float(len(self.title)), False", "title"),
+    "a module's function that cannot be compiled": ("return float(len(os.getcwd())), False", None),
+    "a variable of two types": ('label = 1 if s.x > 100 else "a"\n    return 1.0, label == 1', None),
+}
+
+
+@pytest.mark.parametrize("kind", STEP_MISTAKES)
+def test_code_that_cannot_be_compiled_is_reported_with_function_and_line(check, kind: str) -> None:
+    code, named = STEP_MISTAKES[kind]
+    is_fine, text, lines = check(
+        globals="import os",
+        step=f"def step(self, s, action):\n    {code}",
+        extra='title = "meadow"\n\ndef worth(self, s):\n    return 1.0 * s.x',
+    )
+    assert not is_fine
+    assert "Meadow.step" in text
+    assert f"line {line_with(lines, code.splitlines()[0])}" in text
+    assert named is None or named in text
+    assert "self" in code or "self" not in text
+    assert len(text.splitlines()) == 1
+
+
+def test_an_undeclared_field_is_reported_with_function_and_line(check) -> None:
+    is_fine, text, lines = check(reset="def reset(self, s):\n    s.z = 1")
+    assert not is_fine
+    assert "Meadow.reset" in text
+    assert f"line {line_with(lines, 's.z = 1')}" in text
+    assert "'z'" in text
+    assert "x, y" in text
+
+
+def test_reading_an_undeclared_field_suggests_the_declared_one(check) -> None:
+    is_fine, text, lines = check(
+        state='state = {"x": np.int32, "y": np.float64, "speed": np.float64}',
+        step="def step(self, s, action):\n    return s.sped, False",
+    )
+    assert not is_fine
+    assert "Meadow.step" in text
+    assert f"line {line_with(lines, 's.sped')}" in text
+    assert "Did you mean 'speed'?" in text
+
+
+@pytest.mark.parametrize("index", [2, -3])
+def test_an_observation_index_out_of_range_is_reported_with_function_and_line(check, index: int) -> None:
+    is_fine, text, lines = check(observe=f"def observe(self, s, obs):\n    obs[0] = s.x\n    obs[{index}] = s.y")
+    assert not is_fine
+    assert "Meadow.observe" in text
+    assert f"line {line_with(lines, f'obs[{index}]')}" in text
+    assert "out of bounds" in text
+
+
+def test_an_index_out_of_range_in_an_array_field_is_reported_with_function_and_line(check) -> None:
+    is_fine, text, lines = check(
+        state='state = {"x": np.int32, "y": np.float64, "board": (np.int8, 3)}',
+        step="def step(self, s, action):\n    s.board[action + 1] = 1\n    return 1.0, False",
+    )
+    assert not is_fine
+    assert "Meadow.step" in text
+    assert f"line {line_with(lines, 's.board[action')}" in text
+
+
+@pytest.mark.parametrize(("value", "shown"), [("s.x + 9.5", "[0]"), ("-1.0", "[0]"), ("np.nan", "nan")])
+def test_an_observation_outside_its_space_is_reported_with_entry_and_bounds(check, value: str, shown: str) -> None:
+    is_fine, text, _ = check(observe=f"def observe(self, s, obs):\n    obs[0] = {value}\n    obs[1] = s.y")
+    assert not is_fine
+    assert "Meadow.observe wrote obs[0]" in text
+    assert shown in text
+    assert "[0.0, 10.0]" in text
+
+
+def test_a_last_observation_outside_its_space_is_reported(check) -> None:
+    is_fine, text, _ = check(
+        step="def step(self, s, action):\n    s.x = s.x + 1\n    done = s.x > 10\n    return 1.0, done"
+    )
+    assert not is_fine
+    assert "Meadow.observe wrote obs[0] = 11.0" in text
+    assert "last observation" in text
+
+
+COUNTED = {
+    "limit": "max_episode_steps = 6",
+    "state": 'state = {"x": np.int32}',
+    "reset": "def reset(self, s):\n    pass",
+    "step": "def step(self, s, action):\n    s.x += 1\n    return 0.0, action == 2 and s.x < 2",
+}
+
+
+def said_of_choices(*, space: str, shown: str, tmp_path: Path, **changes: str) -> str:
+    """What `check_world` says of a world that shows how many steps it has taken, or something made of that."""
+    parts = COUNTED | changes
+    body = [parts["limit"], f"observation_space = {space}", "action_space = Discrete(3)", parts["state"]]
+    body += [parts["reset"], parts["step"], f"def observe(self, s, obs):\n    {shown}"]
+    indented = textwrap.indent("\n\n".join(body), "    ")
+    path = tmp_path / "counted.py"
+    path.write_text(f"{HEAD.replace('Box,', 'Box, Dict,')}\n\nclass Counted(Env):\n{indented}\n")
+    findings = list(check_world(str(path), steps=60))
+    assert [finding.text for finding in findings if not finding.is_fine] == []
+    (said,) = (finding.text for finding in findings if "time is up" in finding.text)
+    return said
+
+
+NONE_IS_LAST_ONLY = "no choice is shown only when time is up"
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "name"),
+    [
+        ("Dict({'clock': Discrete(7), 'x': Box(0, 9, (1,))})", "obs.clock[0] = s.x\n    obs.x[0] = s.x", "clock"),
+        ("Dict({'a': Dict({'clock': Discrete(7)})})", "obs.a.clock[0] = s.x", "a.clock"),
+    ],
+    ids=["an entry", "a nested entry"],
+)
+def test_a_choice_that_is_only_shown_when_time_is_up_is_told_with_the_way_to_leave_it_out(
+    space: str, shown: str, name: str, tmp_path: Path
+) -> None:
+    said = said_of_choices(space=space, shown=shown, tmp_path=tmp_path)
+    assert said.startswith(f"{name} is 6 only when time is up")
+    assert f"--policy.ignore {name}" in said
+    assert "show a count as a number (Box)" in said
+
+
+@pytest.mark.parametrize(
+    ("space", "shown", "changes"),
+    [
+        ("Dict({'clock': Box(0, 9, (1,))})", "obs.clock[0] = s.x", {}),
+        ("Dict({'clock': Discrete(7)})", "obs.clock[0] = s.x % 6", {}),
+        (
+            "Dict({'clock': Discrete(7)})",
+            "obs.clock[0] = s.x",
+            {"step": "def step(self, s, action):\n    s.x += 1\n    return 0.0, s.x == 6"},
+        ),
+    ],
+    ids=["a number", "shown before too", "ended by the rules"],
+)
+def test_other_counts_are_fine(space: str, shown: str, changes: dict[str, str], tmp_path: Path) -> None:
+    assert said_of_choices(space=space, shown=shown, tmp_path=tmp_path, **changes) == NONE_IS_LAST_ONLY
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("maze", True), ("snake", False), ("connect_four", False)])
+def test_of_the_worlds_here_the_maze_has_such_a_count(name: str, is_told: bool) -> None:
+    texts = [finding.text for finding in check_world(name, steps=120)]  # an episode of the maze has 100
+    told = "step_count is 100 only when time is up" in " ".join(texts)
+    assert told == is_told
+    assert (NONE_IS_LAST_ONLY in texts) == (not is_told)
+
+
+def test_an_observation_entry_never_written_is_reported(check) -> None:
+    is_fine, text, _ = check(observe="def observe(self, s, obs):\n    obs[0] = s.x")
+    assert not is_fine
+    assert "Meadow.observe does not write obs[1]" in text
+
+
+@pytest.mark.parametrize("code", ["s.x = s.x + 0 * 1 if s.x > 5 else s.x + 1", "s.y = uniform(s)"])
+def test_an_observe_that_changes_the_state_is_reported(check, code: str) -> None:
+    is_fine, text, _ = check(
+        step="def step(self, s, action):\n    return 1.0, False",
+        observe=f"def observe(self, s, obs):\n    obs[0] = min(s.x, 9)\n    obs[1] = s.y\n    {code}",
+    )
+    assert not is_fine
+    assert "Meadow.observe changes the state" in text
+
+
+def test_a_mask_that_changes_the_state_is_reported(check) -> None:
+    is_fine, text, _ = check(
+        step="def step(self, s, action):\n    return 1.0, False",
+        observe="def observe(self, s, obs):\n    obs[0] = s.x % 10\n    obs[1] = s.y",
+        extra="def mask(self, s, mask):\n    s.x += 1",
+    )
+    assert not is_fine
+    assert "Meadow" in text
+
+
+def test_a_fraction_written_into_a_whole_number_observation_is_reported(check) -> None:
+    is_fine, text, _ = check(
+        observation_space="observation_space = Box(0, 10, (2,), np.int32)",
+        observe="def observe(self, s, obs):\n    obs[0] = s.x\n    obs[1] = s.x / 2",
+    )
+    assert not is_fine
+    assert re.search(r"Meadow.observe writes \d.5 to obs, which int32 cannot hold", text)
+
+
+def test_a_number_too_large_for_its_field_is_reported_with_function_and_line(check) -> None:
+    is_fine, text, lines = check(
+        state='state = {"x": np.int8, "y": np.float64}',
+        step="def step(self, s, action):\n    s.x = s.x + 100\n    return 1.0, False",
+        observe="def observe(self, s, obs):\n    obs[0] = s.x % 10\n    obs[1] = s.y",
+    )
+    assert not is_fine
+    assert "Meadow.step" in text
+    assert f"line {line_with(lines, 's.x + 100')}" in text
+    assert "int8" in text
+
+
+@pytest.mark.parametrize(
+    ("globals_", "code"),
+    [
+        ("MEMORY = [0]", "MEMORY[0] += 1\n    return float(MEMORY[0]), s.x >= 9"),
+        ("MEMORY = np.zeros(1)", "MEMORY[0] += 1\n    return MEMORY[0], s.x >= 9"),
+        ("import random", "return random.random(), s.x >= 9"),
+        ("", "return np.random.random(), s.x >= 9"),
+        ("", "return 1000.0 + 0.001 * np.random.random(), s.x >= 9"),  # little, but a resumed run would differ
+    ],
+)
+def test_state_or_chance_outside_the_record_is_reported(check, globals_: str, code: str) -> None:
+    is_fine, text, _ = check(
+        globals=globals_, step=f"def step(self, s, action):\n    s.x = min(s.x + action, 9)\n    {code}"
+    )
+    assert not is_fine
+    assert "Meadow: played twice from one seed, reward of env" in text
+    assert "outside the record" in text
+
+
+@pytest.mark.parametrize("value", ["np.nan", "np.inf", "-np.inf"])
+def test_a_reward_that_is_not_finite_is_reported_with_env_and_step(check, value: str) -> None:
+    is_fine, text, _ = check(step=f"def step(self, s, action):\n    return {value}, False")
+    assert not is_fine
+    assert "Meadow.step gave a reward of" in text
+    assert "in env 0 at step 0" in text
+
+
+def test_a_mask_without_a_legal_action_is_reported_with_world_and_env(check) -> None:
+    is_fine, text, _ = check(extra="def mask(self, s, mask):\n    mask[:] = False")
+    assert not is_fine
+    assert "Meadow" in text
+    assert re.search(r"mask.* no legal action in env 0", text)
+
+
+def test_a_world_that_never_ends_and_has_no_limit_is_reported(check) -> None:
+    is_fine, text, _ = check(limit="", step="def step(self, s, action):\n    return 1.0, False")
+    assert not is_fine
+    assert "Meadow: no episode ended" in text
+    assert "max_episode_steps" in text
+
+
+@pytest.mark.parametrize(
+    ("part", "code"),
+    [
+        ("step", "def step(self, s, action):\n    return 1.0"),
+        ("step", "def step(self, s, action):\n    return s.x, 1.0, False, False, {}"),
+        ("step", "def step(self, s, action):\n    return None, False"),
+        ("step", "def step(self, s, action):\n    s.x = 1"),
+        ("step", "def step(self, s):\n    return 1.0, False"),
+        ("observe", "def observe(self, s):\n    return np.array([s.x, s.y])"),
+        ("reset", "def reset(self):\n    pass"),
+    ],
+)
+def test_a_function_of_the_wrong_form_is_reported_by_name(check, part: str, code: str) -> None:
+    """What somebody who comes from Gymnasium writes first."""
+    is_fine, text, _ = check(**{part: code})
+    assert not is_fine
+    assert f"Meadow.{part}" in text
+
+
+@pytest.mark.parametrize(
+    ("part", "code", "message"),
+    [
+        ("reset", "", r"Meadow has no reset()"),
+        ("step", "", r"Meadow has no step()"),
+        ("observe", "", r"Meadow has no observe()"),
+        ("state", "", "Meadow.state must be a dict"),
+        ("state", 'state = {"_x": np.int32}', "'_x'"),
+        ("state", 'state = {"x": "nothing"}', "Meadow.state['x']"),
+        ("state", 'state = {"x": object}', "Meadow.state['x']"),
+        ("observation_space", "", "Meadow.observation_space"),
+        ("observation_space", "observation_space = 3", "Meadow.observation_space"),
+        ("action_space", "action_space = Box(0, 1, (2,), np.float64)", "Meadow.action_space"),
+        ("observation_space", "observation_space = Box(0, 1, (0,), np.float32)", "there is nothing to observe"),
+        ("action_space", "action_space = Discrete(3, start=1)", "starts at 1"),
+        ("action_space", "action_space = MultiDiscrete([])", "there is nothing to choose"),
+        ("action_space", "action_space = 'left or right'", "scramjet actions are"),
+        ("extra", 'stat_names = ("win",)', "Meadow needs both stat_names"),
+        ("extra", "def stats(self, s, stats):\n    pass", "Meadow needs both stat_names"),
+        ("extra", 'stat_names = ("_w",)\n\ndef stats(self, s, stats):\n    pass', "stat_names has '_w'"),
+    ],
+)
+def test_a_declaration_that_cannot_be_is_reported(check, part: str, code: str, message: str) -> None:
+    is_fine, text, _ = check(**{part: code})
+    assert not is_fine
+    assert message in text
+
+
+def test_fields_of_every_usual_dtype_work(check) -> None:
+    dtypes = ("bool", "np.int8", "np.uint8", "np.int16", "np.uint32", "np.int64", "np.float64")
+    fields = "".join(f', "one{i}": {dtype}' for i, dtype in enumerate(dtypes))
+    writes = "\n".join(f"    s.one{i} = s.x % 2" for i in range(len(dtypes)))
+    total = " + ".join(f"(1.0 if s.one{i} else 0.0)" for i in range(len(dtypes)))
+    is_fine, text, _ = check(
+        state=f'state = {{"x": np.int32, "y": np.float64{fields}}}',
+        step=f"def step(self, s, action):\n{writes}\n    s.x = min(s.x + action, 9)\n    return {total}, s.x >= 9",
+    )
+    assert is_fine, text
+
+
+def test_a_bare_python_error_in_the_rules_is_reported_with_function_and_line(check) -> None:
+    is_fine, text, lines = check(step="def step(self, s, action):\n    return 1 // (s.x - s.x), False")
+    assert not is_fine
+    assert f"line {line_with(lines, '1 // ')}" in text
+    assert "Meadow.step" in text
+    assert "ZeroDivisionError" in text
+
+
+def test_a_mistake_in_a_helper_beside_the_class_is_reported_with_its_line(check) -> None:
+    is_fine, text, lines = check(
+        globals='def helper(x):\n    return "{}".format(x)',
+        step="def step(self, s, action):\n    return float(len(helper(s.x))), False",
+    )
+    assert not is_fine
+    assert f"line {line_with(lines, '.format(x)')}" in text

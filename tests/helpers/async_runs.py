@@ -1,0 +1,92 @@
+"""Small asynchronous runs of every kind of policy and world, and what they leave in their folder."""
+
+import sys
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.policies.config import PolicyConfig
+from scramjet.training.config.run_config import RunConfig
+from tests.helpers.run_files import NO_EVALUATION
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
+
+
+class Corridor(gymnasium.Env):
+    """Says at the start which way to turn at its end; a user's own env."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"sign": gymnasium.spaces.Box(-1, 1, (1,), np.float32), "at": gymnasium.spaces.Discrete(4)}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+    fails_at = None
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.way, self.at = int(self.np_random.integers(2)), 0
+        return self.seen(2 * self.way - 1), {}
+
+    def seen(self, sign=0):
+        return {"sign": np.array([sign], np.float32), "at": self.at}
+
+    def step(self, action):
+        self.at += 1
+        is_over = self.at == 3
+        return self.seen(), float(is_over and action == self.way), is_over, False, {}
+
+
+def settings(env="cartpole", **changes):
+    given = {
+        "num_envs": 8, "num_steps": 16, "total_timesteps": 8 * 16 * 6, "eval": NO_EVALUATION, "device": "cpu",
+        "mode": "async", "num_actors": 2, "ppo": PPOConfig(num_epochs=2),
+    }  # fmt: skip
+    return RunConfig(env=env, **{**given, **changes})
+
+
+def weights_of(run_path):
+    [newest] = sorted((run_path / "checkpoints").glob("step_*"))[-1:]
+    return {path.name: load_file(path) for path in newest.glob("*.safetensors")}
+
+
+RECURRENT = {"policy": PolicyConfig(memory="lstm", memory_size=8, hidden=(16,)), "ppo": PPOConfig(bptt_horizon=8)}
+
+CASES = {
+    "a choice": ("cartpole", {}),
+    "numbers": ("pendulum", {"ppo": PPOConfig(normalize_observations=True, normalize_rewards=True)}),
+    "masks": ("maze", {"policy": PolicyConfig(hidden=(16,))}),
+    "agents": ("snake", {"policy": PolicyConfig(hidden=(16,))}),
+    "seats": ("connect_four", {"policy": PolicyConfig(hidden=(16,))}),
+    "memory": ("tmaze", RECURRENT),
+    "memory and masks": ("maze", RECURRENT),
+    "memory and agents": ("snake", RECURRENT),
+    "one trunk": ("cartpole", {"policy": PolicyConfig(shared_trunk=True)}),
+    "torch's operators": ("cartpole", {"fused": False}),
+    "frames": ("masked_cartpole", {"frame_stack": 3}),
+    "impala": ("cartpole", {"ppo": PPOConfig(loss="impala", num_epochs=1, num_minibatches=1)}),
+    "games": (
+        "ale:Pong",
+        {
+            "policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)),
+            "total_timesteps": 8 * 16 * 3,
+            "env_parameters": {"img_height": 36, "img_width": 36, "stack_num": 2},
+        },
+    ),
+    "processes": (Corridor, {}),
+    "processes, memory": (Corridor, RECURRENT),
+    "processes, one trunk": (Corridor, {"policy": PolicyConfig(shared_trunk=True)}),
+    "processes, normalized": (Corridor, {"ppo": PPOConfig(normalize_observations=True, normalize_rewards=True)}),
+}
+
+
+def of_case(case, **changes):
+    """A config, and the factory that goes with it."""
+    env, given = CASES[case]
+    if env == "ale:Pong":
+        pytest.importorskip("ale_py")
+    if isinstance(env, str):
+        return settings(env, **{**given, **changes}), {}
+    return settings(**{**given, **changes}), {"env": env}

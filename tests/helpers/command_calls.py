@@ -1,0 +1,28 @@
+"""Commands called as a shell calls them, and settings of a run that takes a second."""
+
+from __future__ import annotations
+
+import pytest
+
+from scramjet.cli import main
+
+TINY = ["--num-envs", "8", "--num-steps", "16", "--total-timesteps", "512"]
+
+TINY += ["--eval.final-episodes", "2", "--eval.every", "2", "--eval.episodes", "2"]
+
+
+def call(*words: object) -> int:
+    """Run a command as the shell would; returns its exit code."""
+    with pytest.raises(SystemExit) as ending:
+        main([str(word) for word in words])
+    code = ending.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """The message of a command that must fail with exit code 2, in one line and without a traceback."""
+    assert call(*words) == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err + captured.out
+    return " ".join(captured.err.replace("│", " ").split())

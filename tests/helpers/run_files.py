@@ -1,0 +1,18 @@
+"""Runs trained into a folder, and the metrics that they leave there."""
+
+import json
+
+import scramjet
+from scramjet.training.config.run_config import EvaluationConfig
+
+NO_EVALUATION = EvaluationConfig(every=0, final_episodes=0)
+
+
+def train(config, tmp_path, **options):
+    """Train silently, into a run in `tmp_path`."""
+    return scramjet.train(config, runs_dir=tmp_path, display="quiet", **options)
+
+
+def lines_of(run_path):
+    """The records of a run's metrics, oldest first."""
+    return [json.loads(line) for line in (run_path / "metrics.jsonl").read_text().splitlines()]

@@ -1,0 +1,42 @@
+"""Deciding actions for half of the rows at a time gives what deciding for all at once gives."""
+
+import sys
+
+import cloudpickle
+import pytest
+import torch
+
+from scramjet.accelerate.choice import choose_executor
+from scramjet.policies import Policy, PolicyConfig, default_network
+from scramjet.training.components import make_pool
+from scramjet.training.rollout.player import RolloutPlayer
+from tests.helpers.staircase import settings
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+@pytest.mark.parametrize("fused", [True, False])
+def test_deciding_by_halves_gives_what_deciding_at_once_gives(memory, fused):
+    """Up to the rounding of products of fewer rows."""
+    rollouts = []
+    for in_halves in (True, False):
+        config = settings("gym:CartPole-v1", num_workers=0, num_envs=5)
+        pool = make_pool(config, num_envs=5, learns=True)
+        policy_config = PolicyConfig(memory=memory, memory_size=8)
+        spaces = pool.observation_space, pool.action_space
+        torch.manual_seed(3)
+        policy = Policy(default_network(*spaces, policy_config), *spaces, policy_config)
+        executor = choose_executor(policy, pool, fused=fused)
+        assert executor.name == ("numba" if fused else "torch")
+        player = RolloutPlayer(pool, executor, 64, in_halves=in_halves)
+        assert [len(part.rollout.action[0]) for part in player.parts] == ([2, 3] if in_halves else [5])
+        pool.reset(0, out=player.buffers.last)
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(2):
+            player.play(generator)
+        rollouts.append(player.rollout)
+    for name in ("obs", "action", "reward", "log_prob", "value", "terminated", "truncated", "final_value", "states"):
+        mine, other = (getattr(rollout, name) for rollout in rollouts)
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
+    torch.testing.assert_close(rollouts[0].recurrent.states, rollouts[1].recurrent.states, rtol=1e-4, atol=1e-5)
