@@ -47,6 +47,7 @@ from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training import loop, start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.files import starting_config
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.display import LiveDisplay
 from scramjet.training.persistence import saving
@@ -194,7 +195,7 @@ class OverheadCheck:
         )
         num_updates = config.checkpoint.every * max(1, 512 * 128 // config.batch_size)
         steps = (self.WARM_UP + num_updates) * config.batch_size
-        self.config = replace(config, total_timesteps=steps).resolved()
+        self.config = resolve(replace(config, total_timesteps=steps))
         self.turn_updates = max(2, 640 * 128 // config.batch_size)
         self.ledger = Ledger()
         self.counted: dict[str, float] = {}  # of the ledger, in turns that are over
@@ -307,7 +308,7 @@ def check_neighbours(arguments: argparse.Namespace) -> None:
             pairs.append(side_by_side(2, num_envs, arguments.run_seconds))
         each = list(zip(*pairs, strict=True))
         shares = [spread((x / y for x, y in zip(speeds, alone, strict=True)), ".2f") for speeds in each]
-        num_threads = replace(starting_config("cartpole"), num_envs=num_envs, device="cpu").resolved().num_threads
+        num_threads = resolve(replace(starting_config("cartpole"), num_envs=num_envs, device="cpu")).num_threads
         row(num_envs, num_threads, thousands(alone), *map(thousands, each), *shares)
 
 

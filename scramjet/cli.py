@@ -1,4 +1,4 @@
-"""The `scramjet` command. Each subcommand is a small function; users' errors become one message and exit code 2."""
+"""The `scramjet` command: runs a subcommand of commands/, and turns a user's error into one message and exit code 2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ commands:
   check    find mistakes in a world  scramjet check my_world.py
   bench    measure speed             scramjet bench cartpole
 
-`scramjet COMMAND --help` tells all about a command; `scramjet --version` the version.
+`scramjet COMMAND --help` lists its flags; `scramjet --version` prints the version.
 """
 
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _exit_code(words: list[str]) -> int:
-    """Run a command; what ends it becomes one message and an exit code."""
+    """Run a command and return its exit code; an error becomes one message."""
     try:
         try:
             code = run(words)
@@ -78,20 +78,20 @@ def _exit_code(words: list[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody may be there to read it
+    with contextlib.suppress(OSError):  # the reader may be gone
         print(f"scramjet: {text}", file=sys.stderr, flush=True)
 
 
 def _drop_output() -> None:
-    """Lead what is still to be printed nowhere: Python would try again at exit, and fail again."""
+    """Discard what is still to be printed: Python would try again at exit, and fail again."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_closed_streams() -> None:
-    """Open streams that lead nowhere where the process was started without (`scramjet train >&-`).
+    """Open standard streams that the process was started without (`scramjet train >&-`), as /dev/null.
 
-    The next files would get their numbers, and what anybody prints would be written into them.
+    Else the next files opened would get their descriptors, and whatever is printed would be written into them.
     """
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:
@@ -104,14 +104,15 @@ def _open_closed_streams() -> None:
 
 
 def _leave(number: int, frame: object) -> None:
-    """Handle Ctrl-C while modules load and while Python shuts down: there is nothing to put in order."""
+    """Exit at once on Ctrl-C while modules load or Python shuts down, when there is nothing to clean up."""
     os._exit(130)
 
 
 def _interruptible() -> StuckWatch:
-    """Inside, Ctrl-C raises KeyboardInterrupt, so that a command can put things in order; a second one ends compiled
-    code that never returns."""
-    is_heard = signal.getsignal(signal.SIGINT) in (_leave, signal.default_int_handler)  # not in a shell's background
+    """Within this, Ctrl-C raises KeyboardInterrupt, so that a command can clean up; a second Ctrl-C ends compiled code
+    that never returns."""
+    # A shell starts its background jobs with Ctrl-C ignored: that stays.
+    is_heard = signal.getsignal(signal.SIGINT) in (_leave, signal.default_int_handler)
     return StuckWatch({signal.SIGINT: signal.default_int_handler} if is_heard else {}, describe=_what_hangs)
 
 
@@ -155,9 +156,9 @@ def _call(words: list[str]) -> int:
 
 
 def _load(command: str) -> Callable[[list[str]], int]:
-    """The function of a command. Its modules wait for this, so that `scramjet --help` does not load torch."""
+    """Import the function of a command, only when it is run: `scramjet --help` does not load torch."""
     was_enabled = gc.isenabled()
-    gc.disable()  # a million objects are made that stay: to look through them time and again is a sixth of a start
+    gc.disable()  # imports make a million objects that stay; collecting among them takes a sixth of the start
     try:
         if command == "train":
             from scramjet.accelerate.numba.compile_ahead import compile_ahead

@@ -16,7 +16,7 @@ LAYOUT = "\n\t"
 """The control characters that only lay text out; see `printable`."""
 
 ENV_FAILURES = (Exception, SystemExit)
-"""What an env of a user may raise. One that leaves must not end the run as if it were done."""
+"""What a user's env may raise; SystemExit is among them, because it must not end the run as if that were done."""
 
 
 _MAX_MESSAGE = 4_000
@@ -35,15 +35,15 @@ class ScramjetError(Exception):
 
 
 class ConfigError(ScramjetError):
-    """A setting that cannot be: an unknown key, a value out of range, two values that do not fit."""
+    """A wrong setting: an unknown key, a value out of range, two values that do not fit each other."""
 
 
 class TrustError(ScramjetError):
-    """A file names code, or gives a library text, that would be loaded; the user has not said that it may be."""
+    """A file names code, or gives a library text to load, and the user has not allowed it."""
 
 
 class WorldError(ScramjetError):
-    """A mistake in an environment's rules, told in its author's terms."""
+    """A mistake in an environment, explained to its author."""
 
 
 class RunError(ScramjetError):
@@ -55,7 +55,7 @@ class CheckpointError(RunError):
 
 
 class PredictError(ScramjetError):
-    """An observation, state or mask that a policy was given and cannot take."""
+    """An observation, state or mask that does not fit the policy it was given to."""
 
 
 class TrainingError(ScramjetError):
@@ -63,7 +63,7 @@ class TrainingError(ScramjetError):
 
 
 class CallbackError(ScramjetError):
-    """A callback of the user's raised something, which is the cause of this error; the run was saved first."""
+    """A user's callback raised an error, which is the cause of this one; the run was saved first."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -82,7 +82,7 @@ def printable(text: str, keep: str = "") -> str:
     """Return `text` with every control character but those in `keep` written as an escape such as \\x1b.
 
     A terminal obeys control characters: printed raw, a name in a file could clear the screen or retitle the window.
-    What turns the direction of writing counts among them, and so do halves of characters, which cannot be encoded.
+    Marks that change the direction of writing count as such, and so do lone surrogates, which cannot be encoded.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""What all config classes share: values brought to their declared types, checks that name the field and the fix.
+"""Shared by all config classes: values are brought to their declared types, and checks name the field and the fix.
 
 Values reach a config from Python, from a file or from the command line; `settle` makes them mean the same from each.
 NumPy's numbers count as Python's, and a path as text. Numbers are finite and fit the arrays that they will stand in.
@@ -22,17 +22,17 @@ import numpy as np
 from scramjet.errors import ConfigError, shortened
 
 NONE_WORDS = ("none", "None")
-"""How a file or flag writes `None`, which TOML has no word for."""
+"""How a file or flag writes None; TOML has no word for it."""
 
 MAX_COUNT = 2**31 - 1
-"""The most of anything that is counted; an env's own index and step are kept in 32 bits."""
+"""The largest count of anything; an env's index and step are stored in 32 bits."""
 MAX_FLOAT = float(np.finfo(np.float32).max)
 MIN_POSITIVE = float(np.finfo(np.float32).tiny)
-"""What float32 holds: a larger number is infinite there, a smaller one above 0 is 0."""
+"""The range of float32: a larger number is infinite in it, a smaller one above 0 is 0."""
 _LARGE = 2**63
 
 MAX_VALUES, MAX_DEPTH = 10_000, 16
-"""Of a world's parameters, counted with every list and table in them."""
+"""Most values in a world's parameters, lists and tables included, and how deep they may nest."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but line ends and tabs; halves of characters
 
 
@@ -42,7 +42,7 @@ def flag(name: str) -> str:
 
 
 def settle(config: Any, prefix: str = "") -> None:
-    """Bring every field of a frozen dataclass to its declared type; refuse what does not fit."""
+    """Bring every field of a frozen dataclass to its declared type; raises a ConfigError for one that does not fit."""
     hints = get_type_hints(type(config), include_extras=True)
     for field in fields(config):
         value = coerce(prefix + field.name, getattr(config, field.name), hints[field.name])
@@ -50,7 +50,7 @@ def settle(config: Any, prefix: str = "") -> None:
 
 
 def require(config: Any, names: Iterable[str], holds: Callable[[Any], bool], rule: str, prefix: str = "") -> None:
-    """Check fields by a rule in words."""
+    """Check that `holds` is true of these fields; else a ConfigError states `rule`."""
     for field in fields(config):
         value = getattr(config, field.name)
         if field.name in names and not holds(value):
@@ -60,7 +60,7 @@ def require(config: Any, names: Iterable[str], holds: Callable[[Any], bool], rul
 def require_counts(
     config: Any, names: Iterable[str], *, least: int = 1, most: int = MAX_COUNT, prefix: str = ""
 ) -> None:
-    """Check fields that count something, where they are numbers and not `auto` or none."""
+    """Check that these fields are from `least` to `most`, where they are numbers and not `auto` or none."""
     hints = get_type_hints(type(config))
     for name in names:
         words = [each for each in ("auto", "none") if each in describe(hints[name])]
@@ -73,7 +73,7 @@ def require_counts(
 
 
 _SMALL = 10_000
-"""Where a range ends below this, it is told whole."""
+"""A range that ends below this is stated in full in messages."""
 
 
 def _default(field: Field[Any]) -> Any:
@@ -81,7 +81,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 def largest_divisor(number: int, most: int) -> int:
-    """A divisor of `number` that is at most `most`, to suggest: the largest, or of huge numbers a large one."""
+    """The largest divisor of `number` that is at most `most`; for huge numbers a large one, not always the largest."""
     start = min(number, most)
     for divisor in range(start, max(0, start - _DIVISORS_TRIED), -1):
         if number % divisor == 0:
@@ -101,7 +101,7 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
 
 
 NO_FIT = object()
-"""What `fit` returns where a value is not of a type."""
+"""What `fit` returns for a value that does not fit the type."""
 
 
 def fit(value: Any, hint: Any) -> Any:
@@ -162,7 +162,7 @@ def _fit_float(value: Any) -> Any:
 
 
 def _reason(value: Any, hint: Any) -> str:
-    """Why a value of a fitting kind does not fit, and what to write instead."""
+    """Why a value of the right kind does not fit, and what to write instead; else empty."""
     kinds = _plain_types(hint)
     if _is_number(value) and float in kinds and _fit_float(value) is NO_FIT:
         if type(None) in kinds and value == math.inf:
@@ -174,7 +174,7 @@ def _reason(value: Any, hint: Any) -> str:
 
 
 def _plain_types(hint: Any) -> set[Any]:
-    """The types that a hint is made of: of `float | None`, float and NoneType."""
+    """The types in a hint: float and NoneType for `float | None`."""
     arguments = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
     return {hint}.union(*(_plain_types(argument) for argument in arguments))
 
@@ -248,7 +248,7 @@ class Spelling:
 
 
 def describe(hint: Any) -> str:
-    """A type in words."""
+    """A type in words, such as "a whole number or none"."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return next((item.words for item in arguments[1:] if isinstance(item, Spelling)), describe(arguments[0]))

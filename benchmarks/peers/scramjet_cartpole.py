@@ -56,10 +56,11 @@ def training(task: Task) -> Answer:
     """What `scramjet bench` measures as training."""
     from scramjet.commands.bench import Arguments, measure
     from scramjet.runtime.machine.devices import keep_freed_memory
+    from scramjet.training.config.resolution import resolve
     from scramjet.training.config.run_config import RunConfig
 
     keep_freed_memory()
-    threads = RunConfig(num_envs=task.num_envs, num_steps=NUM_STEPS, device="cpu").resolved().num_threads
+    threads = resolve(RunConfig(num_envs=task.num_envs, num_steps=NUM_STEPS, device="cpu")).num_threads
     assert isinstance(threads, int)
     arguments = Arguments(num_steps=NUM_STEPS, num_epochs=EPOCHS, num_minibatches=MINIBATCHES, seconds=task.seconds)
     row = measure(arguments, task.num_envs, threads)

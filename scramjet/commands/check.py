@@ -1,4 +1,4 @@
-"""`scramjet check`: find the mistakes in a world before training finds them."""
+"""`scramjet check`: find mistakes in a world before training it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scramjet.settings import require_counts, settle
 from scramjet.training.worlds.user_worlds import name_of
 
 CALL_SECONDS = 10.0
-"""A step of a few envs that takes longer is taken for an endless loop."""
+"""A step of a few envs that takes longer counts as an endless loop."""
 
 DESCRIPTION = """Run a world through its back-ends and say, in its author's terms, what is wrong.
 
@@ -67,7 +67,7 @@ def check_command(words: list[str]) -> int:
 
 
 def _findings(arguments: Arguments, env_values: dict[str, str]) -> Iterator[Finding]:
-    """What is found out about the world, native or Gymnasium's."""
+    """The findings about the world, a native or a Gymnasium one."""
     try:
         name = name_of(arguments.world)
     except WorldError as error:
@@ -83,6 +83,6 @@ def _findings(arguments: Arguments, env_values: dict[str, str]) -> Iterator[Find
 
 
 def _give_up(problem: str) -> None:
-    """A rule that never returns cannot be made to: the process ends with it."""
+    """Print the problem and end the process: a compiled rule that never returns cannot be interrupted."""
     print(f"WRONG  {printable(problem, keep=LAYOUT)} ({CALL_SECONDS:g} seconds in one call)", flush=True)
     os._exit(2)

@@ -1,6 +1,6 @@
-"""A command line as the values of a dataclass; a mistake in it is one message that names it and the fix.
+"""Reads a command line into a dataclass; a mistake becomes one message that names it and the fix.
 
-tyro writes the help; reading is ours, so that messages are too, and so that a world can be known before its settings.
+tyro writes the help. The words are read here, for our own messages, and because settings depend on the world named.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The words of a command as values by the path of their field."""
+    """The values given on a command line, by the path of their field."""
 
     values: dict[tuple[str, ...], Any]
     wants_help: bool = False
@@ -31,7 +31,7 @@ class CommandLine:
         return [path[-1] for path in self.values]
 
     def laid_over(self, base: T, path: tuple[str, ...] = ()) -> T:
-        """`base`, a dataclass whose own place is `path`, with the values given for it and what is in it."""
+        """`base`, the dataclass at `path` in the command's, with the values given for it and the dataclasses in it."""
         changes = {}
         for field in fields(base):  # type: ignore[arg-type]
             here, value = (*path, field.name), getattr(base, field.name)
@@ -79,7 +79,7 @@ class _Reader:
         self._flags = {each.spelling: each for each in flags if each.metavar is None}
         self._negations = {each.negation: each for each in self._flags.values() if each.is_switch}
         self._places = [each for each in flags if each.metavar is not None]
-        self._standing: list[str] = []  # what was given without a flag
+        self._standing: list[str] = []  # words given without a flag
 
     def read(self, words: list[str]) -> Iterator[tuple[tuple[str, ...], Any]]:
         """Each given field's path and value."""
@@ -115,7 +115,7 @@ class _Reader:
         return place.path, self._meaning(place, word, place.hint, str(place.metavar))
 
     def _value(self, spelled: str, texts: list[str]) -> tuple[tuple[str, ...], Any, int]:
-        """A flag's path, its value, and how many of the words behind it that took."""
+        """A flag's path, its value, and how many of the words after it were used."""
         if spelled in self._negations:
             return self._negations[spelled].path, False, 0
         if spelled not in self._flags:
@@ -131,7 +131,7 @@ class _Reader:
         return found.path, self._meaning(found, texts[0], found.hint), 1
 
     def _refuse_unclear_switch(self, spelled: str, text: str) -> None:
-        """`--trust=no` must not mean `--trust`: what follows the sign is a truth value or a mistake."""
+        """Refuse a switch with a value other than true or false: `--trust=no` must not mean `--trust`."""
         if spelled in self._negations:
             raise ConfigError(f"{spelled}={_shown(text)}: it takes no value; write {spelled}")
         found = self._flags.get(spelled)

@@ -1,4 +1,4 @@
-"""Parameters of a world on the command line: `--env.NAME VALUE`, and what the help says of them."""
+"""Parameters of a world on the command line, `--env.NAME VALUE`, and the help on them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BARE = ""
 
 
 def split_env_parameters(words: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Take the `--env.NAME value` pairs out of the command line: what they may be depends on the world.
+    """The words without the `--env.NAME VALUE` pairs, and the pairs by name: the world decides which are allowed.
 
-    A flag without a value, as booleans have it, gets BARE.
+    A flag without a value, which turns a boolean on, gets BARE.
     """
     rest: list[str] = []
     values: dict[str, str] = {}

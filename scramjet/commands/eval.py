@@ -1,4 +1,4 @@
-"""`scramjet eval`: play a trained agent."""
+"""`scramjet eval`: play a trained agent and print its mean return, or show it as text."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ import tyro
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
+from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.components import make_evaluator
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.reports import ProgressLine, cuts_text
+from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, play, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name
@@ -89,7 +92,13 @@ def eval_command(words: list[str]) -> int:
         evaluation = evaluator(policy, unseen_episodes(seed), progress)
     if arguments.json:
         print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
-        return 0
+    else:
+        _print_evaluation(evaluation, checkpoint, config, evaluator.max_steps)
+    return 0
+
+
+def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: RunConfig, max_steps: int | None) -> None:
+    """Print an evaluation as text: its mean return and length, the world's statistics, and a note on cut episodes."""
     title = (
         f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {shown_name(config.env)}:"
     )
@@ -100,18 +109,17 @@ def eval_command(words: list[str]) -> int:
     for name, value in evaluation.stats.items():
         print(f"  {printable(name):<{width}} {value:.3f}")
     if evaluation.cut_episodes:
-        print(f"  {cuts_text(evaluation, evaluator.max_steps, prefix='--')}")
-    return 0
+        print(f"  {cuts_text(evaluation, max_steps, prefix='--')}")
 
 
 def _show_progress(text: str) -> None:
-    """One line on stderr, written over the last one; nothing where that is no terminal."""
+    """One line on stderr, written over the last one; nothing if stderr is no terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _show(picture: str, total: float, step: int, ended: bool) -> None:
-    """One frame: drawn over the last in a terminal; elsewhere only the last of each episode is printed."""
+    """Draw a frame over the last one in a terminal; elsewhere print only the last frame of each episode."""
     caption = f"step {step}   return {total:.2f}{'   (end)' if ended else ''}"
     if sys.stdout.isatty():
         print(f"\x1b[H\x1b[J{picture}\n{caption}", flush=True)

@@ -1,4 +1,4 @@
-"""`scramjet example`: programs to begin from, written into the current folder."""
+"""`scramjet example`: write an example program into the current folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names, shown_path
 
-DESCRIPTION = """Write an example into the current folder, to begin from; without a name, list them.
+DESCRIPTION = """Write an example into the current folder as a start; without a name, list the examples.
 
   scramjet example corridor
 """
@@ -59,7 +59,7 @@ def _about(name: str) -> str:
 
 
 def _write(name: str) -> Path:
-    """Write an example as NAME.py into the current folder; raises a ConfigError where there is such a file."""
+    """Write an example as NAME.py into the current folder; raises a ConfigError if there is such a file."""
     path = Path(f"{name}.py")
     try:
         with open(path, "x") as file:

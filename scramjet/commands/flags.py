@@ -1,4 +1,4 @@
-"""The flags that a command's dataclass stands for, and what the text of each means."""
+"""The flags of a command, made from its dataclass, and the values that their texts stand for."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Flag:
     path: tuple[str, ...]
     """The names that lead to the field: ("settings", "ppo", "gamma")."""
     name: str
-    """As a config file calls it: `policy.hidden`."""
+    """The name in a config file: `policy.hidden`."""
     hint: Any
     """Its type."""
     default: Any
-    """MISSING where it must be given."""
+    """MISSING if it must be given."""
     metavar: str | None
-    """Of what is given without a flag, the word for it in messages; else None."""
+    """The word for it in messages if it is given without a flag; else None."""
 
     @property
     def spelling(self) -> str:
@@ -37,7 +37,7 @@ class Flag:
 
     @property
     def negation(self) -> str:
-        """What turns a switch off: `--policy.no-shared-trunk`."""
+        """The flag that turns a switch off: `--policy.no-shared-trunk`."""
         table, dot, last = self.spelling.removeprefix("--").rpartition(".")
         return f"--{table}{dot}no-{last}"
 
@@ -48,7 +48,7 @@ class Flag:
 
     @property
     def item_hint(self) -> Any:
-        """The type of each value, where it takes several; else None."""
+        """The type of each value if it takes several; else None."""
         return get_args(self.hint)[0] if get_origin(self.hint) is tuple else None
 
 
@@ -69,7 +69,7 @@ def flags_of(cls: type, path: tuple[str, ...] = (), prefix: str = "") -> Iterato
 
 
 def _without_notes(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type apart from tyro's annotations; an annotation that says how text is read stays with it."""
+    """A type and its annotations for tyro, apart; an annotation that says how text is read stays with the type."""
     if get_origin(hint) is not Annotated:
         return hint, ()
     inner, *notes = get_args(hint)
@@ -77,7 +77,7 @@ def _without_notes(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def from_text(text: str, hint: Any) -> Any:
-    """What a flag's text means as the type `hint`, or NO_FIT."""
+    """The value of a flag's text as the type `hint`, or NO_FIT."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         in_order = sorted(arguments, key=_strictness)
@@ -94,5 +94,5 @@ def from_text(text: str, hint: Any) -> Any:
 
 
 def _strictness(hint: Any) -> int:
-    """Text is anything: it is tried last."""
+    """The order in which types are tried; text last, because any word is text."""
     return (type(None), int, float).index(hint) if hint in (type(None), int, float) else 9 if hint in (str, Path) else 5

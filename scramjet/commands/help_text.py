@@ -1,4 +1,4 @@
-"""The help of a command: its flags as tyro lays them out, its description folded to the width of the screen."""
+"""The help of a command: its description wrapped to the width of the terminal, its flags as tyro prints them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def show_help(cls: type, prog: str, description: str, default: Any = None) -> No
 
 
 class _LikeStdout(io.StringIO):
-    """Keeps what is printed; tyro draws for it as it would for the real output."""
+    """Keeps what is printed; tyro formats for it as for the real output."""
 
     encoding = property(lambda self: sys.__stdout__.encoding if sys.__stdout__ else "ascii")
 
@@ -43,7 +43,7 @@ class _LikeStdout(io.StringIO):
 
 
 def _folded(description: str) -> str:
-    """Text with its long lines folded; examples, which are indented, stay as they are."""
+    """Text with its long lines wrapped; indented lines, which are examples, stay as they are."""
     width = min(100, shutil.get_terminal_size().columns)
     lines = description.strip().splitlines()
     return "\n".join(line if line.startswith(" ") else textwrap.fill(line, width) for line in lines)

@@ -1,4 +1,4 @@
-"""`scramjet list`: the worlds there are, and all about one of them."""
+"""`scramjet list`: the built-in worlds, or details of one of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scramjet.envs.registry import canonical_name, is_registered, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
 from scramjet.runtime.shipped import shipped_file, shown_path
 
-DESCRIPTION = """The worlds scramjet knows by name, or all about one of them.
+DESCRIPTION = """List the worlds that scramjet knows by name, or show the details of one of them.
 
   scramjet list
   scramjet list maze
@@ -28,7 +28,7 @@ class Arguments:
     """What to list, and how."""
 
     world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")] = None
-    """Tell about this world: its spaces, parameters, preset and page of the docs."""
+    """Show this world: its spaces, parameters, preset and page of the docs."""
     json: bool = False
     """Print one JSON object instead of text."""
 
@@ -36,7 +36,7 @@ class Arguments:
 def list_command(words: list[str]) -> int:
     """Run `scramjet list ...`; returns the exit code."""
     arguments = parse(Arguments, words, prog="scramjet list", description=DESCRIPTION)
-    # Probes test learners; people look for games: they come last.
+    # Probes, which test learners, come last: people look for games.
     entries = sorted(registrations(), key=lambda entry: (entry.name.startswith("probe_"), entry.name))
     if arguments.world is not None:
         name = _registered(arguments.world)

@@ -1,4 +1,4 @@
-"""`scramjet train`: defaults < preset < --config < flags; new, resumed or forked."""
+"""`scramjet train`: a new, resumed or forked run. Flags override --config, which overrides the preset."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from scramjet.commands.env_parameters import parameter_help, split_env_parameter
 from scramjet.commands.help_text import show_help
 from scramjet.errors import ConfigError
 from scramjet.training.config import files as config_files
-from scramjet.training.config.run_config import RunConfig, reopened
+from scramjet.training.config.changes import reopened
+from scramjet.training.config.reading import read_file
+from scramjet.training.config.resolution import with_open_choices
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.loop import train
 from scramjet.training.persistence.checkpoint_facts import checkpoint_config, find_checkpoint
+from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 
 DESCRIPTION = """Train an agent with PPO.
@@ -39,7 +43,7 @@ RESUME_FLAGS = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where the run comes from and goes to."""
+    """Where the run begins from and where it is kept."""
 
     preset: str | None = None
     """A preset that comes with scramjet, in place of the world's own; alone it names the world too."""
@@ -98,15 +102,15 @@ def train_command(words: list[str]) -> int:
 
 
 def base_config(env: str | None, place: Place) -> RunConfig:
-    """What the flags are laid over: the parent's config or a preset, then the file.
+    """The config that flags are laid over: that of the forked checkpoint or a preset, then --config FILE.
 
-    The command line's world `env` stands in place of any other; parameters in the files stay if they are for that one.
+    `env` is the world of the command line, in place of any other; parameters in files are kept if they are for it.
     """
     moved = None if place.env is None else name_of(place.env)
-    caller = config_files.Caller(place.trust, env or moved, keeps_parameters=moved is not None)
+    caller = Caller(place.trust, env or moved, keeps_parameters=moved is not None)
     if place.fork is not None:
         checkpoint = find_checkpoint(place.fork, place.runs_dir)
-        base = checkpoint_config(checkpoint, caller).with_open_choices()
+        base = with_open_choices(checkpoint_config(checkpoint, caller))
         if place.preset is not None:
             base = config_files.with_preset(base, place.preset)
     elif env is None and place.config is not None:
@@ -116,7 +120,7 @@ def base_config(env: str | None, place: Place) -> RunConfig:
     if place.config is None:
         return base
     caller = replace(caller, folder=place.config.parent)
-    return config_files.apply(base, config_files.read_file(place.config), str(place.config), caller)
+    return config_files.apply(base, read_file(place.config), str(place.config), caller)
 
 
 def given_flags(words: list[str]) -> list[str]:

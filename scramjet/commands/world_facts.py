@@ -1,4 +1,4 @@
-"""What `scramjet list` tells about a world."""
+"""The facts about a world that `scramjet list` shows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def describe(entry: Registration) -> dict[str, Any]:
 
 
 def facts(world: dict[str, Any], width: int) -> list[str]:
-    """The lines that tell all about a world, from what `describe` gives, in `width` columns."""
+    """The details of a world that `describe` returned, as lines of at most `width` columns."""
     also = f" (also {', '.join(world['aliases'])})" if world["aliases"] else ""
     limit = world["max_episode_steps"]
     rows = {

@@ -1,6 +1,6 @@
-"""Callbacks: code of the user's own at fixed moments of a run.
+"""Callbacks: a user's functions that are called at fixed moments of a run.
 
-They run on the training thread, between whole updates. Whatever one raises, the run is saved before it is told.
+They run on the training thread, between whole updates. If one raises, the run is saved before the error is raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scramjet.training.telemetry.metrics import Record
 from scramjet.training.telemetry.user_metrics import UserMetrics
 
 Metrics = Mapping[str, float] | None
-"""Numbers of a callback's own by name, or nothing."""
+"""Metrics that a callback adds: numbers by name, or None."""
 
 
 class Callback:
@@ -52,7 +52,7 @@ MOMENTS = ("on_start", "on_update", "on_evaluation", "on_checkpoint", "on_end")
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What a callback raised."""
+    """An error that a callback raised, and the callback's name in messages."""
 
     where: str
     error: BaseException
@@ -68,12 +68,12 @@ class Callbacks:
         self._failure: _Failure | None = None
 
     def start(self, session: Session) -> None:
-        """Call `on_start`; raises what failed, for there is nothing new to save."""
+        """Call `on_start`; raises at once if one failed, because there is nothing to save yet."""
         self._call("on_start", session)
         self._raise_failure("this was before the first update, and the run goes on", session)
 
     def update(self, record: Record, evaluation: Evaluation | None, session: Session) -> dict[str, float]:
-        """Tell of new checkpoints, an evaluation and the update; returns the callbacks' own metrics.
+        """Call `on_checkpoint`, `on_evaluation` and `on_update` where they apply; returns the metrics that they add.
 
         Raises nothing: a failure ends the run after this update, and is raised by `raise_failure` once that is saved.
         """
@@ -84,18 +84,21 @@ class Callbacks:
         return metrics
 
     def saved(self, session: Session) -> None:
-        """Tell of the checkpoints that were written since the last time."""
+        """Call `on_checkpoint` for each checkpoint written since the last call."""
         while session.saved:  # another thread may add to it
             path = session.saved.popleft()
             self._call("on_checkpoint", session, lambda _, path=path: path)  # type: ignore[misc]
 
     def end(self, result: TrainResult, session: Session) -> None:
-        """Call `on_end`; raises what failed."""
+        """Call `on_end`; raises if one failed."""
         self._call("on_end", session, lambda _: result)
         self.raise_failure(session, is_finished=result.stopped_by is None)
 
     def raise_failure(self, session: Session, *, is_finished: bool) -> None:
-        """Raise what a callback has raised, once the run is saved; `is_finished`: it has made all its updates."""
+        """Raise the error of a callback that failed, if one did; call it once the run is saved.
+
+        `is_finished`: the run has made all its updates.
+        """
         if is_finished:
             state = "the run has finished and is saved, and trains further"
             self._raise_failure(state, session, settings="total_timesteps=..., ")
@@ -103,9 +106,9 @@ class Callbacks:
             self._raise_failure("what was trained is saved, and goes on", session)
 
     def _raise_failure(self, state: str, session: Session, settings: str = "") -> None:
-        """Raise a CallbackError that names the callback, or the wish to leave as it is.
+        """Raise a CallbackError that names the callback; SystemExit and KeyboardInterrupt are raised as they are.
 
-        `state` is what the message says of the run before how to resume it, for which `settings` are needed.
+        `state` is what the message says about the run, `settings` are the arguments needed to resume it.
         """
         if self._failure is None:
             return
@@ -120,9 +123,10 @@ class Callbacks:
     def _call(
         self, moment: str, session: Session, argument: Callable[[dict[str, float]], Any] | None = None
     ) -> dict[str, float]:
-        """Call one method of all callbacks; `argument` makes its first one of the metrics so far, which are returned.
+        """Call one method of all callbacks; returns the metrics that they add.
 
-        The first one that raises, whatever it raises, is kept and asks the run to stop.
+        `argument` makes the method's first argument from the metrics added so far. The first error is kept, and the
+        run asked to stop.
         """
         metrics: dict[str, float] = {}
         for where, method in self._listeners[moment]:
@@ -139,7 +143,7 @@ class Callbacks:
 
 
 def _checked(given: Any) -> list[Any]:
-    """The callbacks, each of which has a method that will be called, and none that only looks like one."""
+    """The callbacks as a list; refuses one without any method that is called, or with a misspelled one."""
     if not _is_iterable(given) or isinstance(given, str | bytes | Mapping):
         raise ConfigError(f"callbacks={shortened(given)} must be a list of callbacks: callbacks=[{_short(given)}]")
     callbacks = list(given)
@@ -161,7 +165,7 @@ def _checked(given: Any) -> list[Any]:
 
 
 def _is_iterable(given: Any) -> bool:
-    """Whether it can be gone through: arrays of no dimension only look like it."""
+    """Whether it can be iterated over; an array without dimensions only looks as if."""
     try:
         iter(given)
     except TypeError:
@@ -192,7 +196,7 @@ def _takes(method: Callable[..., Any], count: int) -> bool:
         inspect.signature(method).bind(*range(count))
     except TypeError:
         return False
-    except ValueError:  # written in C: nobody knows
+    except ValueError:  # written in C, without a signature
         return True
     return True
 
@@ -202,7 +206,7 @@ def _short(value: Any) -> str:
 
 
 def _text(error: Exception) -> str:
-    """An error's own words; what a user's class raises instead is no reason to lose the message."""
+    """The text of an error; a user's error class may raise in `__str__`."""
     try:
         return str(error)
     except Exception:

@@ -40,8 +40,10 @@ def policy_for(
     *,
     learns: bool = False,
 ) -> Policy:
-    """The policy of a config for these spaces: the user's network, or the default one with weights from the seed;
-    `learns`: to be trained."""
+    """The policy of a config for these spaces, with the user's network or the default one with weights from the seed.
+
+    `learns`: it will be trained, which takes more memory.
+    """
     if network is None:
         each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
         check_network_memory(observation_space, action_space, config.policy, bytes_per_weight=each)
@@ -53,7 +55,7 @@ def policy_for(
 
 
 def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
-    """What a policy of this config observes, frames stacked, and its actions."""
+    """The observation space of a policy of this config, with frames stacked, and its action space."""
     world = config.make_env()
     if isinstance(world, Env):
         check_spaces(world)
@@ -72,10 +74,10 @@ def make_pool(
     learns: bool = False,
     beside: Pool | None = None,
 ) -> NativePool | ForeignPool | FrameStackPool:
-    """Envs as this config's policy sees them; `learns`: to train with.
+    """A pool of the config's world with frames stacked; `learns`: to train on.
 
-    `beside` is the pool that trains, if there is one: where its envs of others live in processes of their own, so do
-    these, and where they live in this one, so do these.
+    `beside` is the pool that trains, if there is one: envs of other libraries then live in a worker process if those of
+    that pool do, else in this one.
     """
     world = config.make_env()
     pool: NativePool | ForeignPool
@@ -97,6 +99,7 @@ def make_pool(
 
 
 def make_training_pool(config: RunConfig) -> Pool:
+    """The pool that a resolved config trains on: on the CPU or GPU, or one pool for each actor, concatenated."""
     assert isinstance(config.num_envs, int)
     if config.mode == "async":
         return ConcatenatedPool(_pools_of_actors(config))
@@ -134,7 +137,7 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
 
 
 def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = None) -> Evaluator:
-    """An evaluator with a pool of its own, of no more envs than episodes; `beside` is the pool that trains, if any."""
+    """An evaluator with its own pool of at most as many envs as episodes; `beside` is the pool that trains, if any."""
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
     return Evaluator(pool, episodes=episodes, samples=config.eval.samples, max_steps=config.eval.max_steps)

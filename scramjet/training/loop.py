@@ -34,7 +34,7 @@ from scramjet.training.persistence.saving import Saver
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
-from scramjet.training.telemetry.progress import PhaseClock
+from scramjet.training.telemetry.phase_clock import PhaseClock
 
 
 def train(

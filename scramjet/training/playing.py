@@ -1,4 +1,4 @@
-"""Trained policies, afterwards: load one from a run or a checkpoint, evaluate it, play it step by step."""
+"""Use a trained policy: load it from a run or a checkpoint, evaluate it, play it step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
-from scramjet.training.config.files import Caller
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.evaluation.results import Evaluation
@@ -41,6 +40,7 @@ from scramjet.training.persistence.metadata import env_terms, policy_spaces
 from scramjet.training.persistence.state import check_weights, load_weights
 from scramjet.training.player import Player
 from scramjet.training.seeds import unseen_episodes
+from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.training.worlds.world_files import note_on_world
 
@@ -54,9 +54,9 @@ def load_policy(
 ) -> Policy:
     """The policy of a run (its newest checkpoint) or of a checkpoint.
 
-    The world is neither loaded nor needed. Only checkpoints that were written before they said what their policy
-    observes need it; `trust` lets such a one of somebody else name a world in a file or module, which runs it. With
-    `env`, a world in place of the one that the checkpoint names, it is checked that the policy fits that world.
+    The world is not loaded, but for old checkpoints that do not record the policy's spaces; `trust` lets such a
+    checkpoint of somebody else name a world in a file or module, which runs it. `env` is a world in place of the one
+    that the checkpoint names: with it, the policy is checked to fit that world.
     """
     path, network = coerce("path", path, Path), coerce("network", network, nn.Module | None)
     checkpoint = find_checkpoint(path, Path("runs"))
@@ -74,7 +74,7 @@ def load_policy(
 
 
 def _check_default_network(checkpoint: Checkpoint, spaces: tuple[Any, Any], settings: RunConfig) -> None:
-    """Refuse what does not fit the checkpoint's own tensors before memory is taken for it."""
+    """Refuse settings whose network does not fit the checkpoint's tensors, before memory is taken for it."""
     with torch.device("meta"):  # shapes without numbers
         network = default_network(*spaces, settings.policy)
         normalizer = make_normalizer(spaces[0]) if settings.ppo.normalize_observations else None
@@ -118,7 +118,7 @@ def evaluate(
 
 
 def with_evaluation(config: RunConfig, samples: bool | None, max_steps: int | None) -> RunConfig:
-    """A config that evaluates with drawn actions or with other bounds; None: as it does."""
+    """The config with other settings of evaluation; None keeps a setting."""
     given: dict[str, Any] = {"samples": samples, "max_steps": max_steps}
     return replace(
         config, eval=replace(config.eval, **{key: value for key, value in given.items() if value is not None})
@@ -126,12 +126,12 @@ def with_evaluation(config: RunConfig, samples: bool | None, max_steps: int | No
 
 
 def note_on_played(config: RunConfig, checkpoint: Checkpoint) -> str:
-    """One line about a world of somebody's own code that is not what or where it was when the checkpoint was made."""
+    """One line if the world is a user's code that has changed or moved since the checkpoint was made, else ""."""
     return note_on_world(config.env, config.make_env(), checkpoint.metadata["rules"]) if code_of(config.env) else ""
 
 
 def checked_episodes(episodes: int, seed: int | None) -> tuple[int, int | None]:
-    """A number of episodes to play, and their seed, as plain numbers; refuses what is none."""
+    """The number of episodes and the seed as Python numbers; raises a ConfigError for anything else."""
     episodes, seed = coerce("episodes", episodes, int), coerce("seed", seed, int | None)
     if not 1 <= episodes <= MAX_COUNT:
         raise ConfigError(f"episodes={episodes} must be from 1 to {MAX_COUNT}")
@@ -149,10 +149,10 @@ def load_trained(
     choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
     trust: bool = False,
 ) -> tuple[Policy, RunConfig, Checkpoint]:
-    """A checkpoint's policy, the config it was trained with, and the checkpoint, for who is about to play it.
+    """A checkpoint's policy, ready to play its world, the config it was trained with, and the checkpoint.
 
-    `env`: a world in place of the one that the checkpoint names, with the same parameters. `choose_parameters` takes
-    the world's name and returns parameters of it to change.
+    `env` is a world in place of the one that the checkpoint names, with the same parameters. `choose_parameters` is
+    called with the world's name and returns the parameters to change.
     """
     network, trust = coerce("network", network, nn.Module | None), coerce("trust", trust, bool)
     checkpoint = find_checkpoint(coerce("path", path, Path), coerce("runs_dir", runs_dir, Path))
@@ -167,7 +167,7 @@ def load_trained(
 
 
 def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: Checkpoint) -> RunConfig:
-    """The config with other parameters of its world; refuses those that change what the policy observes or does."""
+    """The config with other parameters of its world; refuses those that change its spaces."""
     changed = replace(config, env_parameters={**config.env_parameters, **chosen})
     world = changed.make_env()
     for kind in ("observation_space", "action_space"):
@@ -220,7 +220,7 @@ def _play_drawn(
     episodes: int,
     generator: torch.Generator | None,
 ) -> Iterator[tuple[str, float, int, bool]]:
-    """Play another library's env, which draws itself; see `play`."""
+    """`play` for an env of another library, which renders itself."""
     drawn = TextRenderedPool(world)
     pool: Pool = drawn if config.frame_stack == 1 else FrameStackPool(drawn, config.frame_stack)
     longest = steps_at_most(pool, config.eval.max_steps)

@@ -1,4 +1,4 @@
-"""What `scramjet.train` returns."""
+"""The result of a training, which `scramjet.train` returns."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class TrainResult:
     evaluation: Evaluation | None
     """The last evaluation."""
     policy: Policy
-    """On the CPU, wherever it was trained."""
+    """The trained policy, on the CPU."""
     stopped_by: StoppedBy | None
     """None when the run reached its end; else "ctrl-c", "sigterm", "sighup", "time limit" or "callback"."""
     exit_code: int
     stop_reason: str = ""
-    """What a callback gave `session.stop` as its reason, where that ended the run."""
+    """The reason that a callback gave `session.stop`, if that ended the run."""
 
     def __repr__(self) -> str:
         """One line: the run, its length and what it reached, without the network and the metrics."""

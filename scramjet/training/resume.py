@@ -14,12 +14,15 @@ from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
-from scramjet.training.config.run_config import RunConfig, changes
+from scramjet.training.config.changes import changes
+from scramjet.training.config.resolution import env_device_beside
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_settings
 from scramjet.training.persistence.metadata import best_of
 from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.worlds import world_files
+from scramjet.training.worlds.trust import NOBODY, Caller
 
 
 def resume_run(
@@ -28,62 +31,73 @@ def resume_run(
     network: nn.Module | None,
     total_timesteps: int | None,
     time_limit: str | None,
-    caller: config_files.Caller = config_files.NOBODY,
+    caller: Caller = NOBODY,
 ) -> Session:
-    """Go on with a run from its newest whole checkpoint, exactly as if it had never stopped."""
+    """The session of a run at its newest whole checkpoint, from which it goes on as if it had never stopped.
+
+    `text` is the run's folder, or its name in `runs_dir`. `total_timesteps` and `time_limit` may differ from the
+    frozen config's. `caller` is the user, who may name the world and trust the run's files.
+    """
     run = Run.open(find_run(text, runs_dir)).lock()
     try:
         frozen = config_files.load_frozen(run.config_path, caller)
-        return _go_on(run, frozen, network, total_timesteps, time_limit, caller)
+        config = _config_to_resume(run, frozen, total_timesteps, time_limit)
+        session = _session_at_latest(run, config, network, trust=caller.trust)
+        world_files.refresh_copy(config.env, config.env_parameters, run.path)
+        if config.total_timesteps != frozen.total_timesteps or caller.env is not None:  # the next resume must know
+            toml = config_files.to_toml(replace(config, time_limit=frozen.time_limit), run.path)
+            write_atomic(run.config_path, toml.encode())
+        return session
     except BaseException:
         run.release()
         raise
 
 
-def _go_on(
-    run: Run, frozen: RunConfig, network: nn.Module | None, total_timesteps: int | None, time_limit: str | None,
-    caller: config_files.Caller,
-) -> Session:  # fmt: skip
+def _config_to_resume(run: Run, frozen: RunConfig, total_timesteps: int | None, time_limit: str | None) -> RunConfig:
+    """The frozen config of a run with what may change; refuses a run that cannot go on."""
     if "auto" in (frozen.num_envs, frozen.num_threads):
         raise RunError(
             f"'{run.config_path}' is no frozen config: num_envs and num_threads must be numbers; put it back"
         )
-    total = frozen.total_timesteps if total_timesteps is None else total_timesteps
-    device = "cpu" if frozen.device == "auto" else frozen.device  # runs from before there was a choice
     if frozen.replay_schedule is not None:
         raise ConfigError(
             f"run '{run.name}' replays {frozen.replay_schedule}, which has no middle to go on from; replay it anew, or "
             f"go on without it: scramjet train --fork {run.path}"
         )
-    env_device = frozen.env_device_beside(device)
-    config = replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
+    total = frozen.total_timesteps if total_timesteps is None else total_timesteps
+    device = "cpu" if frozen.device == "auto" else frozen.device  # runs from before there was a choice
+    env_device = env_device_beside(frozen, device)
+    return replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
+
+
+def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, *, trust: bool) -> Session:
+    """A session at the run's newest whole checkpoint, or at the beginning where there is no checkpoint yet."""
     if not CheckpointStore(run.checkpoints_path, None).steps():
         with explain_disk_errors(run.path / SCHEDULE):
-            (run.path / SCHEDULE).unlink(missing_ok=True)  # it begins again
+            (run.path / SCHEDULE).unlink(missing_ok=True)  # recorded anew from the beginning
     session = build_session(config, run, network)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
-    if checkpoint is None and session.store.steps():
+    if checkpoint is not None:
+        _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, session) or trust)
+        return session
+    if session.store.steps():
         raise CheckpointError(
             f"run '{run.name}' has no whole checkpoint, and nothing was changed: {'; '.join(damaged)}"
         )
-    if checkpoint is None and run.lineage_path.exists():
+    if run.lineage_path.exists():
         raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
-    if checkpoint is None:
-        session.metrics_log.truncate_after(-1)
-        note = world_files.note_on_world(config.env, session.pool.env, None)
-        session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
-    else:
-        _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, session) or caller.trust)
-    world_files.refresh_copy(config.env, config.env_parameters, run.path)
-    if config.total_timesteps != frozen.total_timesteps or caller.env is not None:  # the next resume must know
-        text = config_files.to_toml(replace(config, time_limit=frozen.time_limit), run.path)
-        write_atomic(run.config_path, text.encode())
+    session.metrics_log.truncate_after(-1)
+    note = world_files.note_on_world(config.env, session.pool.env, None)
+    session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
     return session
 
 
 def _has_own_records(checkpoint: Checkpoint, session: Session) -> bool:
-    """Whether the states of envs in it can be nobody else's, and are of this world, whatever its file is called now."""
+    """Whether the env states in a checkpoint were written by this user alone and belong to the session's world.
+
+    A world whose file was renamed counts as the same if its rules are.
+    """
     metadata = checkpoint.metadata
     if not checkpoint.is_own or metadata.get("has_records_of_others", False):
         return False
@@ -122,10 +136,10 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
 
 
 def _cut_logs(session: Session, step: int) -> str:
-    """Take what came after the checkpoint out of the run's files; says what they miss before it."""
+    """Cut metrics.jsonl and the schedule after the checkpoint; returns a note if lines before it are missing."""
     log, schedule = session.metrics_log, session.run.path / SCHEDULE
     log.truncate_after(step)
-    if schedule.is_file() and not schedule.is_symlink():  # anything else is left alone: nothing is recorded any more
+    if schedule.is_file() and not schedule.is_symlink():  # nothing is recorded into anything else
         cut_schedule(schedule, session.first_update)
     if session.first_update == 0 or log.last_step == step:
         return ""
@@ -134,10 +148,10 @@ def _cut_logs(session: Session, step: int) -> str:
 
 
 def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
-    """A resumed run is the same run: its frozen config must be the one its checkpoint was made with."""
+    """Refuse to resume if config.toml differs from the config in the checkpoint: a resumed run is the same run."""
     may_change = ("total_timesteps", "time_limit", "env.name")
     trained_with = config_files.to_dict(checkpoint_settings(checkpoint))
-    env = checkpoint.metadata["config"].get("env")  # compared as it stands: it may be another's name, or gone
+    env = checkpoint.metadata["config"].get("env")  # compared as text: the world may not exist any more
     found = changes({**trained_with, "env": env}, config_files.to_dict(config))
     for key, (before, now) in found.items():
         is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then

@@ -9,20 +9,20 @@ EVALUATION_OFFSET = 999
 
 
 def training_episodes(seed: int) -> EpisodeSeed:
-    """What a run trains on."""
+    """The episodes that a run trains on."""
     return EpisodeSeed.of(seed + RESET_OFFSET, "train")
 
 
 def evaluation_episodes(seed: int, step: int) -> EpisodeSeed:
-    """What the evaluation after `step` env steps plays: fresh episodes each time, so that none is learned by heart."""
+    """The episodes of the evaluation after `step` env steps: fresh ones each time."""
     return EpisodeSeed.of(seed + EVALUATION_OFFSET, f"evaluate at {step}")
 
 
 def unseen_episodes(seed: int) -> EpisodeSeed:
-    """What `scramjet eval` plays: episodes that no run has trained on or chosen its best checkpoint by."""
+    """The episodes of `scramjet eval`, which no run has trained on or chosen its best checkpoint by."""
     return EpisodeSeed.of(seed + EVALUATION_OFFSET, "test")
 
 
 def seed_of_fork(seed: int, parent_digest: str) -> int:
-    """The seed of a fork's episodes, actions and minibatches: others than those its parent began with."""
+    """The seed of a fork's episodes, actions and minibatches, which differ from those its parent began with."""
     return EpisodeSeed.of(seed, f"fork of {parent_digest}").key & (2**62 - 1)

@@ -60,7 +60,7 @@ class Session:
     store: CheckpointStore
     metrics_log: MetricsLog
     sinks: list[Sink]
-    """What is given the metrics of every update, in this order: metrics.jsonl first, the display last."""
+    """Where the metrics of every update go, in this order; metrics.jsonl is the first."""
     pool: Pool
     policy: Policy
     learner: Learner
@@ -159,18 +159,15 @@ def _collector(
 def build_session(
     config: RunConfig, run: Run, network: nn.Module | None = None, parent_digest: str | None = None
 ) -> Session:
-    """A session at its very beginning; `config` is resolved, `run` is locked by us; of a fork, its parent's digest."""
-    assert isinstance(config.num_envs, int)
-    assert isinstance(config.num_threads, int)
-    # First of all, for what stands in their place may be refused.
+    """A session before its first update.
+
+    `config` is resolved, and `run` locked by this process. `network` is the user's own, or None. `parent_digest` is the
+    hash of the checkpoint that a fork comes from.
+    """
+    # These come first because they may refuse what lies at their paths.
     store = CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n, run.check_lock)
     metrics_log = MetricsLog(run.metrics_path, run.check_lock)
-    set_threads(config.num_threads)
-    keep_freed_memory()
-    leave_compiler_unloaded()
-    if config.device == "cuda":
-        require_cuda()
-        set_precision(config.precision)
+    _prepare_process(config)
     seed = config.seed if parent_digest is None else seed_of_fork(config.seed, parent_digest)
     with contextlib.ExitStack() as unless_built:
         pool = make_training_pool(config)
@@ -205,6 +202,17 @@ def build_session(
     if pool.draws_every_step:
         session.news.append(DRAWN_EVERY_STEP.format(env=config.env))
     return session
+
+
+def _prepare_process(config: RunConfig) -> None:
+    """Set what holds for the whole process: threads, memory that is kept, the GPU's precision."""
+    assert isinstance(config.num_threads, int)
+    set_threads(config.num_threads)
+    keep_freed_memory()
+    leave_compiler_unloaded()
+    if config.device == "cuda":
+        require_cuda()
+        set_precision(config.precision)
 
 
 def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[RolloutPlayer, Learner]:

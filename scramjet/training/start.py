@@ -18,14 +18,17 @@ from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
-from scramjet.training.config.run_config import Count, RunConfig
+from scramjet.training.config.resolution import resolve, with_open_choices
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.config.values import Count
 from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_config, find_checkpoint
 from scramjet.training.persistence.lineage import lineage_of
 from scramjet.training.persistence.state import checkpoint_of, restore_learning
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
-from scramjet.training.threads import with_threads_to_spare
+from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
+from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 
 
@@ -67,7 +70,7 @@ def begin(request: StartRequest) -> Session:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
         run = str(request.resume)
         refuse_when_resumed(request.settings, run)
-        caller = config_files.Caller(request.trust, name, keeps_parameters=True)
+        caller = Caller(request.trust, name, keeps_parameters=True)
         total = coerce("total_timesteps", request.total_timesteps, Count | None)
         return resume_run(run, request.runs_dir, request.network, total, request.time_limit, caller)
     parent = None if request.fork is None else find_checkpoint(request.fork, request.runs_dir)
@@ -82,9 +85,9 @@ def begin(request: StartRequest) -> Session:
 def _chosen_config(
     config: RunConfig | str | Path | None, env: str | None, parent: Checkpoint | None, *, trust: bool
 ) -> RunConfig:
-    """A config as it was given, that of a file, of a world's preset, or of the checkpoint that is forked.
+    """The config to begin with: the one given, or that of a config file, a world's preset or the forked checkpoint.
 
-    `env` is a world in place of the one that it names.
+    `env` is a world in place of the config's; `parent` the checkpoint to fork, or None.
     """
     if isinstance(config, RunConfig):
         return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
@@ -97,11 +100,11 @@ def _chosen_config(
         return config_files.starting_config(name_of(str(config)))
     if parent is None:
         return config_files.starting_config(RunConfig.env if env is None else env)
-    return checkpoint_config(parent, config_files.Caller(trust, env, keeps_parameters=True)).with_open_choices()
+    return with_open_choices(checkpoint_config(parent, Caller(trust, env, keeps_parameters=True)))
 
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
-    """Begin at step 0."""
+    """The session of a new run in a new folder, at step 0."""
     config, about_threads = _resolved(config, network)
     run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
@@ -111,13 +114,13 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
 
 
 def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
-    """The config with every choice made for the user's own network or the default one; a note on the threads."""
-    resolved = config.resolved()
-    return (resolved, "") if config.num_threads != "auto" else with_threads_to_spare(resolved, network)
+    """The config with every `auto` decided, and a note for the user where other work on the machine took threads."""
+    resolved = resolve(config)
+    return (resolved, "") if config.num_threads != "auto" else limit_threads(resolved, network)
 
 
 def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage: dict[str, Any] | None = None) -> Run:
-    """A run's folder with its frozen config and a copy of its world's source; both are remembered as the user's."""
+    """Make a run's folder with its frozen config and a copy of its world's source, and remember that world."""
     sources = world_files.copied_sources(config.env)
     run = Run.create(
         runs_dir,
@@ -132,12 +135,12 @@ def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage
 
 
 def _any_run_in(runs_dir: Path) -> Path:
-    """A run's folder before it has a name: whatever that will be, paths as seen from there are the same."""
+    """A path to stand for the run's folder before it has a name: relative paths are the same from any name."""
     return Path(os.path.realpath(runs_dir)) / "run"
 
 
 def _advice(config: RunConfig) -> str:
-    """What a user should know of these settings before they train for hours."""
+    """A warning about settings that seldom learn well; empty where there is none."""
     if config.ppo.loss == "impala" and config.ppo.epochs > 1:
         return (
             f"impala with num_epochs={config.ppo.epochs}: its gradient has no clip, and more than one pass over a "
@@ -149,7 +152,10 @@ def _advice(config: RunConfig) -> str:
 def fork_run(
     checkpoint: Checkpoint, config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None
 ) -> Session:
-    """Begin a new run from a checkpoint: its weights, optimizer, normalizers and step count; fresh episodes."""
+    """The session of a new run that takes weights, optimizer, normalizers and step count from a checkpoint.
+
+    Its episodes are fresh ones.
+    """
     config, about_threads = _resolved(config, network)
     check_fits(checkpoint, config, network)
     if config.total_timesteps <= checkpoint.step:
@@ -173,7 +179,7 @@ def fork_run(
 
 @contextmanager
 def _discarded_on_error(run: Run) -> Iterator[None]:
-    """A run that cannot even begin leaves no folder behind."""
+    """Delete the run's folder if the body raises: a run that could not begin leaves nothing behind."""
     try:
         yield
     except BaseException:

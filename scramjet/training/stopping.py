@@ -34,7 +34,7 @@ class Stopping:
         return self._signal.was_requested()
 
     def reason(self) -> StoppedBy | None:
-        """What stops the run now; None if nothing does."""
+        """Why the run has to stop now; None if it goes on."""
         if self._signal.requested is not None:
             return _STOPPED_BY[signal.Signals(self._signal.requested)]
         if self._session.stop_reason is not None:

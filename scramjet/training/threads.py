@@ -1,7 +1,7 @@
-"""How many threads torch's operators get where nobody says: by the network's size and by how busy the machine is.
+"""Chooses how many threads torch's operators get for num_threads "auto": by network size and idle cores.
 
-Compiled functions are left out: each thread there takes the next part that nobody has begun, so a busy core costs
-little, and their number of threads stays what the config decides. Operators wait for their slowest thread each time.
+This is not for compiled functions, which lose little on a busy core because each thread takes the next part that is
+left; `resolve` decides their threads. An operator of torch always waits for its slowest thread.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scramjet.training.config.run_config import RunConfig
 MIN_THREADED_WEIGHTS = 4096 * 8192
 """Samples in a minibatch times weights of a user's own network below which threads cost more than they save."""
 IMAGE_AXES = 4
-"""Axes of the weights of a convolution, whose work its number of weights does not tell."""
+"""Axes of a convolution's weights; its work does not follow from the number of weights."""
 
 
-def with_threads_to_spare(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
-    """A config that has just decided `num_threads` by itself, with fewer where torch's operators learn and would not
-    gain by them; and a note for the user where it was other work on the machine that decided.
+def limit_threads(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
+    """The config with fewer threads where torch's operators learn and would not gain from more.
 
-    `network` is the user's own, or None.
+    `config` has just been resolved; `network` is the user's own, or None. Also returns a note for the user if the
+    reason is other work on the machine, else "".
     """
     assert isinstance(config.num_threads, int)
     if config.mode != "sync" or config.device != "cpu" or not learns_by_operators(config, network):
@@ -43,7 +43,7 @@ def with_threads_to_spare(config: RunConfig, network: nn.Module | None) -> tuple
 
 
 def learns_by_operators(config: RunConfig, network: nn.Module | None) -> bool:
-    """Whether torch's operators learn for certain; of images that only a made env shows this is not known yet."""
+    """Whether torch's operators will learn, as far as is known before an env is made and shows its observations."""
     shape = config.policy
     has_pictures = config.env.startswith("ale:") and shape.encoder != "mlp"
     return network is not None or not config.fused or shape.encoder not in ("auto", "mlp") or has_pictures

@@ -22,6 +22,7 @@ from scramjet.adapters.registry import (
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.training.config.files import preset_path, starting_config
+from scramjet.training.config.resolution import env_device_beside
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers.staircase import Staircase
 
@@ -110,7 +111,7 @@ def test_pools_of_others_are_made_by_name():
 
 
 def test_envs_of_others_stay_on_the_cpu():
-    assert RunConfig(env="gym:CartPole-v1").env_device_beside("cuda") == "cpu"
+    assert env_device_beside(RunConfig(env="gym:CartPole-v1"), "cuda") == "cpu"
     with pytest.raises(ConfigError, match="env_device='cuda' is for native worlds"):
         RunConfig(env="gym:CartPole-v1", device="cuda", env_device="cuda")
 

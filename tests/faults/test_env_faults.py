@@ -24,6 +24,7 @@ from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.registry import ForeignWorld, WorkerSettings
 from scramjet.errors import WorldError
 from scramjet.training.components import make_evaluator, make_training_pool
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 
 pytestmark = pytest.mark.faults
@@ -196,7 +197,7 @@ def test_where_workers_are_asked_for_no_env_is_made_in_this_process(world_file: 
 def test_envs_of_training_and_of_evaluation_live_in_workers_where_that_is_asked_for(
     asked: dict[str, Any], world_file: Path
 ) -> None:
-    config = RunConfig(env=f"factory:{world_file}:Faulty", num_envs=2, num_steps=8, **asked).resolved()
+    config = resolve(RunConfig(env=f"factory:{world_file}:Faulty", num_envs=2, num_steps=8, **asked))
     with contextlib.closing(make_training_pool(config)) as pool:
         for beside in (pool, None):
             with contextlib.closing(make_evaluator(config, episodes=2, beside=beside).pool) as evaluation:

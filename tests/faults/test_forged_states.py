@@ -22,6 +22,7 @@ from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.checkpoint_format import encode
 from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.training import resume
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 
 WORLDS = ["bandit", "connect_four", "maze", "memory", "snake", "squared"]
@@ -249,7 +250,7 @@ def test_signed_states_of_another_world_are_not_ones_own(tmp_path) -> None:
     result = small_run(tmp_path, "pendulum")
     checkpoint = load_checkpoint(result.run_path)
     pendulum, acrobot = (
-        SimpleNamespace(config=RunConfig(env=name).resolved(), run=SimpleNamespace(path=result.run_path))
+        SimpleNamespace(config=resolve(RunConfig(env=name)), run=SimpleNamespace(path=result.run_path))
         for name in ("pendulum", "acrobot")
     )
     acrobot.pool = SimpleNamespace(env=load_env("acrobot"))

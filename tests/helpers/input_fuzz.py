@@ -30,6 +30,7 @@ from scramjet.commands import train as train_module
 from scramjet.errors import LAYOUT, RunError, ScramjetError, printable
 from scramjet.training.components import check_network_memory, policy_for
 from scramjet.training.config import files as config_files
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers.odd_inputs import (
     ALL_SETTINGS,
@@ -151,7 +152,7 @@ def keep(config: RunConfig) -> None:
 
 def build(config: RunConfig) -> None:
     """Do with a config what a run does before it plays: resolve it, freeze it, and build its world and its network."""
-    config = config.resolved()
+    config = resolve(config)
     keep(config)
     Path("frozen.toml").write_text(config_files.to_toml(config), encoding="utf-8")
     frozen = config_files.load_frozen(Path("frozen.toml"), config_files.OURS)

@@ -13,7 +13,7 @@ import scramjet
 from scramjet.errors import CallbackError, ConfigError
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.callbacks import Callbacks
-from scramjet.training.config import run_config as config
+from scramjet.training.config import resolution
 from tests.helpers import ROOT
 
 TINY: dict[str, Any] = {
@@ -275,7 +275,7 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | 
 def small_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One core in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(config, "available_cores", lambda: 1)
+    monkeypatch.setattr(resolution, "available_cores", lambda: 1)
 
 
 def run(block: str, names: dict[str, Any]) -> None:

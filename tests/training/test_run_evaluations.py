@@ -60,7 +60,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterable[Evaluation]], No
 
     def tell(results: Iterable[Evaluation]) -> None:
         script = iter(results)
-        monkeypatch.setattr(Evaluator, "unless", lambda *arguments: next(script))
+        monkeypatch.setattr(Evaluator, "evaluate_unless", lambda *arguments: next(script))
 
     return tell
 

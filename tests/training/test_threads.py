@@ -8,9 +8,10 @@ from torch import nn
 import scramjet
 from scramjet.policies import PolicyConfig
 from scramjet.training import threads
-from scramjet.training.config import run_config as config_module
+from scramjet.training.config import resolution
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
-from scramjet.training.threads import with_threads_to_spare
+from scramjet.training.threads import limit_threads
 
 SMALL, LARGE = nn.Linear(64, 64), nn.Linear(1024, 1024)
 PLAIN = RunConfig(num_envs=4096, num_steps=16, device="cpu")
@@ -21,7 +22,7 @@ def machine(monkeypatch):
     """Eight cores, of which so many are free."""
 
     def with_free(free):
-        for module in (config_module, threads):
+        for module in (resolution, threads):
             monkeypatch.setattr(module, "available_cores", lambda: 8)
         monkeypatch.setattr(threads, "free_cores", lambda: free)
 
@@ -29,7 +30,7 @@ def machine(monkeypatch):
 
 
 def chosen(config, network=None):
-    decided, note = with_threads_to_spare(config.resolved(), network)
+    decided, note = limit_threads(resolve(config), network)
     return decided.num_threads, note
 
 

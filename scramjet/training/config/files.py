@@ -1,13 +1,13 @@
-"""Configs as files: TOML and YAML in, presets, the frozen TOML of a run out. Keys are strict.
+"""Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
-A file is flat where the command line is flat: PPO's fields stand at the top (or in a table [ppo]), tables are [env],
-[policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
+Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
+[ppo]); tables are [env], [policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,15 +16,15 @@ import tomli_w
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
-from scramjet.runtime.files import read_regular, why_unreadable
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
-from scramjet.settings import CONTROL, coerce, plain_parameters
+from scramjet.settings import CONTROL, coerce, describe, plain_parameters
+from scramjet.training.config.changes import reopened
 from scramjet.training.config.names_of_other_libraries import brought_name
 from scramjet.training.config.presets import named_preset, preset_path
-from scramjet.training.config.run_config import RunConfig, reopened
+from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
-from scramjet.training.config.toml_text import read_toml
-from scramjet.training.worlds.trust import check_name
+from scramjet.training.worlds.trust import NOBODY, Caller, check_name
 from scramjet.training.worlds.world_files import (
     WorldPlace,
     find_world,
@@ -35,66 +35,14 @@ from scramjet.training.worlds.world_files import (
 )
 
 CONFIG_VERSION = 1
-# A config has a few thousand bytes; of so many, either takes seconds to read.
-_MAX_TOML_BYTES = 1 << 20
-_MAX_YAML_BYTES = 1 << 16
+OURS = Caller(trust=True)
+"""Reads the presets that come with scramjet, which may name any world."""
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
 _TABLES = ("policy", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
     field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
 )
-
-
-def read_file(path: Path, *, follow_links: bool = True) -> dict[str, Any]:
-    """The contents of a TOML or YAML config file; `follow_links`: its path was typed by the user."""
-    limit = _MAX_YAML_BYTES if path.suffix in (".yaml", ".yml") else _MAX_TOML_BYTES
-    try:
-        text = read_regular(path, limit, follow_links=follow_links).decode()
-    except OSError as error:
-        raise ConfigError(f"cannot read the config file {str(path)[:300]}: it {why_unreadable(error)}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the config file '{path}' is not text: {error}") from error
-    try:
-        if path.suffix in (".yaml", ".yml"):
-            data = _read_yaml(text)
-        elif path.suffix == ".toml":
-            data = read_toml(text)
-        else:
-            raise ConfigError(f"the config file '{path}' must end in .toml, .yaml or .yml")
-    except ValueError as error:
-        raise ConfigError(f"the config file '{path}' is not valid: {str(error)[:1000]}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"the config file '{path}' must hold key = value pairs, not {type(data).__name__}")
-    return data
-
-
-def _read_yaml(text: str) -> Any:
-    from scramjet.training.config.yaml_text import read_yaml  # most files are TOML
-
-    return read_yaml(text)
-
-
-@dataclass(frozen=True)
-class Caller:
-    """What whoever reads a file has said himself: what the file names runs nothing beyond that (see trust.py)."""
-
-    trust: bool = False
-    """Let the file name any world."""
-    env: str | None = None
-    """A world in place of the file's."""
-    keeps_parameters: bool = False
-    """The file's parameters are for `env`, whatever the file calls it; else only if it calls it the same."""
-    run: Path | None = None
-    """The folder of the run that the file belongs to."""
-    folder: Path | None = None
-    """Of a config file: the one that it is in."""
-
-
-NOBODY = Caller()
-"""Has said nothing."""
-OURS = Caller(trust=True)
-"""Reads what comes with scramjet."""
 
 
 def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Caller = NOBODY) -> RunConfig:
@@ -129,7 +77,7 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
 
 
 def _check_plain(data: Mapping[str, Any], source: str) -> None:
-    """Refuse what no config of ours holds and what later code could not show, copy or count with."""
+    """Refuse values that no config has: nested too deep, with control characters, or huge numbers."""
     if is_deeper_than(dict(data), MAX_DEPTH):
         raise ConfigError(f"{source} is nested too deep; a config has tables of values")
     values: list[Any] = [dict(data)]
@@ -156,7 +104,7 @@ def _apply_table(current: Any, values: Any, table: str, source: str) -> Any:
 
 
 def _suggestion(key: Any, known: Iterable[str]) -> str:
-    """What an unknown key may mean: a setting that others call so, wherever ours stands, or a key beside it."""
+    """What an unknown key may mean: our name for another library's setting, or the nearest of the `known` keys."""
     settings = [name for name, _, _ in field_docs()]
     return brought_name(str(key)[:100], settings, _place_in_file) or did_you_mean(key, known)
 
@@ -180,7 +128,7 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
     if caller.env is not None and not caller.keeps_parameters and not _means(name, caller):
         table = {}
     given = plain_parameters({key: item for key, item in table.items() if key != "name"})
-    name = open_world(place, given, source, trust=caller.trust, named=caller.env, run=caller.run)
+    name = open_world(place, given, source, caller)
     known = parameter_defaults(name)
     for key in given:
         if known is not None and key not in known:
@@ -190,13 +138,13 @@ def _env_fields(config: RunConfig, value: Any, source: str, caller: Caller) -> d
 
 
 def _means(name: str, caller: Caller) -> bool:
-    """Whether a file's name of a world means the one that its reader has named."""
+    """Whether the name of a world in a file means the world that the caller has named."""
     assert caller.env is not None
     return is_same_world(name_in(name, caller.run), caller.env) or is_same_world(name, caller.env)
 
 
 def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A file's values but for its world: with these no code that the file names can be reached."""
+    """A file's values without its world, so that no code that the file names can run."""
     return {key: value for key, value in data.items() if key != "env"}
 
 
@@ -267,10 +215,10 @@ def to_toml(config: RunConfig, run: Path | None = None) -> str:
     data = to_dict(config, run)
     _check_plain(data, "the config")  # before there is a run that could not be read back
     text = tomli_w.dumps({"config_version": CONFIG_VERSION, **_without_none(data)})
-    if len(text.encode()) > _MAX_TOML_BYTES:
+    if len(text.encode()) > MAX_TOML_BYTES:
         raise ConfigError(
             f"the config with its env parameters has {len(text):,} characters, and a run keeps at most "
-            f"{_MAX_TOML_BYTES:,}; give the env large data by way of a file"
+            f"{MAX_TOML_BYTES:,}; give the env large data by way of a file"
         )
     return text
 
@@ -291,8 +239,6 @@ def _without_none(value: Any) -> Any:
 
 def field_docs() -> list[tuple[str, str, Any]]:
     """Every config field as (key, type in words, default), in the order of the docs page."""
-    from scramjet.settings import describe
-
     rows: list[tuple[str, str, Any]] = []
     default = RunConfig()
     for prefix, part in (

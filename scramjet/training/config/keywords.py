@@ -19,11 +19,11 @@ from scramjet.training.config.run_config import CheckpointConfig, EvaluationConf
 from scramjet.training.config.setting_tables import nested
 
 SOURCE = "scramjet.train"
-"""What messages call the place that the settings were given in."""
+"""How messages call the place that the settings came from."""
 ARGUMENTS = ("config", "env", "resume", "fork", "runs_dir", "run_name", "network", "display", "trust", "callbacks")
-"""Of `scramjet.train`, beside the settings: what a misspelled name may have meant."""
+"""The arguments of `scramjet.train` beside the settings, for suggestions after a misspelled name."""
 CHANGEABLE = ("total_timesteps", "time_limit")
-"""What may change when a run is resumed."""
+"""The settings that may change when a run is resumed."""
 
 _TABLES = {"ppo": PPOConfig, "policy": PolicyConfig, "eval": EvaluationConfig, "checkpoint": CheckpointConfig}
 _FLAT = tuple(field.name for part in (RunConfig, PPOConfig) for field in fields(part))

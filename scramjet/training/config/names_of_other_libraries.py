@@ -1,4 +1,4 @@
-"""What other libraries call our settings, so that a name which people bring is answered with ours.
+"""The names that other libraries give to our settings, so that a message can answer them with ours.
 
 One table for flags, keys of config files and keyword arguments. SB3 is Stable-Baselines3.
 """
@@ -13,21 +13,21 @@ from scramjet.errors import nearest
 
 @dataclass(frozen=True)
 class Ours:
-    """Our setting for a name of others."""
+    """Our setting for another library's name."""
 
     names: tuple[str, ...]
-    """Our name; of several, the first that a command has. Empty: we have no such setting."""
+    """Our name; if several, the first that a command has is meant. Empty: we have no such setting."""
     note: str = ""
     """A sentence to add where the meaning or the values differ, or what to do where there is no setting."""
 
 
 def _same(ours: str, *theirs: str, note: str = "") -> dict[str, Ours]:
-    """Table entries for names of others that mean our setting `ours`."""
+    """Table entries for names, `theirs`, that mean our setting `ours`."""
     return {name: Ours((ours,), note) for name in theirs}
 
 
 def _none(note: str, *theirs: str) -> dict[str, Ours]:
-    """Table entries for names of others that we have no setting for."""
+    """Table entries for names, `theirs`, that we have no setting for."""
     return {name: Ours((), note) for name in theirs}
 
 
@@ -129,7 +129,7 @@ _TABLE: dict[str, Ours] = {
 
 
 def suggestion(name: str, known: Iterable[str], spell: Callable[[str], str] = repr) -> str:
-    """What to say after an unknown name: ours for it, or the nearest of `known`; with a space before it, or empty.
+    """The end of a message about an unknown name: our name for it or the nearest of `known`, after a space; or empty.
 
     `name` is spelled as in Python; `spell` writes one of our names as the reader would type it.
     """
@@ -140,7 +140,7 @@ def suggestion(name: str, known: Iterable[str], spell: Callable[[str], str] = re
 
 
 def brought_name(name: str, known: Iterable[str], spell: Callable[[str], str] = repr) -> str:
-    """What to say after a name that other libraries have: ours for it; empty for any other name.
+    """The end of a message about another library's name: our name for it, after a space; empty for any other name.
 
     `known` are the names of ours that can be given; without those of training its notes are left out.
     """

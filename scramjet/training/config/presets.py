@@ -1,4 +1,4 @@
-"""The presets that come with scramjet: which there are, and which belongs to a world."""
+"""Finds the presets that come with scramjet, by world or by name."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def named_preset(name: str) -> Path:
 
 
 def _preset_name(env: str) -> str:
-    """Of other libraries: `mujoco:HalfCheetah-v5` has mujoco_halfcheetah.toml; all games of Atari share one."""
+    """The preset's name for another library's env: mujoco_halfcheetah for mujoco:HalfCheetah-v5; atari for any game."""
     library, _, rest = env.partition(":")
     return "atari" if library == "ale" else f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")

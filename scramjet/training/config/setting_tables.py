@@ -1,4 +1,4 @@
-"""Tables of settings brought to the one form that configs are read from: PPO's settings at the top, tables for others.
+"""Brings tables of settings to the form that configs are read from: PPO's settings at the top, tables for others.
 
 A file may group PPO's settings in a table `ppo`, and Python may write a table's entry with a dot, as flags do.
 """

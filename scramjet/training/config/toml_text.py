@@ -1,4 +1,4 @@
-"""TOML of a config file, read within bounds: a file from a stranger takes no more time and memory than a config."""
+"""Reads TOML within bounds, so that a file from a stranger cannot take much time or memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 MAX_DOTS = 20
-"""In a key."""
+"""Most dots in a key."""
 
 _TOML_QUOTED = re.compile(
     r'''"""(?:[^\\]|\\.)*?(?:"""|\Z)|\'{3}.*?(?:\'{3}|\Z)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*''', re.DOTALL

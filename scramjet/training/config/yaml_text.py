@@ -1,6 +1,6 @@
-"""YAML text to plain values, read strictly: nothing in it means what its author did not.
+"""Reads YAML strictly as plain values, without the surprises of YAML 1.1.
 
-The rules are those of YAML 1.2, which are near to TOML's. `yes`, `off`, `1:30:00`, `2026-01-01` and `010` are text, and
+The rules are those of YAML 1.2. `yes`, `off`, `1:30:00`, `2026-01-01` and `010` are text, and
 a setting that wants a number refuses text; version 1.1 made a switch, 5400, a date and 8 of them. Keys are text. A key
 that is given twice, an alias and a tag are refused with their line.
 """
@@ -99,7 +99,7 @@ class _Reader:
 
 
 def _plain_scalar(text: str, line: int) -> Any:
-    """What a word without quotes means."""
+    """The value of a word without quotes."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if _WHOLE.fullmatch(text):

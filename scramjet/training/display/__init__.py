@@ -1,7 +1,7 @@
-"""What a person sees while training: a live view in a terminal, plain lines elsewhere, or nothing.
+"""What a user sees while training: a live view in a terminal, plain lines elsewhere, or nothing.
 
-A display only reads records and writes to the screen. It never slows training (drawing is throttled and
-there is no thread) and never ends it: when the terminal goes away the display falls silent.
+A display only reads records and writes to the screen. It hardly slows training (drawing is throttled) and never ends
+it: when the terminal goes away, the display stops writing.
 """
 
 from __future__ import annotations

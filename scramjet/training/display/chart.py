@@ -1,4 +1,4 @@
-"""Curves of characters: small ones as bars in a row, large ones as lines of braille dots."""
+"""Curves drawn with characters: small ones as a row of bars, large ones as lines of braille dots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation on the screen: what is compiled and for how long, told while it goes on."""
+"""Shows what is being compiled, and for how long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scramjet.training.display.waiting import Ticker
 
 @contextlib.contextmanager
 def compilation_shown(display: Display) -> Iterator[None]:
-    """Show what is compiled while the body runs as progress of `display`. A thread runs only while something is."""
+    """While the body runs, show what is being compiled as progress of `display`, from a thread that runs only then."""
     shown = _Compilation(display)
     try:
         with compiling.heard_by(shown):
@@ -22,7 +22,7 @@ def compilation_shown(display: Display) -> Iterator[None]:
 
 
 class _Compilation:
-    """Hears what is compiled; a ticker tells the display the seconds that all pieces of one thing took together."""
+    """Called when a compilation begins or ends; shows the seconds that all functions of one thing took together."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -31,7 +31,7 @@ class _Compilation:
         self._seconds_before = 0.0
 
     def __call__(self, what: str | None) -> None:
-        """`what` is compiled from now on; None: nothing any more."""
+        """`what` is being compiled from now on; None: nothing is."""
         ticker, self._ticker = self._ticker, None
         if ticker is not None:
             self._seconds_before += ticker.seconds

@@ -1,4 +1,4 @@
-"""One frame of the live view: which parts fit the terminal's height, and the curve of returns in all that is left."""
+"""Composes a frame of the live view: the parts that fit the terminal's height, and the chart of returns in the rest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TALL = 34
 
 @dataclass(frozen=True, slots=True, eq=False)  # two parts may have the same lines
 class Part:
-    """Lines of the view, and how long they are kept when there is too little room: the lowest go first."""
+    """Lines of the view, and their rank: if there is too little room, parts of lowest rank are left out first."""
 
     lines: list[Text]
     rank: int
@@ -58,7 +58,7 @@ def compose(scene: Scene) -> list[Text]:
 
 
 def _kept(parts: list[Part], height: int) -> list[Part]:
-    """Those that fit, in their order; of equal rank the last goes first. The heading and the progress always stay."""
+    """The parts that fit, in their order; of equal rank the last is left out first. The two highest always stay."""
     kept = [part for part in parts if part.lines]
     while sum(len(part.lines) for part in kept) > height and len(kept) > 2:
         lowest = min(part.rank for part in kept)

@@ -1,4 +1,4 @@
-"""What a display keeps of a run: curves of bounded size, and where the run stands."""
+"""What a display remembers of a run: curves in bounded memory, and how far the run is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Curve:
         self._count = 0
 
     def add(self, step: float, value: float) -> None:
-        """Append a value; anything but a finite number is passed over."""
+        """Append a value; NaN and infinity are skipped."""
         if not math.isfinite(value):
             return
         self._sum_of_steps += step
@@ -43,7 +43,7 @@ class Curve:
 
     @property
     def _mean(self) -> tuple[float, float]:
-        """Of what has come since the last point."""
+        """Mean step and value of what was added since the last point."""
         return self._sum_of_steps / self._count, self._sum / self._count
 
     @property
@@ -75,7 +75,7 @@ class History:
         self._first: tuple[int, float] | None = None
 
     def add(self, record: Record, now: float) -> None:
-        """Take in an update's record; the hot path."""
+        """Add an update's record; called every update, so it is kept cheap."""
         self.latest = record
         step = record["step"]
         if self._first is None:

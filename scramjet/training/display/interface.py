@@ -1,4 +1,4 @@
-"""What every display is told, and the interface they share."""
+"""The interface of all displays, and the records that they are given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What is known of a run before its first update."""
+    """The facts of a run that are known before its first update."""
 
     run_name: str
     run_path: str | Path
@@ -29,9 +29,9 @@ class RunInfo:
     total_steps: int
     num_parameters: int
     note: str = ""
-    """Anything worth a remark, such as "resumed at step 1,024"."""
+    """Remarks, such as "resumed at step 1,024"."""
     device: str = "cpu"
-    """What the network runs on: with "cuda" the load of the GPU is shown."""
+    """The device of the network: with "cuda" the load of the GPU is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +41,32 @@ class Summary:
     run_path: str | Path
     run_name: str
     step: int
-    trained: int  # steps, by this process; a resumed run has more behind it
+    trained: int
+    """Steps trained by this process; a resumed run has more."""
     seconds: float
     steps_per_second: float
     return_100: float | None
-    recent_episodes: int  # that `return_100` is the mean of, at most 100
+    recent_episodes: int
+    """Episodes that `return_100` is the mean of, at most 100."""
     best_return: float | None
     evaluation: dict[str, Any] | None
     """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""
     stopped_by: StoppedBy | None
     env: str
     stop_reason: str = ""
-    """What a callback said, where it stopped the run."""
+    """The reason that a callback gave for stopping the run."""
     is_own_network: bool = False
     """A user's own network: commands cannot build it, Python can."""
     is_replay: bool = False
-    """Of a schedule: there is nothing to go on with."""
+    """The run replays a schedule, and cannot be resumed."""
     num_restarts: int = 0
-    """Of envs that failed."""
+    """How many times an env failed and was made anew."""
     statistics: Mapping[str, float] = field(default_factory=dict)
-    """The world's by name, over the last evaluation's episodes, or over the last update's where there was none."""
+    """The world's statistics by name: means over the last evaluation's episodes, or over the last update's if none."""
 
 
 class Display(Protocol):
-    """Where a run shows itself. Of its methods only `event` may be called from a signal handler."""
+    """Shows a run to the user. Of its methods only `event` may be called from a signal handler."""
 
     def start(self, info: RunInfo) -> None:
         """Training is about to begin."""
@@ -76,10 +78,10 @@ class Display(Protocol):
         """Something worth a line happened: a checkpoint, a new best, an evaluation, a stop."""
 
     def progress(self, text: str) -> None:
-        """Something other than updates takes long and has come so far; "" when it is over. Any thread may call it."""
+        """Show how far some long work other than updates is; "" when it is over. Any thread may call it."""
 
     def finish(self, summary: Summary) -> None:
-        """Training ended as it should: show the result and what to type next."""
+        """Training ended in order: show the result and what to type next."""
 
     def close(self) -> None:
         """Give the terminal back as it was; safe to call twice, and after an error."""

@@ -39,7 +39,7 @@ class LiveDisplay:
     REDRAW_SECONDS = 0.5
     EVENT_SECONDS = 0.125
     WARNING_SECONDS = 4.0
-    """How long a warning stays after it was last true: one that flickers cannot be read."""
+    """How long a warning stays after it was last true, so that it can be read."""
 
     def __init__(self, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         self.console = console or Console()

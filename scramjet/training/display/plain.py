@@ -1,4 +1,4 @@
-"""Displays without a terminal: plain lines, or nothing."""
+"""Displays for output that is no terminal: plain lines, or nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 from scramjet.errors import LAYOUT, printable
 from scramjet.training.display.history import History
 from scramjet.training.display.interface import Clock, RunInfo, Summary
-from scramjet.training.display.statistics import those_that_fit
+from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
@@ -44,7 +44,7 @@ class PlainDisplay:
     WIDTH = 80
     """Columns of a line of numbers: statistics that do not fit are left out."""
     PATIENCE_SECONDS = 2.0
-    """How long something other than updates may take before a line tells of it."""
+    """Seconds that work other than updates may take before a line reports it."""
 
     def __init__(self, file: IO[str] | None = None, clock: Clock = time.monotonic) -> None:
         self._file = file or sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - stdout may be closed
@@ -117,7 +117,7 @@ class PlainDisplay:
             f"  left {human_duration(progress.seconds_left(now)):>5}"
         )
         shown = {**progress.stats, "length": progress.latest.get("length_100")}
-        names = those_that_fit(shown, self.WIDTH - len(line), value_width=6)
+        names = names_that_fit(shown, self.WIDTH - len(line), value_width=6)
         return line + "".join(f"  {name} {human_number(shown[name]):>6}" for name in names)
 
     def _write(self, line: str) -> None:

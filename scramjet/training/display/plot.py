@@ -15,8 +15,10 @@ LABEL_WIDTH = 8
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` (2 or more, 3 around zero) round numbers, evenly spaced: the first not above `low`, the last not
-    below `high`."""
+    """Round numbers, evenly spaced, from `low` or below to `high` or above; at most `most` of them.
+
+    There are at least 2 of them, or 3 if zero lies between `low` and `high`.
+    """
     if high <= low:
         margin = abs(low) / 2 or 1.0
         low, high = low - margin, high + margin
@@ -49,9 +51,9 @@ def tick_label(value: float, step: float) -> str:
 
 
 def step_window(first_step: int, total_steps: int, step: int) -> tuple[float, float]:
-    """The steps that a curve is drawn over: the run's share of the first 1, 1/2, 1/4, ... that holds `step`.
+    """The range of steps that a chart shows: the smallest of 1, 1/2, 1/4, ... of the run that contains `step`.
 
-    So a curve fills at least half of the width, and is drawn anew only when it has doubled.
+    So a curve fills at least half of the width, and its scale changes only when it has doubled.
     """
     span = float(max(1, total_steps - first_step))
     while span / 2 >= max(1, step - first_step):

@@ -1,4 +1,4 @@
-"""Which numbers of a record are this world's, network's or callback's own, and which of them fit a line."""
+"""Picks the metrics that not every run has (the world's, the network's, the callbacks'), and those that fit a line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from scramjet.training.telemetry.metrics import Record, statistic_name
 
 MAX_SHOWN = 12
-"""Statistics that a display keeps: the first of a record."""
+"""Most statistics that a display keeps: the first ones of a record."""
 
 
 def statistics_of(record: Record) -> dict[str, float]:
-    """The statistics in a record by name, those of the world first; what was not measured is left out."""
+    """The statistics in a record by name, the world's first; values that are None or not finite are left out."""
     found = {key: value for key, value in record.items() if _is_number(value) and statistic_name(key) is not None}
     ordered = sorted(found, key=lambda key: not key.startswith("stat/"))
     return {str(statistic_name(key)): float(found[key]) for key in ordered[:MAX_SHOWN]}
@@ -23,10 +23,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def those_that_fit(statistics: Iterable[str], room: int, *, value_width: int = 7, gap: int = 2) -> list[str]:
+def names_that_fit(statistics: Iterable[str], room: int, *, value_width: int = 7, gap: int = 2) -> list[str]:
     """Names of the first of `statistics` whose "name value" fit into `room` columns, `gap` blanks before each.
 
-    It goes by the names alone, so that one line after another shows the same. One that does not fit is passed over.
+    Only the names decide, so that all lines show the same statistics. A name that does not fit is skipped.
     """
     names = []
     for name in statistics:

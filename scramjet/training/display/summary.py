@@ -1,4 +1,4 @@
-"""What a display is told of a session: the facts of the run before its first update, and the summary at its end."""
+"""Makes the records that a display is given from a session: facts before the first update, a summary at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scramjet.training.display.statistics import statistics_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
-from scramjet.training.telemetry.progress import PhaseClock
+from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.worlds.space_notes import world_note
 from scramjet.training.worlds.world_files import shown_name
 

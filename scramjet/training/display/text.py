@@ -1,4 +1,4 @@
-"""Words: numbers as people read them, the characters of the view, commands to copy."""
+"""Text of the displays: numbers in readable form, the characters of the view, commands to copy."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def short_path(path: str | Path) -> str:
 
 
 def next_commands(summary: Summary) -> list[tuple[str, str]]:
-    """What to type after a run: (purpose, command)."""
+    """The commands to type after a run, as (purpose, command)."""
     run = short_path(summary.run_path)
     checkpoints = Path(summary.run_path) / "checkpoints"
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
@@ -142,7 +142,7 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _next_in_python(summary: Summary, run: str) -> list[tuple[str, str]]:
-    """What to write after a run whose network or world only a program has: (purpose, line)."""
+    """The Python lines to write after a run whose network or world is only known in a program, as (purpose, line)."""
     given = ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
     longer = [f"total_timesteps={2 * summary.step}"] * (summary.stopped_by is None)
     registered = registration(summary.env)
@@ -155,7 +155,7 @@ def _next_in_python(summary: Summary, run: str) -> list[tuple[str, str]]:
 
 
 def shell_lines(command: str, width: int) -> list[str]:
-    """A command over as few lines as fit, broken before a flag with a backslash as a shell reads it."""
+    """A command in lines of at most `width` characters, broken before flags with a backslash as shells allow."""
     lines = [f"  {command}"]
     while len(lines[-1]) > width:
         last, first_cut = lines[-1], 5  # past the indent, whose end looks like a cut too
@@ -167,7 +167,7 @@ def shell_lines(command: str, width: int) -> list[str]:
 
 
 def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
-    """The result of a run: (label, value)."""
+    """The result of a run, as (label, value)."""
     rows = [("return", f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes")]
     if summary.return_100 is None:
         told = "fewer episodes finished than play at once" if summary.recent_episodes else "no episode finished"

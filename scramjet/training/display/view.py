@@ -1,4 +1,4 @@
-"""The parts of the live view, each a few lines of text made from what is known of the run."""
+"""The parts of the live view: functions that make a few lines of text from a `Scene`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scramjet.runtime.machine.load import Load
 from scramjet.training.display.chart import sparkline
 from scramjet.training.display.history import Curve, History
 from scramjet.training.display.plot import plot, step_axis, step_window
-from scramjet.training.display.statistics import those_that_fit
+from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     ASYNC_DIAGNOSTICS,
@@ -35,7 +35,7 @@ SPARK_WIDTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """All that one frame is drawn from."""
+    """Everything that one frame is drawn from."""
 
     history: History
     glyphs: Glyphs
@@ -44,13 +44,13 @@ class Scene:
     now: float
     load: Load
     out_of_range: Collection[str]
-    """Keys of the latest record that are not as they should be."""
+    """Keys of the latest record whose values are outside their healthy range."""
     warnings: Sequence[str]
     events: Sequence[str]
     activity: str
-    """What goes on beside updates, such as "compiling ...": "" if nothing does."""
+    """Work other than updates that is going on, such as "compiling ..."; "" if none is."""
     plain: Callable[[str], str]
-    """Makes a text from outside fit to be shown."""
+    """Replaces the characters of a text that the terminal cannot or must not show."""
 
 
 def pairs(parts: Iterable[tuple[str, str]], width: int, gap: str = "   ") -> Text:
@@ -146,7 +146,7 @@ def statistics(scene: Scene) -> list[Text]:
     names = {scene.plain(name): value for name, value in history.stats.items()}
     curves = dict(zip(names, history.stat_curves.values(), strict=False))
     gap = 3 + (SPARK_WIDTH + 1 if has_room else 0)
-    shown = those_that_fit(names, scene.width + 3, value_width=8, gap=gap)
+    shown = names_that_fit(names, scene.width + 3, value_width=8, gap=gap)
     if not shown:
         return []
     text = Text()
@@ -159,7 +159,7 @@ def statistics(scene: Scene) -> list[Text]:
 
 
 def panels(scene: Scene, height: int) -> list[Text]:
-    """Small charts side by side, `height` lines in all: statistics first, then what every run has."""
+    """Small charts side by side, `height` lines high: statistics first, then metrics that every run has."""
     history = scene.history
     curves: dict[str, Curve] = {**history.stat_curves, **history.diagnostic_curves}
     chosen = [(name, curve) for name, curve in curves.items() if curve.points]
@@ -185,7 +185,7 @@ def _panel(scene: Scene, name: str, curve: Curve, width: int, height: int) -> li
 
 
 def load(scene: Scene) -> list[Text]:
-    """How busy processors, memory and the GPU are; no line where the machine does not tell."""
+    """How busy processors, memory and the GPU are; no line where the machine does not report it."""
     now = scene.load
     parts = []
     if now.cpu is not None or now.memory_total:  # at the first look there is nothing to compare with yet
@@ -238,7 +238,7 @@ def diagnostics(scene: Scene) -> list[Text]:
 
 
 def notes(scene: Scene, height: int) -> list[Text]:
-    """Warnings, the last events and what goes on now, in exactly `height` lines: what is above does not move."""
+    """Warnings, the last events and current activity, in exactly `height` lines, so that nothing above moves."""
     width = scene.width
     wrapped = (
         line

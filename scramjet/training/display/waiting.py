@@ -1,4 +1,4 @@
-"""A thread that tells how long something takes, for work that cannot tell it by itself."""
+"""A thread that reports how long some work takes, while the work blocks the main thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ticker:
 
     @property
     def seconds(self) -> float:
-        """Since its start."""
+        """Seconds since its start."""
         return time.monotonic() - self._began_at
 
     def stop(self) -> None:

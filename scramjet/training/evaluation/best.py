@@ -1,4 +1,4 @@
-"""Which evaluation counts as the best of a run so far."""
+"""Decides which evaluation is the best of a run so far."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ class Best:
 
     mean_return: float
     lower_bound: float
-    """What the true mean exceeds with 95 % confidence; a new best must exceed it."""
+    """The true mean is above this with 95 % confidence; a new best must have a higher one."""
 
     @property
     def mean_text(self) -> str:
-        """The mean return with about five digits, as it is told: 500.00, 12.345, 0.9876."""
+        """The mean return with about five digits, as messages show it: 500.00, 12.345, 0.9876."""
         size = abs(self.mean_return)
         return f"{self.mean_return:.{2 if size >= 100 else 3 if size >= 10 else 4}f}"
 
 
 def is_new_best(candidate: Best, best: Best | None) -> bool:
-    """Whether `candidate` takes the place of `best`: by a higher lower bound, and with another mean return.
+    """Whether `candidate` replaces `best`: its lower bound is higher, and its mean return differs as shown.
 
-    A mean that reads the same is a tie, also with less spread or over more episodes: the first to reach it stays.
+    Equal means, as shown, are a tie even if the spread differs: the first to reach it stays the best.
     """
     if best is None:
         return True

@@ -26,22 +26,22 @@ MAX_FOREIGN_ENVS = 8
 
 
 def never() -> bool:
-    """Does not give up."""
+    """The `gives_up` of an evaluation that always plays to its end."""
     return False
 
 
 class Evaluator:
     """Plays a policy on a pool of its own, which is reset for every evaluation to the episodes it is given.
 
-    Where several play, agents or seats, `episodes` are games, and each player's part in a game is averaged over.
+    Where several agents or seats play, `episodes` counts games, and the averages are over all players of all games.
 
-    An episode that has not ended after `max_steps` steps is cut: its return so far counts. Without `max_steps` that are
-    10,000 steps, or none where the world has a time limit of its own; if every env's first episode is cut so, these are
-    all that is played: more of the same circles would tell nothing.
+    An episode that has not ended after `max_steps` steps is cut: its return so far counts. `max_steps` None means
+    10,000 steps in a world without a time limit, else no bound; if every env's first episode is cut by that, no more
+    are played, because more of the same circles would tell nothing.
     """
 
     def __init__(self, pool: Pool, *, episodes: int, samples: bool = False, max_steps: int | None = None) -> None:
-        """`samples`: actions are drawn as in training, from the seed."""
+        """`samples`: draw actions as in training, by the seed, instead of taking the most likely."""
         if episodes < 1:
             raise ConfigError(f"episodes={episodes} must be at least 1")
         self.pool = pool
@@ -53,22 +53,22 @@ class Evaluator:
         self.quota = np.full(pool.num_envs, share) + (np.arange(pool.num_envs) < extra)  # [N] games
 
     def __call__(self, policy: Policy, seed: int | EpisodeSeed, report: Report | None = None) -> Evaluation:
-        """Play every env's quota of episodes of this seed and average; `report` is told of the progress."""
-        evaluation = self.unless(never, policy, seed, report)
+        """Play every env's quota of the episodes that `seed` decides and average; `report` gets the progress."""
+        evaluation = self.evaluate_unless(never, policy, seed, report)
         assert evaluation is not None
         return evaluation
 
-    def unless(
+    def evaluate_unless(
         self, gives_up: Callable[[], bool], policy: Policy, seed: int | EpisodeSeed, report: Report | None = None
     ) -> Evaluation | None:
-        """Play and average as a call does; None as soon as `gives_up` says so."""
-        if policy.device.type != "cpu":  # its envs are few, and play on the CPU
+        """Play and average like a call of the evaluator; None if `gives_up`, asked before every step, returns True."""
+        if policy.device.type != "cpu":  # the few envs of an evaluation run on the CPU
             policy = copy.deepcopy(policy).cpu()
         seeds = EpisodeSeed.of(seed)
         generator = torch.Generator().manual_seed(seeds.key) if self.samples else None
         tally = Tally(self.quota, self.pool.num_players)
         clock = ReportClock(report, int(self.quota.sum()))
-        # An env whose episode was cut can only be reset together with all others, when these are through.
+        # All envs are reset together: one whose episode was cut waits until the others have played their quota.
         for round_number in itertools.count():
             begin = seeds if round_number == 0 else seeds.after("cut", round_number)
             if not self._play_round(gives_up, policy, begin, generator, tally, clock):
@@ -86,7 +86,7 @@ class Evaluator:
         tally: Tally,
         clock: ReportClock,
     ) -> bool:
-        """Play from a reset until every env has played its quota or was cut; False where it gave up."""
+        """Play from a reset until every env has played its quota or was cut; returns False if it gave up."""
         pool = self.pool
         out = pool.reset(seeds)
         pool.episodes()
@@ -109,7 +109,7 @@ class Evaluator:
         raise AssertionError("steps are not counted to an end")
 
     def _cut_long_episodes(self, tally: Tally) -> int:
-        """Cut the episodes that have reached the bound; returns the least steps after which another can."""
+        """Cut the episodes that have reached the bound; returns the fewest steps until another one can reach it."""
         assert self.max_steps is not None
         returns, lengths = self.pool.unfinished()
         shape = (self.pool.num_envs, self.pool.num_players)

@@ -20,7 +20,7 @@ def steps_at_most(pool: Pool, asked: int | None) -> int | None:
 
 
 class GraceTime:
-    """Says whether an evaluation is to be given up: `seconds` after a stop was asked for or the time limit reached."""
+    """Returns True, when called, once `seconds` have passed since a stop was asked for or the time limit reached."""
 
     def __init__(self, is_asked: Callable[[], bool], ends_at: float, *, seconds: float) -> None:
         """`ends_at`: the time limit, by `time.perf_counter`; infinite where there is none."""

@@ -1,4 +1,4 @@
-"""What a user is told about an evaluation: its progress while it runs, and how many episodes were cut."""
+"""Reports on an evaluation for the user: its progress while it runs, and how many episodes were cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Report = Callable[[int, int, int], None]
 
 
 class ReportClock:
-    """Reports progress once in a while, from the moment that an evaluation turns out to take long."""
+    """Reports the progress of an evaluation every half second, once it has taken two seconds."""
 
     def __init__(self, report: Report | None, episodes: int) -> None:
         self._report, self._episodes = report, episodes
@@ -25,7 +25,7 @@ class ReportClock:
         self._due_at = math.inf if report is None else time.monotonic() + FIRST_REPORT_SECONDS
 
     def tick(self, tally: Tally) -> None:
-        """A step was played."""
+        """Count a step of every env, and report if a report is due."""
         self._steps += 1
         now = time.monotonic()
         if now >= self._due_at and self._report is not None:
@@ -34,10 +34,10 @@ class ReportClock:
 
 
 class ProgressLine:
-    """Shows an evaluation's progress as one line of text, and takes it away in the end."""
+    """Shows an evaluation's progress as one line of text, and clears it at the end."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
-        """`show` takes the line, or "" to take it away."""
+        """`show` is called with the line, and with "" to clear it."""
         self._show, self._is_shown = show, False
 
     def __call__(self, played: int, episodes: int, steps: int) -> None:
@@ -45,7 +45,7 @@ class ProgressLine:
         self._show(progress_text(played, episodes, steps))
 
     def close(self) -> None:
-        """The evaluation is over."""
+        """Clear the line."""
         if self._is_shown:
             self._show("")
 

@@ -1,4 +1,4 @@
-"""What an evaluation measured: returns and lengths of its episodes, and how sure their mean is."""
+"""The result of an evaluation: returns and lengths of its episodes, and a confidence bound of their mean."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CONFIDENCE = 1.645
 class Evaluation:
     """Returns and lengths over the episodes played.
 
-    Where several play, an episode is a game: it is counted once, and mean and deviation are over the returns of all its
-    players.
+    Where several agents or seats play, an episode is a game and counts once; mean and deviation are over the returns of
+    all its players.
     """
 
     mean_return: float
@@ -28,12 +28,14 @@ class Evaluation:
 
     @property
     def lower_bound(self) -> float:
-        """What the true mean return exceeds with 95 % confidence: by this, and not by luck, is the best chosen."""
+        """The true mean return is above this with 95 % confidence; the best checkpoint is chosen by it, not by luck."""
         return lower_bound(self.mean_return, self.std_return, self.episodes)
 
     def is_far_below(self, mean: float, std: float, count: int) -> bool:
-        """Whether these returns are below others of this mean and deviation by more than chance, and by more than one
-        deviation of the others."""
+        """Whether this mean return is below that of `count` others, by more than chance and more than their deviation.
+
+        `mean` and `std` are those of the other returns.
+        """
         upper_bound = 2 * self.mean_return - self.lower_bound
         return upper_bound < lower_bound(mean, std, count) and mean - self.mean_return > std
 

@@ -9,7 +9,7 @@ from scramjet.training.evaluation.results import Evaluation
 
 
 class Tally:
-    """The episodes of an evaluation as they end: of each player no more than its env's quota of games."""
+    """Counts ended episodes, of each player no more than its env's quota of games."""
 
     def __init__(self, quota: np.ndarray, num_players: int) -> None:
         self._quota = quota[:, None]  # [N, 1]
@@ -21,13 +21,16 @@ class Tally:
         self._num_cut = 0
 
     def begin_round(self) -> None:
-        """All envs were reset."""
+        """Start counting again after a reset of all envs: none of them waits any more."""
         self._waits[:] = False
 
     @property
     def _is_through(self) -> np.ndarray:
-        """Which envs have played their games [N]: all players have, or one has begun to play on, for then the last
-        game is over for those too who took no part in it."""
+        """Which envs have played their games [N].
+
+        An env has if all its players have ended their quota, or if one of them has ended more: then the last game is
+        over, and a player that is short of episodes took no part in it.
+        """
         played = (self._ended >= self._quota).all(1) | (self._ended > self._quota).any(1)
         return np.asarray(played)
 
@@ -43,16 +46,16 @@ class Tally:
 
     @property
     def are_all_cut(self) -> bool:
-        """Whether no episode has come to an end of its own."""
+        """Whether every episode so far was cut, and none ended by itself."""
         return self._num_cut == self.num_games
 
     @property
     def num_games(self) -> int:
-        """Games that are over, for one of their players at least."""
+        """Games that are over for at least one of their players."""
         return int(np.minimum(self._ended.max(1), self._quota[:, 0]).sum())
 
     def add(self, finished: Episodes) -> None:
-        """Count episodes that ended; those of envs that were cut belong to no game any more."""
+        """Count episodes that ended; those of envs that were cut in this round belong to no game and are left out."""
         for i, (env, player) in enumerate(zip(finished.env_ids, finished.players, strict=True)):
             if self._waits[env]:
                 continue
@@ -62,7 +65,7 @@ class Tally:
                         self._stats.setdefault(name, []).append(float(values[i]))
 
     def _count(self, env: int, player: int, score: float, length: int) -> bool:
-        """Whether an episode is within its player's quota; then it counts."""
+        """Count an episode if it is within its player's quota; returns whether it is."""
         self._ended[env, player] += 1
         if self._ended[env, player] > self._quota[env, 0]:
             return False
@@ -71,8 +74,11 @@ class Tally:
         return True
 
     def cut(self, returns: np.ndarray, lengths: np.ndarray, max_steps: int) -> int:
-        """Count as they stand the episodes under way of envs where one has lasted `max_steps`; returns the fewest steps
-        that any other episode has left. Arrays [N, players]; NaN returns are those of players whose episode is over."""
+        """Cut the envs in which an episode has lasted `max_steps`: their unfinished episodes count as they are now.
+
+        `returns` and `lengths` [N, players] are those of unfinished episodes, NaN for a player whose episode is over.
+        Returns the fewest steps until an episode of another env can reach `max_steps`.
+        """
         under_way = ~np.isnan(returns) & (lengths > 0)
         longest = np.where(under_way, lengths, 0).max(1)  # [N]
         goes_on = ~(self._waits | self._is_through)
@@ -88,7 +94,7 @@ class Tally:
         return max_steps - int(rest.max()) if len(rest) else max_steps
 
     def averaged(self) -> Evaluation:
-        """The result."""
+        """The averages over all episodes counted."""
         return Evaluation(
             mean_return=float(np.mean(self._returns)),
             std_return=float(np.std(self._returns)),

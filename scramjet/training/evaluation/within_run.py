@@ -37,7 +37,7 @@ class RunEvaluations:
             seconds = 0.0 if is_final else SHORT_EVALUATION
             gives_up = GraceTime(self._stopping.is_signalled, self._stopping.deadline, seconds=seconds)
             report = afterwards.enter_context(contextlib.closing(ProgressLine(self._display.progress)))
-            evaluation = evaluator.unless(
+            evaluation = evaluator.evaluate_unless(
                 gives_up, session.policy, evaluation_episodes(session.config.seed, step), report
             )
         if evaluation is None:

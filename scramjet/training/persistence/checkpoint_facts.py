@@ -14,6 +14,7 @@ from scramjet.runtime.runs import find_run
 from scramjet.training.config import files as config_files
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, check_metadata
+from scramjet.training.worlds.trust import NOBODY, Caller
 
 
 def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
@@ -23,7 +24,7 @@ def find_checkpoint(text: str | Path, runs_dir: Path) -> Checkpoint:
     return load_checkpoint(Path(text))
 
 
-def checkpoint_config(checkpoint: Checkpoint, caller: config_files.Caller = config_files.NOBODY) -> RunConfig:
+def checkpoint_config(checkpoint: Checkpoint, caller: Caller = NOBODY) -> RunConfig:
     """The config recorded in a checkpoint; `caller` is whoever reads it, and what worlds it may name."""
     check_metadata(checkpoint)
     caller = replace(caller, run=run_of(checkpoint))

@@ -1,4 +1,4 @@
-"""Where a fork comes from, as its `lineage.json` and its checkpoints say it."""
+"""The lineage of a fork: the checkpoint it comes from and what it changed, for lineage.json and its checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.files import portable_path
 from scramjet.runtime.strict_json import MAX_DEPTH
 from scramjet.training.config import files as config_files
-from scramjet.training.config.run_config import RunConfig, changes
+from scramjet.training.config.changes import changes
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.worlds import world_files
 
@@ -29,7 +30,7 @@ def lineage_of(parent: Checkpoint, config: RunConfig, run: Path) -> dict[str, An
 
 
 def _config_seen_from(run: Path, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The config in a checkpoint, with the path of its world as another run would have it."""
+    """The config in a checkpoint, with the path of its world relative to the folder of another run."""
     data = dict(checkpoint.metadata["config"])
     env = data.get("env")
     if isinstance(env, dict) and isinstance(env.get("name"), str):
@@ -39,7 +40,7 @@ def _config_seen_from(run: Path, checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _youngest(lineage: dict[str, Any] | None, generations: int = MAX_DEPTH // 2) -> dict[str, Any] | None:
-    """A lineage without its oldest generations: one nests in the other, and a file nests only so deep."""
+    """A lineage without its oldest generations: each nests in the next, and a JSON file may nest only so deep."""
     if lineage is None or generations == 0:
         return None
     older = lineage.get("parent_lineage")

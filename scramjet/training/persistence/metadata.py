@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself beside its tensors: written from a session, checked when it is read."""
+"""The metadata of a checkpoint: made from a session when it is written, checked when it is read."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from scramjet.training.evaluation.best import Best, is_new_best
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.session import Session
-from scramjet.training.telemetry.progress import PhaseClock
+from scramjet.training.telemetry.phase_clock import PhaseClock
 
 
 class Saver:

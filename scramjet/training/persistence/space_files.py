@@ -1,6 +1,6 @@
-"""Observation and action spaces as plain data for a file, and back.
+"""Converts observation and action spaces to plain data for a file, and back.
 
-What is read may come from anybody: kinds, number types and sizes are checked before anything is made of them, and a
+A file may come from a stranger: kinds, number types and sizes are checked before a space is made of them, and a
 space is never larger than a policy's observation could sensibly be.
 """
 
@@ -16,12 +16,12 @@ from gymnasium import spaces
 from scramjet.adapters.spaces import is_only_text
 
 MAX_NUMBERS = 1 << 20
-"""In an observation, all its parts together."""
+"""Most numbers in an observation, all its parts together."""
 MAX_LISTED = 1 << 16
-"""Bounds and sizes written one by one: those of a larger Box must all be the same."""
+"""Most bounds or sizes that are listed one by one; those of a larger Box must all be the same."""
 MAX_PARTS, MAX_DEPTH, MAX_AXES, MAX_KEY_LENGTH = 1024, 8, 8, 256
 MAX_CHOICES = 1 << 24
-"""Of all discrete parts together: each may become an input of the network."""
+"""Most choices of all discrete parts together: each may become an input of the network."""
 
 _DTYPES = frozenset(
     ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
@@ -97,7 +97,7 @@ class _Reader:
             return self._tuple(_fields(data, "parts")[0], depth)
         if kind == "text":
             _fields(data)
-            return spaces.Text(1)  # which text it may be is nobody's concern
+            return spaces.Text(1)  # policies do not see text: any will do
         if kind == "discrete":
             rest, dtype = _without_dtype(data)
             size, start = _fields(rest, "n", "start")

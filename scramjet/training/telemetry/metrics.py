@@ -159,7 +159,7 @@ def metric_for(key: str) -> Metric | None:
 
 
 def is_reserved(key: str) -> bool:
-    """Whether a record's key is one of ours, or could become one."""
+    """Whether a key is one of scramjet's own metrics, or kept for them; a user's metric needs another name."""
     return (
         key in METRICS or key == "time" or key.startswith(("stat/", "eval/", "return_of/", "loss/", "async/", "time."))
     )
@@ -167,14 +167,14 @@ def is_reserved(key: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def statistic_name(key: str) -> str | None:
-    """What a display calls a number that only this world, network or callback has; None for what every run has."""
+    """The name under which a display shows a metric that not every run has; None for those that every run has."""
     if key.startswith(("stat/", "loss/")):
         return key.removeprefix("stat/")
     return None if is_reserved(key) else key
 
 
 def findings(record: Record) -> dict[str, str]:
-    """What is unhealthy in a record: {metric name: short warning with advice}. Missing and None pass."""
+    """The metrics of a record outside their healthy range, as {name: short warning with advice}; None is skipped."""
     update = record.get("update") or 0
     found: dict[str, str] = {}
     for metric in _FINITE:

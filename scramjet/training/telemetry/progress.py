@@ -1,11 +1,9 @@
-"""How the run is doing: returns of finished episodes, the best so far, the line of metrics for each update."""
+"""Progress of a run: returns and lengths of the last hundred episodes, and their metrics for each update."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,9 @@ RECENT = 100
 
 
 class Progress:
-    """The last hundred episodes; part of the checkpoint, so that metrics go on as they were.
+    """The last hundred episodes. They are part of the checkpoint, so that a resumed run's metrics go on unbroken.
 
-    The first episodes to end are the short ones. So there is no mean before as many have ended as play at once.
+    The first episodes to end are the short ones, so there is no mean before as many have ended as play at once.
     """
 
     def __init__(self, num_players: int = 1, num_envs: int = 1) -> None:
@@ -32,7 +30,7 @@ class Progress:
         self.lengths: deque[float] = deque(maxlen=RECENT)
 
     def add(self, episodes: Episodes) -> dict[str, Any]:
-        """Take in the episodes of an update; returns their metrics."""
+        """Add the episodes that ended in an update; returns the metrics of them and of the last hundred."""
         self.num_ended += episodes.num_ended
         self.returns.extend(episodes.returns[-RECENT:].tolist())
         self.lengths.extend(episodes.lengths[-RECENT:].tolist())
@@ -55,17 +53,17 @@ class Progress:
 
     @property
     def is_settled(self) -> bool:
-        """Whether enough episodes have ended that the mean does not lean to short ones."""
+        """Whether enough episodes have ended for a mean that is not biased to short ones."""
         return self.num_ended >= self.num_at_once and bool(self.returns)
 
     @property
     def mean_return(self) -> float:
-        """Over the last hundred episodes."""
+        """Mean return of the last hundred episodes."""
         return _mean(self.returns)
 
     @property
     def lower_bound(self) -> float:
-        """What the true mean return exceeds with 95 % confidence."""
+        """The true mean return is above this with 95 % confidence."""
         return lower_bound(self.mean_return, self.std_return, len(self.returns))
 
     @property
@@ -74,7 +72,7 @@ class Progress:
         return float(np.std(self.returns))
 
     def tensors(self) -> dict[str, Tensor]:
-        """For the checkpoint."""
+        """The state to save in a checkpoint."""
         return {
             "progress/returns": torch.tensor(list(self.returns), dtype=torch.float64),
             "progress/lengths": torch.tensor(list(self.lengths), dtype=torch.float64),
@@ -82,7 +80,7 @@ class Progress:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """From the checkpoint; a ValueError for what `tensors` cannot have given."""
+        """Restore what `tensors` gave; raises a ValueError for tensors of another shape or type."""
         for name, recent in (("progress/returns", self.returns), ("progress/lengths", self.lengths)):
             if tensors[name].ndim != 1 or tensors[name].dtype != torch.float64:
                 raise ValueError(f"{name} is {list(tensors[name].shape)} of {tensors[name].dtype}")
@@ -95,42 +93,3 @@ class Progress:
 
 def _mean(numbers: deque[float]) -> float:
     return sum(numbers) / len(numbers)  # NumPy would take ten times as long to make an array of them
-
-
-class PhaseClock:
-    """Wall-clock seconds by phase, since the last reading."""
-
-    PHASES = ("rollout", "prepare", "learn", "evaluate", "checkpoint")
-
-    def __init__(self, elapsed_before: float = 0.0) -> None:
-        self._started = time.perf_counter() - elapsed_before
-        self._read_at = time.perf_counter()
-        self._seconds = dict.fromkeys(self.PHASES, 0.0)
-        self.evaluating = 0.0  # seconds spent so, in this process
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count the time inside towards a phase."""
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds[name] += time.perf_counter() - start
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds of training so far, earlier processes of this run included."""
-        return time.perf_counter() - self._started
-
-    def read(self, steps: int) -> dict[str, float]:
-        """Times since the last reading, in which `steps` env steps were trained."""
-        now, evaluating = time.perf_counter(), self._seconds["evaluate"]
-        self.evaluating += evaluating
-        times = {
-            "elapsed_seconds": round(self.elapsed, 3),
-            "steps_per_second": round(steps / max(now - self._read_at - evaluating, 1e-9), 1),
-        }
-        times.update({f"{name}_seconds": round(seconds, 6) for name, seconds in self._seconds.items()})
-        self._read_at = now
-        self._seconds = dict.fromkeys(self.PHASES, 0.0)
-        return times

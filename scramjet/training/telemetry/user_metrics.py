@@ -1,4 +1,4 @@
-"""Metrics that a user's own code adds to a run's: names that are free and plain, numbers that are finite."""
+"""Checks the metrics that a user's callbacks add to a run: names that are not taken, numbers that are finite."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from scramjet.training.telemetry.metrics import is_reserved
 
 
 class UserMetrics:
-    """Checks what callbacks return; a name is looked at when it first comes."""
+    """Checks what callbacks return, each name when it is first returned."""
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}  # name: who gave it first
 
     def checked(self, returned: Any, where: str) -> dict[str, float]:
-        """The numbers as floats; raises a ConfigError that names what does not fit. `where` is who returned them."""
+        """The returned numbers as floats; raises a ConfigError for what does not fit. `where` names the callback."""
         if not isinstance(returned, Mapping):
             raise ConfigError(
                 f"{where} returned {shortened(returned)}; it may return a dict of numbers by name, or nothing"
@@ -38,7 +38,7 @@ class UserMetrics:
 
 
 def check_name(name: Any, where: str) -> None:
-    """Refuse the name of a metric that is no plain text, or that a run's own metrics have."""
+    """Refuse a metric's name that is not printable text, or that is one of scramjet's own."""
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name.strip()) <= MAX_NAME_LENGTH:
         raise ConfigError(
             f"{where} named a metric {shortened(name)}; a name is text of 1 to {MAX_NAME_LENGTH} printable characters"
@@ -48,7 +48,7 @@ def check_name(name: Any, where: str) -> None:
 
 
 def finite(value: Any, what: str) -> float:
-    """A number, or a tensor or array of one, as a float; `what` begins the message where it is none."""
+    """A number, or a tensor or array of one number, as a float; `what` begins the message of the ConfigError."""
     try:
         number = float(value) if _is_real(value) else math.nan
     except (TypeError, ValueError, RuntimeError, OverflowError):  # several numbers, or one too large

@@ -1,4 +1,4 @@
-"""What the header of a run says of its world's spaces, where they hold a surprise."""
+"""Remarks on a world's spaces for the header of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scramjet.policies.config import PolicyConfig
 
 
 def world_note(pool: Pool, config: PolicyConfig) -> str:
-    """Text that the policy does not see, and bounds of actions that it hardly reaches; empty where neither is."""
+    """A remark on text that the policy does not see and action bounds that it hardly reaches; empty if none."""
     left_out = texts_left_out(their_spaces(pool)[0])
     of_text = f"{', '.join(left_out)}: text, which the policy does not see" if left_out else ""
     return "; ".join(note for note in (of_text, bounds_note(pool.action_space, config)) if note)

@@ -1,8 +1,8 @@
-"""Which worlds a file may name: what it names runs nothing unless the user has named that himself or says `--trust`.
+"""Decides which worlds a file may name: only code that the user has named before runs, or any with `--trust`.
 
-Built-in worlds and those of a few libraries may be named by anybody, with numbers as their parameters. Code of the
-user's own (a file, a module, a function) is remembered when he names it, so that his runs can be resumed, forked and
-evaluated without a question. SECURITY.md says why the rules are as they are.
+Any file may name built-in worlds and those of a few libraries, with numbers as parameters. A user's own code (a file, a
+module, a function) is remembered when the user names it, so that runs of it can be resumed, forked and evaluated
+without a question. SECURITY.md gives the reasons.
 """
 
 from __future__ import annotations
@@ -39,36 +39,68 @@ _RECORDS = UserRecords("worlds", "runs of worlds in your own files and modules w
 
 
 @dataclass(frozen=True)
+class Caller:
+    """Who reads a file that names a world, and what this user has allowed: the file can run no code beyond that."""
+
+    trust: bool = False
+    """Let the file name any world."""
+    env: str | None = None
+    """The world that the user named, in place of the file's."""
+    keeps_parameters: bool = False
+    """The file's parameters are for `env`, whatever world the file names; else only if it names the same one."""
+    run: Path | None = None
+    """The folder of the run that the file belongs to."""
+    folder: Path | None = None
+    """The folder that a config file lies in."""
+
+
+NOBODY = Caller()
+"""A caller that has allowed nothing."""
+
+
+@dataclass(frozen=True)
 class _Remembered:
-    """What is known of a world that the user named or let through."""
+    """What is remembered of a world that the user named, or allowed with --trust."""
 
     source: str | None = None  # the fingerprint of its code
-    is_named: bool = False  # by the user himself, and not only let through with --trust
+    is_named: bool = False  # named by the user, not only allowed with --trust
     texts: tuple[str, ...] = ()  # hashes of text parameters
 
 
+@dataclass(frozen=True)
+class CopiedWorld:
+    """A copy of a world's source files."""
+
+    name: str
+    """The world's name with the path of its file, in the copy or where it was copied from."""
+    main: str
+    """The path of the world's file within the copy."""
+    fingerprint: str
+    """A hash of every file in the copy."""
+
+    @property
+    def key(self) -> str:
+        """The key under which a copy is remembered: the world's file and class in it, and the hash of its files."""
+        parts = file_in(self.name)
+        assert parts is not None
+        return f"copy {parts.at(self.main)}\n{self.fingerprint}"
+
+
 def approve(
-    name: str,
-    parameters: Mapping[str, Any],
-    source: str,
-    *,
-    trust: bool,
-    named: str | None,
-    run: Path | None,
-    written: str | None = None,
+    name: str, parameters: Mapping[str, Any], source: str, caller: Caller, *, written: str | None = None
 ) -> None:
     """Return if a file may name this world with these parameters; else raise a TrustError that says what would run.
 
-    `source` is the file, for messages, and `run` the folder of the run that it belongs to. `named` is a world that the
-    caller named himself, `written` the world's name as it stands in the file. With `trust` anything is let through, and
-    remembered.
+    `source` is the file, for messages, and `written` the world's name as it stands in the file. A `caller` that trusts
+    the file lets anything through, which is then remembered.
     """
-    if trust:
+    run = caller.run
+    if caller.trust:
         remember(name, parameters, is_named=False)
         _limit_imports(name, run)
         return
     code, texts = code_of(name), loaded_text(name, parameters)
-    if is_given(name) or (named is not None and canonical_name(named) == canonical_name(name)):
+    if is_given(name) or (caller.env is not None and canonical_name(caller.env) == canonical_name(name)):
         code = None
     if code is None and not texts:
         return
@@ -89,7 +121,7 @@ def approve(
 
 
 def _limit_imports(name: str, run: Path | None) -> None:
-    """Let the file of a world that is not the user's alone import what its fingerprint covers, and no more."""
+    """Let the file of a world import only files that its fingerprint covers, unless it is the user's alone."""
     code = code_of(name)
     if code is None or not code.is_file:
         return
@@ -104,44 +136,36 @@ def _refuse_unknown(texts: Mapping[str, Any], known: _Remembered, name: str, sou
         raise _refusal(f"{source} gives the world {name!r} text that it may load or run things by", unknown, "")
 
 
-def approve_copy(
-    name: str, main: str, fingerprint: str, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str
-) -> None:
+def approve_copy(copy: CopiedWorld, parameters: Mapping[str, Any], source: str, *, trust: bool, written: str) -> None:
     """Return if a run may play a copy of a world's source that came with it; else raise a TrustError.
 
-    `name` is the world's with the path of the copy, `main` the path within the copy, `fingerprint` a hash of every file
-    that is in the copy. These very files must have been the user's before, begun at this one, wherever they are now.
+    These very files must have been the user's before, begun at this one, wherever they are now. `source` is the file
+    that names the world, `written` its name there.
     """
     if trust:
-        remember_copy(name, main, fingerprint, parameters)
+        remember_copy(copy, parameters)
         return
-    known = _recalled(_copy_key(name, main, fingerprint))
+    known = _recalled(copy.key)
     if known.source is None:
-        what = f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(name)}"
+        what = (
+            f"{source} names the world {written!r}, which is not there; the run's copy of it would {code_of(copy.name)}"
+        )
         raise _refusal(what, parameters, "")
-    _refuse_unknown(loaded_text(name, parameters), known, name, source)
+    _refuse_unknown(loaded_text(copy.name, parameters), known, copy.name, source)
 
 
-def remember_copy(name: str, main: str, fingerprint: str, parameters: Mapping[str, Any]) -> None:
-    """Let runs play a copy of these files from now on, wherever it is: what the user trains is his."""
-    key = _copy_key(name, main, fingerprint)
-    known = _recalled(key)
-    now = _Remembered(fingerprint, False, _with_texts(known, loaded_text(name, parameters)))
+def remember_copy(copy: CopiedWorld, parameters: Mapping[str, Any]) -> None:
+    """Let runs play a copy of these files from now on, wherever it lies."""
+    known = _recalled(copy.key)
+    now = _Remembered(copy.fingerprint, False, _with_texts(known, loaded_text(copy.name, parameters)))
     if now != known:
-        _RECORDS.write(key, {"version": 1, **asdict(now)})
-
-
-def _copy_key(name: str, main: str, fingerprint: str) -> str:
-    """What a copy is remembered by: the world's file within it, what is called in it, and the contents."""
-    parts = file_in(name)
-    assert parts is not None
-    return f"copy {parts.at(main)}\n{fingerprint}"
+        _RECORDS.write(copy.key, {"version": 1, **asdict(now)})
 
 
 def remember(name: str, parameters: Mapping[str, Any] | None = None, *, is_named: bool | None = None) -> None:
     """Let later files name this world: its code as it is now, and these parameters.
 
-    `is_named`: the user named it himself, so that it stays allowed when he edits it. None: if it is not known yet.
+    `is_named`: the user named it, so that it stays allowed after edits. None: that holds if it is not known yet.
     """
     code, texts = code_of(name), loaded_text(name, parameters or {})
     if (code is None and not texts) or (code is not None and must_be_given(name)):
@@ -165,7 +189,7 @@ def _with_texts(known: _Remembered, texts: Mapping[str, Any]) -> tuple[str, ...]
 
 
 def _key(name: str) -> str:
-    """What a world is remembered by: its name, and where its code is. A module of that name elsewhere is another."""
+    """The key under which a world is remembered: its name and the path of its code."""
     code = code_of(name)
     return f"{canonical_name(name)}\n{'' if code is None else code.path()}"
 
@@ -181,14 +205,14 @@ def _recalled(key: str) -> _Remembered:
 
 
 def _find_if_known(name: str, code: NamedCode, run: Path | None) -> None:
-    """Have a module of the current folder found that is on no path, if the user has named it there before."""
+    """Make a module in the current folder importable if the user has named it there before."""
     here = path_in_current_folder(code) if code.path() is None else None
     if here is not None and _problem(here, _recalled(f"{canonical_name(name)}\n{here}"), run) is None:
         find_in_current_folder(code)
 
 
 def _problem(path: Path | None, known: _Remembered, run: Path | None) -> str | None:
-    """Why the code at a path may not run, in words to end the message with; None where it may."""
+    """Why the code at a path may not run, as the end of a message; None if it may."""
     if known.source is None or path is None:
         return ""
     if known.source == source_fingerprint(path) or not os.path.exists(path):  # nothing runs that is not there
@@ -201,7 +225,7 @@ def _problem(path: Path | None, known: _Remembered, run: Path | None) -> str | N
 
 
 def _is_in(run: Path | None, path: Path) -> bool:
-    """Whether a file lies in a run's own folder, and may have come with it."""
+    """Whether a file lies in the run's folder, and so may have come with it."""
     return run is not None and path.is_relative_to(run.resolve())
 
 
@@ -215,7 +239,7 @@ def _refusal(what: str, parameters: Mapping[str, Any], problem: str) -> TrustErr
 
 
 def _hash(key: str, value: Any) -> str:
-    """Of a parameter and its value; what JSON has no form for, by its repr."""
+    """A hash of a parameter and its value."""
     return hashlib.sha256(json.dumps([key, value], sort_keys=True, default=repr).encode()).hexdigest()
 
 

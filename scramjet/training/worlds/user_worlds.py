@@ -1,4 +1,4 @@
-"""Worlds that the user names himself, on the command line or in Python: found, and remembered as his."""
+"""Worlds that the user names, on the command line or in Python: they are found, and remembered as trusted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from scramjet.training.worlds.trust import check_name, remember
 def name_of(env: str | PurePath | Callable[..., Any]) -> str:
     """The name of a world that the caller gives: a name or file, or a function that makes Gymnasium envs.
 
-    It is remembered, so that his runs may name it from now on. A module of the current folder is found, and a file that
-    defines a Gymnasium env is read for its class.
+    The world is remembered, so that files of runs may name it from now on. A module may lie in the current folder; a
+    file that defines a Gymnasium env is read to find its class.
     """
     if not isinstance(env, str | PurePath):
         name = register_factory(env)

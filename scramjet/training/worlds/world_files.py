@@ -1,17 +1,17 @@
-"""Where the world of a run is: the file that was trained, else the run's own copy of it.
+"""Finds the source file of a run's world: the file that was trained, or the run's copy if that file is gone.
 
     RUN/config.toml     names the file as seen from RUN, so that both can move together
     RUN/world/          a copy of the file and of what it imports from beside it
 
-A file that is where it was is used. Where it is gone, the copy is, if its contents were the user's before or with
-`--trust`: it is read once, and what was read is what runs, from a private folder.
+The file is used if it is where it was. If it is gone, the copy is used, provided that its contents were the user's
+before, or with `--trust`: it is read once, and what was read runs from a private folder.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from scramjet.runtime.source_copies import (
     read_copy,
     replace_copy,
 )
-from scramjet.training.worlds.trust import approve, approve_copy, remember, remember_copy
+from scramjet.training.worlds.trust import Caller, CopiedWorld, approve, approve_copy, remember, remember_copy
 
 COPY = "world"
 """The folder of a run that holds the copy."""
@@ -47,28 +47,28 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class WorldPlace:
-    """A world that a file names, found."""
+    """The place where a world that a file names was found."""
 
     name: str
-    """Its name, with the full path of the file that runs."""
+    """The world's name with the full path of the file that runs."""
     written: str
-    """As it stands in the file."""
+    """The name as it is written in the file that names it."""
     copy: Copy | None = None
-    """What stands in for a file that is not there."""
+    """The copy to use if the file is not there; else None."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a file in a private folder comes from."""
+    """The origin of a copy that runs from a private folder."""
 
     first: str  # the path of the file that was trained
     copy: str  # that of the copy
 
 
 _ORIGINS: dict[str, _Origin] = {}
-"""Of the copies that this process runs, by the path they run from."""
+"""The origins of the copies that this process runs, by the path in the private folder."""
 _PRIVATE: dict[tuple[str, str], str] = {}
-"""Where copies run from, by their own path and contents: one that is read twice is the same world."""
+"""The paths that copies run from, by path and contents of the copy: a copy that is read twice is one world."""
 
 
 def find_world(name: str, run: Path | None, beside: Path | None = None) -> WorldPlace:
@@ -96,31 +96,22 @@ def find_world(name: str, run: Path | None, beside: Path | None = None) -> World
 
 
 def name_in(name: str, run: Path | None) -> str:
-    """A name from a file of `run`, with the full path that its file had first."""
+    """A world's name from a file of `run`, with the full path of the file that was trained."""
     parts = file_in(name)
     if parts is None or run is None:
         return name
     return parts.at(os.path.normpath(os.path.join(os.path.realpath(run), parts.path)))
 
 
-def open_world(
-    place: WorldPlace,
-    parameters: Mapping[str, Any],
-    source: str,
-    *,
-    trust: bool,
-    named: str | None,
-    run: Path | None,
-) -> str:
-    """The name by which a world loads, once it is clear that it may; else a TrustError says what would run.
-
-    `source` is the file that names it, `named` a world that the caller named himself.
-    """
+def open_world(place: WorldPlace, parameters: Mapping[str, Any], source: str, caller: Caller) -> str:
+    """The name by which a world loads, if `caller` lets the file `source` name it; else a TrustError says what would
+    run."""
     if place.copy is None:
-        approve(place.name, parameters, source, trust=trust, named=named, run=run, written=place.written)
-        return _as_factory(place.name, parameters, source, trust=trust, run=run)
+        approve(place.name, parameters, source, caller, written=place.written)
+        return _as_factory(place.name, parameters, source, caller)
     fingerprint = hash_of_sources(place.copy.sources)
-    approve_copy(place.name, place.copy.main, fingerprint, parameters, source, trust=trust, written=place.written)
+    copied = CopiedWorld(place.name, place.copy.main, fingerprint)
+    approve_copy(copied, parameters, source, trust=caller.trust, written=place.written)
     parts = file_in(place.name)
     assert parts is not None
     private = _PRIVATE.get((parts.path, fingerprint))
@@ -130,36 +121,36 @@ def open_world(
     return parts.at(private)
 
 
-def _as_factory(name: str, parameters: Mapping[str, Any], source: str, *, trust: bool, run: Path | None) -> str:
+def _as_factory(name: str, parameters: Mapping[str, Any], source: str, caller: Caller) -> str:
     """The name of a world that may load; of a file with a Gymnasium env, its class, which takes text only if known."""
     factory = spelled(name)
     if factory != name:
         remember(factory, is_named=False)
-        approve(factory, parameters, source, trust=trust, named=None, run=run)
+        approve(factory, parameters, source, replace(caller, env=None))
     return factory
 
 
 def first_name(name: str) -> str:
-    """A world's name in its one spelling, with the path that its file had first if a copy runs in its place."""
+    """A world's name in its one spelling; if a copy runs, with the path of the file that was trained."""
     parts = file_in(name)
     origin = None if parts is None else _ORIGINS.get(parts.path)
     return canonical_name(name) if parts is None or origin is None else parts.at(origin.first)
 
 
 def is_same_world(name: str, other: str) -> bool:
-    """Whether two names, however they are spelled, mean one world."""
+    """Whether two names mean the same world, however they are spelled."""
     return first_name(name) == first_name(other)
 
 
 def recorded_name(name: str, run: Path) -> str:
-    """A world's name as the files of a run have it: a path as seen from the run's folder."""
+    """A world's name as a run's files record it, with a path relative to the run's folder."""
     full = first_name(name)
     parts = file_in(full)
     return full if parts is None else parts.at(portable_path(parts.path, run))
 
 
 def placeless_name(name: str) -> str:
-    """A world's name with its file's own name in place of the path: the same wherever it lies."""
+    """A world's name with its file's name in place of the path: the same wherever the file lies."""
     parts = file_in(name)
     return canonical_name(name) if parts is None else parts.at(os.path.basename(parts.path))
 
@@ -180,7 +171,7 @@ def _near(path: str) -> str:
 
 
 def default_run_name(name: str) -> str:
-    """What a run of this world is called where nobody says: after the file, the class or the env's id."""
+    """The default name of a run of this world: after the file, the class or the env's id."""
     parts = file_in(name)
     if parts is not None:
         return Path(parts.path).stem
@@ -189,7 +180,7 @@ def default_run_name(name: str) -> str:
 
 
 def copied_sources(name: str) -> Sources | None:
-    """What a run keeps a copy of; None of worlds that are in no file, or in too many or too large ones."""
+    """The source files that a run keeps a copy of; None if the world is in no file or its files are too large."""
     parts = file_in(name)
     if parts is None or must_be_given(name):
         return None
@@ -199,7 +190,7 @@ def copied_sources(name: str) -> Sources | None:
 
 
 def note_without_copy(name: str, run: Path) -> str:
-    """A warning for the user of a world in a file, of which his run keeps no copy; else empty."""
+    """A warning if the world is in a file of which the run keeps no copy; else empty."""
     if file_in(name) is None or must_be_given(name) or (run / COPY).exists():
         return ""
     return (
@@ -209,26 +200,26 @@ def note_without_copy(name: str, run: Path) -> str:
 
 
 def remember_trained(name: str, parameters: Mapping[str, Any], sources: Sources | None) -> None:
-    """Let later files name a world that is about to be trained, and runs play their copy of these sources."""
+    """Remember a world that is about to be trained: files may name it, and runs play their copy of these sources."""
     parts = file_in(name)
-    if parts is None or parts.path not in _ORIGINS:  # nobody has named a private folder
+    if parts is None or parts.path not in _ORIGINS:  # a private folder is no name that a user gave
         remember(name, parameters)
     if parts is not None and sources is not None:
-        remember_copy(name, os.path.basename(parts.path), hash_of_sources(sources), parameters)
+        remember_copy(CopiedWorld(name, os.path.basename(parts.path), hash_of_sources(sources)), parameters)
 
 
 def refresh_copy(name: str, parameters: Mapping[str, Any], run: Path) -> None:
-    """Bring the copy of a run that goes on up to what it goes on with; one that runs from its copy keeps that."""
+    """Update a resumed run's copy to the source that it resumes with; a run that plays its copy keeps it."""
     parts, sources = file_in(name), copied_sources(name)
     if parts is None or parts.path in _ORIGINS or sources is None:
         return
-    remember_copy(name, os.path.basename(parts.path), hash_of_sources(sources), parameters)
+    remember_copy(CopiedWorld(name, os.path.basename(parts.path), hash_of_sources(sources)), parameters)
     if read_copy(run / COPY) != sources:
         replace_copy(run / COPY, sources)
 
 
 def world_fingerprint(world: Env | ForeignWorld) -> str:
-    """A hash of what a world's rules depend on, whoever wrote it and whatever its file is called."""
+    """A hash of a world's rules, its own or another library's; the name of its file does not matter."""
     if not isinstance(world, ForeignWorld):
         return rules_fingerprint(world)
     parts = file_in(world.name)
@@ -242,14 +233,14 @@ def world_fingerprint(world: Env | ForeignWorld) -> str:
 
 
 def has_rules(world: Env | ForeignWorld, recorded: str) -> bool:
-    """Whether a world's rules are those that a checkpoint was made with; older ones know functions by their path."""
+    """Whether a world's rules are those `recorded` in a checkpoint; old checkpoints hash functions by their path."""
     return recorded == world_fingerprint(world) or (isinstance(world, ForeignWorld) and recorded == world.fingerprint())
 
 
 def note_on_world(name: str, world: Env | ForeignWorld, recorded: str | None) -> str:
-    """One line on which file of a world runs and whether its rules are those of a checkpoint, `recorded`.
+    """One line if the run's copy plays in place of the world's file, or if the rules are not those `recorded`.
 
-    Empty where the file is where it was and nothing has changed.
+    Empty if the file is where it was and nothing has changed.
     """
     if copy_note := note_on_copy(name, world, recorded):
         return copy_note
@@ -258,7 +249,8 @@ def note_on_world(name: str, world: Env | ForeignWorld, recorded: str | None) ->
 
 
 def note_on_copy(name: str, world: Env | ForeignWorld, recorded: str | None) -> str:
-    """The same where a copy runs; else empty."""
+    """One line if the run's copy plays in place of the world's file: which file, and whether the rules are those
+    `recorded` in the checkpoint; else empty."""
     parts = file_in(name)
     origin = None if parts is None else _ORIGINS.get(parts.path)
     if origin is None:

@@ -9,6 +9,7 @@ import pytest
 from scramjet import cli
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError
+from scramjet.training.config.resolution import resolve, with_open_choices
 from tests.helpers.async_runs import (
     settings,
 )
@@ -37,25 +38,25 @@ def test_what_cannot_be_is_named_with_the_fix(changes, words):
 
 
 def test_the_mode_decides_what_is_left_open():
-    resolved = settings(num_actors="auto").resolved()
+    resolved = resolve(settings(num_actors="auto"))
     assert resolved.ppo.advantage == "vtrace"
     assert resolved.on_env_error == "restart"
     assert 8 % resolved.num_actors == 0
-    games = [settings("ale:Breakout", num_envs=n, num_actors="auto").resolved() for n in (8, 6, 1)]
+    games = [resolve(settings("ale:Breakout", num_envs=n, num_actors="auto")) for n in (8, 6, 1)]
     assert [config.num_actors for config in games] == [4, 3, 1]
-    resolved = settings(mode="sync", num_actors="auto").resolved()
+    resolved = resolve(settings(mode="sync", num_actors="auto"))
     assert resolved.ppo.advantage == "gae"
     assert resolved.on_env_error == "fail"
 
 
 def test_what_followed_from_the_mode_is_decided_again_by_a_fork():
-    asynchronous = settings(record_schedule=True).resolved().with_open_choices()
-    assert replace(asynchronous, mode="sync", num_actors=1).resolved().ppo.advantage == "gae"
+    asynchronous = with_open_choices(resolve(settings(record_schedule=True)))
+    assert resolve(replace(asynchronous, mode="sync", num_actors=1)).ppo.advantage == "gae"
     assert not asynchronous.record_schedule
-    synchronous = replace(settings(num_actors="auto"), mode="sync").resolved().with_open_choices()
-    forked = replace(synchronous, mode="async").resolved()
+    synchronous = with_open_choices(resolve(replace(settings(num_actors="auto"), mode="sync")))
+    forked = resolve(replace(synchronous, mode="async"))
     assert (forked.ppo.advantage, forked.on_env_error) == ("vtrace", "restart")
-    chosen = settings(ppo=PPOConfig(advantage="gae"), on_env_error="fail").resolved().with_open_choices()
+    chosen = with_open_choices(resolve(settings(ppo=PPOConfig(advantage="gae"), on_env_error="fail")))
     assert (chosen.ppo.advantage, chosen.on_env_error) == ("gae", "fail")
 
 

@@ -23,6 +23,7 @@ from scramjet.training.config.files import (
     starting_config,
     to_toml,
 )
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from tests.helpers import ROOT
 
@@ -199,7 +200,7 @@ def test_every_preset_loads_names_its_own_world_and_can_be_run(path):
     name = table["name"] if isinstance(table, dict) else table
     assert preset_path(name) == path
     config = starting_config(name)
-    assert config.resolved().env == name
+    assert resolve(config).env == name
     flat = config_files.to_dict(config)
     for key, value in written.items():
         written_there = flat[key]
@@ -257,7 +258,7 @@ def test_world_parameters_are_kept_for_the_same_world_and_dropped_for_another():
 
 CHANGED = {
     "defaults": RunConfig(),
-    "resolved": RunConfig().resolved(),
+    "resolved": resolve(RunConfig()),
     "every kind of value": replace(SAME, time_limit="1h30m", env_parameters={"arms": 5, "noise": 0.25}),
     "no limit on episodes": RunConfig(env="cartpole", env_parameters={"max_episode_steps": None}),
     "everything off": RunConfig(

@@ -16,14 +16,14 @@ from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
 from scramjet.settings import Spelling, describe, flag, require, settle
+from scramjet.training.config.changes import changes, reopened
+from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import (
     CheckpointConfig,
     EvaluationConfig,
     RunConfig,
-    changes,
-    parse_duration,
-    reopened,
 )
+from scramjet.training.config.values import parse_duration
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def test_a_minibatch_larger_than_the_batch_is_refused_and_the_suggestion_works()
 def test_uneven_minibatches_of_an_automatic_number_of_envs_are_refused_when_it_is_decided():
     config = RunConfig(num_steps=5, ppo=PPOConfig(num_minibatches=7))
     with pytest.raises(ConfigError, match="num_minibatches=7"):
-        config.resolved()
+        resolve(config)
 
 
 @given(total=st.integers(1, 10_000), num_envs=st.integers(1, 9), num_steps=st.integers(1, 9))
@@ -213,12 +213,12 @@ def test_the_updates_are_the_fewest_that_reach_the_total(total, num_envs, num_st
 
 
 def test_a_resolved_config_has_no_auto_left_and_the_worlds_one_name_and_every_parameter():
-    config = RunConfig(env="CartPole-v1").resolved()
+    config = resolve(RunConfig(env="CartPole-v1"))
     assert config.env == "cartpole"
     assert (config.num_envs, config.num_steps, config.ppo.minibatch_size, config.ppo.num_epochs) == (64, 64, 256, 10)
     assert config.num_threads == len(os.sched_getaffinity(0))
     assert config.env_parameters == load_env("cartpole").parameters
-    assert config.resolved() == config
+    assert resolve(config) == config
 
 
 @pytest.mark.parametrize("env", ["cartpole", "gym:CartPole-v1"])
@@ -226,9 +226,9 @@ def test_a_resolved_config_has_no_auto_left_and_the_worlds_one_name_and_every_pa
 def test_nothing_that_shapes_learning_follows_from_the_machine(monkeypatch, env, total):
     machines = set()
     for cores, has_gpu in ((1, False), (2, False), (64, False), (16, True)):
-        monkeypatch.setattr("scramjet.training.config.run_config.available_cores", lambda cores=cores: cores)
-        monkeypatch.setattr("scramjet.training.config.run_config.cuda_is_ready", lambda has_gpu=has_gpu: has_gpu)
-        config = RunConfig(env=env, total_timesteps=total).resolved()
+        monkeypatch.setattr("scramjet.training.config.resolution.available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr("scramjet.training.config.resolution.cuda_is_ready", lambda has_gpu=has_gpu: has_gpu)
+        config = resolve(RunConfig(env=env, total_timesteps=total))
         machines.add((config.num_envs, config.num_steps, config.ppo, config.policy))
     assert len(machines) == 1
 
@@ -253,11 +253,11 @@ def test_nothing_that_shapes_learning_follows_from_the_machine(monkeypatch, env,
     ],
 )
 def test_sizes_that_nobody_chose_fit_the_world_and_the_training(settings, num_envs, num_steps, minibatch_size):
-    config = RunConfig(**{"env": "cartpole"} | settings).resolved()
+    config = resolve(RunConfig(**{"env": "cartpole"} | settings))
     assert (config.num_envs, config.num_steps) == (num_envs, num_steps)
     number = config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)
     assert config.batch_size / number == minibatch_size
-    assert config.resolved() == config
+    assert resolve(config) == config
 
 
 def test_a_number_of_minibatches_that_is_given_stands_in_place_of_a_size_from_below():
@@ -273,7 +273,7 @@ def test_a_number_of_minibatches_that_is_given_stands_in_place_of_a_size_from_be
 
 
 def test_a_resolved_config_keeps_numbers_that_were_given():
-    config = RunConfig(env="bandit", env_parameters={"arms": 7}, num_envs=8, num_threads=1).resolved()
+    config = resolve(RunConfig(env="bandit", env_parameters={"arms": 7}, num_envs=8, num_threads=1))
     assert (config.num_envs, config.num_threads, config.env_parameters["arms"]) == (8, 1, 7)
     assert config.make_env().action_space.n == 7
 
@@ -296,23 +296,23 @@ def test_a_resolved_config_keeps_numbers_that_were_given():
     ],
 )
 def test_envs_run_where_networks_do_unless_told_or_stacked(monkeypatch, has_gpu, given_, device, env_device):
-    monkeypatch.setattr("scramjet.training.config.run_config.cuda_is_ready", lambda: has_gpu)
-    decided = RunConfig(**given_).resolved()
+    monkeypatch.setattr("scramjet.training.config.resolution.cuda_is_ready", lambda: has_gpu)
+    decided = resolve(RunConfig(**given_))
     assert (decided.device, decided.env_device) == (device, env_device)
-    assert decided.resolved() == decided
+    assert resolve(decided) == decided
 
 
 def test_envs_on_the_gpu_without_networks_there_are_refused_when_that_is_decided(monkeypatch):
-    monkeypatch.setattr("scramjet.training.config.run_config.cuda_is_ready", lambda: False)
+    monkeypatch.setattr("scramjet.training.config.resolution.cuda_is_ready", lambda: False)
     with pytest.raises(ConfigError, match=r"env_device='cuda'.*use --device cuda, or --env-device auto"):
-        RunConfig(env_device="cuda").resolved()
+        resolve(RunConfig(env_device="cuda"))
 
 
 def test_with_networks_on_the_gpu_all_threads_are_the_envs(monkeypatch):
-    monkeypatch.setattr("scramjet.training.config.run_config.available_cores", lambda: 6)
+    monkeypatch.setattr("scramjet.training.config.resolution.available_cores", lambda: 6)
     small = RunConfig(num_envs=4, num_steps=8, device="cuda")
-    assert small.resolved().num_threads == 1
-    assert replace(small, env_device="cpu").resolved().num_threads == 6
+    assert resolve(small).num_threads == 1
+    assert resolve(replace(small, env_device="cpu")).num_threads == 6
 
 
 def test_an_unknown_world_is_named_with_the_nearest_name():
@@ -364,12 +364,12 @@ def test_replacing_a_value_checks_it_again():
 
 
 def test_a_fork_may_choose_another_device():
-    on_gpu = RunConfig(device="cuda", env_device="cuda", precision="tf32").with_open_choices()
-    assert replace(on_gpu, device="cpu").resolved().precision == "float32"
-    on_cpu = RunConfig(device="cpu", env_device="cpu", precision="float32").with_open_choices()
-    moved = replace(on_cpu, device="cuda").resolved()
+    on_gpu = with_open_choices(RunConfig(device="cuda", env_device="cuda", precision="tf32"))
+    assert resolve(replace(on_gpu, device="cpu")).precision == "float32"
+    on_cpu = with_open_choices(RunConfig(device="cpu", env_device="cpu", precision="float32"))
+    moved = resolve(replace(on_cpu, device="cuda"))
     assert (moved.env_device, moved.precision) == ("cuda", "tf32")
-    chosen = RunConfig(device="cuda", env_device="cpu", precision="bfloat16").with_open_choices()
+    chosen = with_open_choices(RunConfig(device="cuda", env_device="cpu", precision="bfloat16"))
     assert (chosen.env_device, chosen.precision) == ("cpu", "bfloat16")
 
 

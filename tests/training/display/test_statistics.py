@@ -1,6 +1,6 @@
 """Which statistics of episodes are shown, and how many fit."""
 
-from scramjet.training.display.statistics import statistics_of, those_that_fit
+from scramjet.training.display.statistics import names_that_fit, statistics_of
 from tests.helpers.screens import EVALUATION, a_record
 
 
@@ -11,4 +11,4 @@ def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
 
 def test_a_statistic_whose_name_is_too_long_makes_room_for_the_next():
     names = {"much_too_long_a_name": 1.0, "win": 1.0, "draw": 1.0, "loss": 1.0}
-    assert those_that_fit(names, 28, value_width=6) == ["win", "draw"]
+    assert names_that_fit(names, 28, value_width=6) == ["win", "draw"]

@@ -115,7 +115,7 @@ def test_one_that_cannot_be_written_is_told_and_the_next_one_tried(tmp_path, mon
 
 def test_a_best_one_that_cannot_be_written_does_not_count_as_the_best(tmp_path, monkeypatch):
     results = iter([Evaluation(score, 0.0, 1.0, 4, {}) for score in (10.0, 100.0, 50.0)])
-    monkeypatch.setattr(Evaluator, "unless", lambda *arguments: next(results))
+    monkeypatch.setattr(Evaluator, "evaluate_unless", lambda *arguments: next(results))
     monkeypatch.setattr(CheckpointStore, "save", failing_at([128], ScramjetError("no space left on the disk")))
     judged = replace(config(), eval=EvaluationConfig(every=2, episodes=4, final_episodes=0))
     result = scramjet.train(judged, runs_dir=tmp_path, display="quiet")

@@ -13,6 +13,7 @@ import pytest
 import scramjet
 from scramjet import cli
 from scramjet.errors import TrustError, WorldError
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 
 FLAGS = [
@@ -139,7 +140,7 @@ def test_a_file_with_a_gymnasium_env_trains_and_its_run_has_the_files_name(
     assert (project / "runs" / "my_env-1" / "world" / "my_env.py").exists()
     (project / "mine.toml").write_text("env = 'my_env.py'\n")
     assert scramjet.load_config("mine.toml").env == "factory:my_env.py:Count"
-    assert RunConfig(env="factory:my_env.py:Count").resolved().env == f"factory:{project / 'my_env.py'}:Count"
+    assert resolve(RunConfig(env="factory:my_env.py:Count")).env == f"factory:{project / 'my_env.py'}:Count"
 
 
 def test_a_config_files_text_for_such_an_env_is_looked_at_like_any_other(project: Path) -> None:
