@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torch import nn
 
+from scramjet.adapters.registry import library_of
 from scramjet.policies.networks import count_parameters
 from scramjet.runtime.machine.cores import available_cores, free_cores
 from scramjet.training.config.run_config import RunConfig
@@ -44,8 +45,8 @@ def with_threads_to_spare(config: RunConfig, network: nn.Module | None) -> tuple
 
 def learns_by_operators(config: RunConfig, network: nn.Module | None) -> bool:
     """Whether torch's operators learn for certain; of images that only a made env shows this is not known yet."""
-    shape = config.policy
-    has_pictures = config.env.startswith("ale:") and shape.encoder != "mlp"
+    shape, library = config.policy, library_of(config.env)
+    has_pictures = library is not None and library.shows_images and shape.encoder != "mlp"
     return network is not None or not config.fused or shape.encoder not in ("auto", "mlp") or has_pictures
 
 

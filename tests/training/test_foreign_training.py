@@ -17,17 +17,13 @@ from safetensors.numpy import load_file
 import scramjet
 from scramjet import cli
 from scramjet.accelerate.numba.executor import native_play
-from scramjet.adapters import registry as foreign_worlds
+from scramjet.adapters import factories
+from scramjet.adapters.factories import register_factory
+from scramjet.adapters.gymnasium import fastest_pool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
+from scramjet.adapters.library import WorkerSettings
 from scramjet.adapters.registered_here import registration
-from scramjet.adapters.registry import (
-    ForeignWorld,
-    WorkerSettings,
-    canonical_name,
-    is_foreign,
-    load_world,
-    register_factory,
-)
+from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, load_world
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.runtime.machine.cores import available_cores
@@ -131,7 +127,7 @@ def test_no_env_is_made_for_the_spaces_of_a_world_that_has_a_pool():
 
 
 def test_auto_has_processes_only_where_they_pay_or_are_asked_for(monkeypatch):
-    monkeypatch.setattr(foreign_worlds, "available_cores", lambda: 2)
+    monkeypatch.setattr(fastest_pool, "available_cores", lambda: 2)
     quick, slow = (ForeignWorld(register_factory(make)) for make in (Staircase, Slow))
     found = []
     for world, num_envs, workers in (
@@ -207,7 +203,7 @@ def test_a_function_in_a_function_is_given_again_from_python(tmp_path, capsys):
 
     result = scramjet.train(config, runs_dir=tmp_path, env=make, display="plain")
     assert f"scramjet.evaluate('{result.run_path}', env=...)" in capsys.readouterr().out
-    foreign_worlds._FACTORIES.clear()
+    factories._FACTORIES.clear()
     assert scramjet.evaluate(result.run_path, episodes=2, env=make).episodes == 2
     tall = scramjet.evaluate(result.run_path, episodes=2, env=lambda: Staircase(height=100))
     assert tall.mean_length == 20  # it is the one that was given that is played
@@ -224,7 +220,7 @@ def test_a_factory_from_python_trains_with_its_own_numbers(tmp_path):
     result = train(settings("cartpole"), tmp_path, env=lambda: Staircase(height=5))
     assert lines_of(result.run_path)[-1]["stat/climbed"] > 0
     assert "stat/text" not in lines_of(result.run_path)[-1]
-    foreign_worlds._FACTORIES.clear()
+    factories._FACTORIES.clear()
     with pytest.raises(ScramjetError, match="must be given again from Python"):
         scramjet.train(resume=result.run_path, display="quiet", total_timesteps=1024)
 
@@ -235,7 +231,7 @@ def make_low_stairs():
 
 def test_a_run_of_a_factory_resumes_when_it_is_given_again(tmp_path):
     result = train(settings("cartpole"), tmp_path, env=make_low_stairs)
-    foreign_worlds._FACTORIES.clear()
+    factories._FACTORIES.clear()
     resumed = scramjet.train(
         resume=result.run_path, env=make_low_stairs, display="quiet", runs_dir=tmp_path, total_timesteps=1024
     )

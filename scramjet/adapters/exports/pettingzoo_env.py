@@ -48,7 +48,9 @@ def _pool_of(world: str, wanted: PlayedBy, parameters: dict[str, Any]) -> Native
     found = played_by(rules)
     if found is PlayedBy.ONE:
         name = {entry.name: gym_id(entry) for entry in registrations()}.get(canonical_name(world))
-        instead = f'gymnasium.make("scramjet.gym:{name}")' if name else f"scramjet.adapters.exports.gymnasium_env.GymEnv({world!r})"
+        instead = f'gymnasium.make("scramjet.gym:{name}")'
+        if name is None:
+            instead = f"scramjet.adapters.exports.gymnasium_env.GymEnv({world!r})"
         raise WorldError(f"{world} is played by one: PettingZoo is for several; use {instead}")
     if found is not wanted:
         instead = "parallel_env" if found is PlayedBy.AGENTS else "env"

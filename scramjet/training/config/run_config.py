@@ -11,13 +11,14 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from scramjet.adapters.library import DEFAULT_TIMEOUT, WorkerSettings
 from scramjet.adapters.registry import (
-    DEFAULT_TIMEOUT,
+    LIBRARIES,
     ForeignWorld,
-    WorkerSettings,
     canonical_name,
     check_num_envs,
     is_foreign,
+    library_of,
     load_world,
 )
 from scramjet.algorithms.ppo import PPOConfig
@@ -58,8 +59,6 @@ FOREIGN_BATCHES = Batches(num_envs=8, num_steps=256, minibatch_size=64)
 """Of other libraries, whose envs take a thousand times as long: more is learned from each step."""
 USUAL_UPDATES, FEWEST_STEPS = 100, 16
 """Updates that a training should have, about, and steps in a rollout that are not gone below for that."""
-AUTO_ATARI_ACTORS = 4
-"""Of which ALE steps the games on threads of its own; beside a GPU with 16 cores faster than 8 or 16."""
 MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
 MIN_THREADED_WORK_FUSED = 256 * 128
@@ -74,11 +73,6 @@ MAX_SEED = 2**62 - 1
 MAX_FRAMES = 1024
 MAX_THREADS = 1024
 """Threads, or processes."""
-
-ASYNC_LIBRARIES = ("gym", "mujoco", "ale", "factory")
-"""Other libraries whose envs actors can step."""
-WORKER_LIBRARIES = ("gym", "mujoco", "factory")
-"""Of these, whose envs step in processes of their own."""
 
 
 @dataclass(frozen=True)
@@ -255,24 +249,27 @@ class RunConfig:
             most = largest_divisor(self.num_envs, self.num_actors)
             problem = "are more than" if self.num_actors > self.num_envs else "do not evenly divide"
             raise ConfigError(f"{self.num_actors} actors {problem} num_envs={self.num_envs}; try --num-actors {most}")
-        library = self.env.partition(":")[0]
-        if is_foreign(self.env) and library not in ASYNC_LIBRARIES:
+        library = library_of(self.env)
+        if library is not None and not library.can_be_async:
+            others = ", ".join(each.prefix for each in LIBRARIES.values() if each.can_be_async)
             raise ConfigError(
                 f"mode='async' cannot step {self.env}: its library steps all envs at once; use --mode sync, or envs of "
-                f"{', '.join(ASYNC_LIBRARIES)}"
+                f"{others}"
             )
         if self.env_device == "cuda":
             raise ConfigError("mode='async' steps envs on the CPU, and env_device is 'cuda'; use --env-device cpu")
-        if self.frame_stack > 1 and is_foreign(self.env):
+        if self.frame_stack > 1 and library is not None:
             raise ConfigError(
-                f"mode='async' has no frame stacks of {library} envs; use --frame-stack 1, or wrap the env"
+                f"mode='async' has no frame stacks of {library.prefix} envs; use --frame-stack 1, or wrap the env"
             )
 
     def _check_workers(self) -> None:
         """Refuse worker processes where there would be none."""
         if self.num_workers == "auto":
             return
-        if self.num_workers > 0 and self.env.partition(":")[0] not in WORKER_LIBRARIES:
+        library = library_of(self.env)
+        has_workers = library is not None and library.has_workers
+        if self.num_workers > 0 and not has_workers:
             raise ConfigError(
                 f"num_workers={self.num_workers} are processes of Gymnasium envs, and {self.env} has none; leave it out"
             )
@@ -282,7 +279,7 @@ class RunConfig:
                 f"num_workers=0 has envs step in this process, where nothing can end one that hangs, and {asked} is "
                 f"for worker processes; leave one of them out"
             )
-        if self.mode == "async" and self.env.partition(":")[0] in WORKER_LIBRARIES:
+        if self.mode == "async" and has_workers:
             raise ConfigError(
                 f"num_workers={self.num_workers}, and with mode='async' each actor is a process; use --num-actors "
                 f"{max(1, self.num_workers)}"
@@ -353,9 +350,8 @@ class RunConfig:
             return replace(decided, num_actors=1 if self.num_actors == "auto" else self.num_actors)
         if self.num_actors != "auto":
             return decided
-        most = (
-            AUTO_ATARI_ACTORS if self.env.startswith("ale:") else cores if is_foreign(self.env) else max(1, cores // 2)
-        )
+        library = library_of(self.env)
+        most = max(1, cores // 2) if library is None else library.auto_actors or cores
         return replace(decided, num_actors=largest_divisor(self.num_envs, most))
 
     def _decided_device(self) -> Literal["cpu", "cuda"]:

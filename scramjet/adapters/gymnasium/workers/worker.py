@@ -1,4 +1,4 @@
-"""A worker process: steps its share of a pool's Gymnasium envs when told to. Forked by `worker_guard`, not by hand.
+"""A worker process: steps its share of a pool's Gymnasium envs when told to. Forked by `guard`, not by hand.
 
 It sleeps until the pool writes to its pipe, and ends when that pipe is closed.
 """
@@ -24,7 +24,7 @@ from scramjet.adapters.gymnasium.env_state import UnsavableError
 from scramjet.adapters.gymnasium.pool import row_arrays
 from scramjet.adapters.gymnasium.runner import EnvFailedError, GymRows, RowArrays
 from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.guard import children
+from scramjet.adapters.gymnasium.workers.child_processes import child_processes
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ScramjetError
 
@@ -146,7 +146,7 @@ def _make_private(memory: mmap.mmap, descriptor: int) -> None:
 def _is_left() -> bool:
     """Whether envs have started what outlives them where nobody ends it: processes, or threads that are waited for."""
     main = threading.main_thread()
-    return bool(children()) or any(thread is not main and not thread.daemon for thread in threading.enumerate())
+    return bool(child_processes()) or any(thread is not main and not thread.daemon for thread in threading.enumerate())
 
 
 def serve(commands: int, answers: int, memory: int) -> None:
