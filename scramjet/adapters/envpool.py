@@ -81,9 +81,8 @@ class EnvPoolPool(ForeignPool):
         self._actions = np.zeros((len(self._ids), *self._action_shape[1:]), self.envs._spec._action_spec[-1][0])
         self._num_ended_spares = 0  # so many spares, the first ones, are to be reset beside the next step
         self._spare_obs = leaves(allocate_obs(self.observation_space, self._num_spares))  # their first ones
-        self._waiting = self.allocate()  # async: results that EnvPool gave and `recv` has not handed over
+        self._waiting = self.allocate()  # async: what ended and is being reset, until that is done
         self._is_resetting = np.zeros(num_envs, np.bool_)  # async: the episode ended, and the next is not there yet
-        self._is_ready = np.zeros(num_envs, np.bool_)  # async: its results are in `_waiting`
         self._under_way, self._num_stepping = RowsUnderWay(num_envs), 0
         self._handed_over = 0  # rows, since the last reset
 
@@ -111,7 +110,7 @@ class EnvPoolPool(ForeignPool):
 
     def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         self.envs = self._made(seeds, self.num_envs)  # EnvPool takes seeds only when it is made
-        self._is_resetting[:] = self._is_ready[:] = False
+        self._is_resetting[:] = False
         self._under_way.clear()
         self._num_stepping = 0
         self._handed_over = self._tick * self.num_envs
@@ -184,28 +183,23 @@ class EnvPoolPool(ForeignPool):
         self._num_stepping += len(ids)
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
-        """With `batch_size`: up to so many rows that are ready first, or the ones asked for."""
+        """With `batch_size`: up to so many rows, those that are ready first."""
         if not self.is_async:
             return super().recv(rows, out)
+        if rows is not None:
+            raise ConfigError("EnvPool with batch_size hands over what is ready first: call recv() alone")
         out = self._fitting(out)
-        if rows is None:
-            while not self._is_ready.any():
-                self._receive_batch()
-            wanted = np.flatnonzero(self._is_ready)
-            self._under_way.take(wanted)
-        else:
-            wanted = np.arange(self.num_envs)[rows]
-            self._under_way.take(wanted)
-            while not self._is_ready[wanted].all():
-                self._receive_batch()
-        self._is_ready[wanted] = False
-        self._tick_of(len(wanted))
-        self._hand_over(wanted, out)
-        return Batch(wanted, out)
+        ready = self._receive_batch()
+        while not len(ready):
+            ready = self._receive_batch()
+        self._under_way.take(ready)
+        self._tick_of(len(ready))
+        self._hand_over(ready, out)
+        return Batch(ready, out)
 
-    def _receive_batch(self) -> None:
-        """Wait for the next `batch_size` envs of EnvPool. Those whose episode ended are sent on to be reset; the others
-        are ready."""
+    def _receive_batch(self) -> np.ndarray:
+        """Wait for the next `batch_size` envs of EnvPool. Those whose episode ended are sent on to be reset; returns the
+        rows of the others."""
         if self._num_stepping < self.batch_size:
             raise ConfigError(
                 f"recv() waits for {self.batch_size} rows, and {self._num_stepping} have actions: call send() first"
@@ -218,7 +212,6 @@ class EnvPoolPool(ForeignPool):
         self._receive(state, ids, fresh)
         self._write(state, self._waiting.obs, ids)
         self._is_resetting[ids] = done
-        self._is_ready[ids] = ~done
         if done.any():
             ended = ids[done]
             for shown, final in zip(leaves(self._waiting.obs), leaves(self._waiting.final_obs), strict=True):
@@ -226,6 +219,7 @@ class EnvPoolPool(ForeignPool):
             self._log_ended(ended, state, np.flatnonzero(done))
             self._send_to_reset(ended)
             self._num_stepping += len(ended)
+        return np.sort(ids[~done]).astype(np.int64)
 
     def _receive(self, state: list[np.ndarray], ids: np.ndarray, fresh: np.ndarray) -> None:
         """Note rewards and flags of those that played; of those only reset they are noted already."""

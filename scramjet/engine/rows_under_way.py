@@ -44,8 +44,11 @@ class RowsUnderWay:
             if not self.sends:
                 raise ConfigError("recv() without send(): no row has an action; call send() first")
             rows = self.sends[0]
-        is_known = any(rows == send for send in self.sends if isinstance(send, slice))
-        if not is_known and (isinstance(rows, slice) or not self._is_sent[rows].all()):
+        if isinstance(rows, slice):
+            is_sent = any(isinstance(send, slice) and send == rows for send in self.sends)
+        else:
+            is_sent = bool(self._is_sent[rows].all())
+        if not is_sent:
             raise ConfigError(f"{_spelled(rows)} were not sent together: recv() takes the rows of a send()")
         self._is_sent[rows] = False
         self.sends = [send for send in self.sends if self._is_sent[send].any()]

@@ -169,8 +169,10 @@ def test_what_cannot_be_sent_or_received_is_refused(workers) -> None:
         pool.send(actions)
     with pytest.raises(ConfigError, match=r"step\(\) while envs step: call recv\(\) first"):
         pool.step(actions)
-    with pytest.raises(ConfigError, match="rows 0, 1 were not sent together"):
+    with pytest.raises(ConfigError, match=r"rows=\[0, 1\] were not sent together"):
         pool.recv(np.array([0, 1]))
+    with pytest.raises(ConfigError, match=r"rows=\[1\] were not sent together"):
+        pool.recv(np.array([1]))
     assert pool.recv(np.array([1, 3])).rows.tolist() == [1, 3]
 
 

@@ -73,7 +73,7 @@ class GymPool(ForeignPool):
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         out = self._fitting(out)
-        rows = self._under_way.take(self._ready_first() if rows is None else self._sendable(rows))
+        rows = self._under_way.take(self._ready_first() if rows is None else self._receivable(rows))
         self._tick += rows.start == 0 if isinstance(rows, slice) else 0 in rows
         self._write(rows, out, self._finish(rows))
         return Batch(rows, out)
@@ -85,6 +85,10 @@ class GymPool(ForeignPool):
     def _sendable(self, rows: Rows | None) -> Rows:
         """`rows` in the form in which they are kept; refuses what cannot be sent together."""
         return neighbours(rows, self.num_rows)
+
+    def _receivable(self, rows: Rows) -> Rows:
+        """`rows` in the form in which they are kept; refuses rows that were not sent so."""
+        return self._sendable(rows)
 
     @abstractmethod
     def _begin(self, rows: Rows) -> None:

@@ -182,6 +182,14 @@ class WorkerPool(GymPool):
                 )
         return given
 
+    def _receivable(self, rows: Rows) -> Rows:
+        rows = self._sendable(rows)
+        if isinstance(rows, np.ndarray):
+            its = set(rows.tolist())
+            if sum(len(share.rows) for share in self._shares if its.issuperset(share.rows)) != len(rows):
+                raise ConfigError(f"rows={rows.tolist()[:8]} were not sent together: recv() takes the rows of a send()")
+        return rows
+
     def _begin(self, rows: Rows) -> None:
         self._check_open()
         stride = self.num_workers
