@@ -198,8 +198,8 @@ class EnvPoolPool(ForeignPool):
         return Batch(ready, out)
 
     def _receive_batch(self) -> np.ndarray:
-        """Wait for the next `batch_size` envs of EnvPool. Those whose episode ended are sent on to be reset; returns the
-        rows of the others."""
+        """Wait for the next `batch_size` envs of EnvPool, and have those whose episode ended be reset; returns the rows
+        of the others."""
         if self._num_stepping < self.batch_size:
             raise ConfigError(
                 f"recv() waits for {self.batch_size} rows, and {self._num_stepping} have actions: call send() first"
