@@ -22,7 +22,7 @@ from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium import fastest_pool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.library import WorkerSettings
-from scramjet.adapters.registered_here import registration
+from scramjet.adapters.registration_call import registration
 from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, load_world
 from scramjet.errors import ConfigError, ScramjetError, WorldError
 from scramjet.policies import Policy, PolicyConfig, default_network

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.gymnasium.runner import MakeEnv
+from scramjet.adapters.gymnasium.env_results import MakeEnv
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.library import NamedWorld, PoolRequest

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from scramjet.adapters.foreign_pool import ForeignPool, seeds_in
-from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, RowArrays
-from scramjet.adapters.spaces import action_shape_and_dtype
+from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, RowArrays, row_layout
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import Transition, leaf_layout
+from scramjet.engine.layout import Transition
 from scramjet.engine.pool import Batch
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
-from scramjet.engine.trees import leaves, space_tree
+from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
-
-
-def row_layout(
-    observation_space: Any, action_space: Any, mask_size: int, num_envs: int
-) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of each array that envs write and read, in the order of `row_arrays`; of adapted spaces."""
-    seen = [leaf_layout(part) for part in leaves(space_tree(observation_space))]
-    flag, (action_shape, action_dtype) = np.dtype(np.bool_), action_shape_and_dtype(action_space)
-    rest = [((mask_size,), flag), ((), np.dtype(np.float32)), ((), flag), ((), flag), (action_shape, action_dtype)]
-    return [((num_envs, *shape), dtype) for shape, dtype in (*seen, *seen, *rest)]
-
-
-def row_arrays(arrays: list[np.ndarray]) -> RowArrays:
-    """The arrays of a layout by name."""
-    num_leaves = (len(arrays) - 5) // 2
-    obs, final_obs, rest = arrays[:num_leaves], arrays[num_leaves : 2 * num_leaves], arrays[2 * num_leaves :]
-    mask, reward, terminated, truncated, action = rest
-    return RowArrays(tuple(obs), tuple(final_obs), mask, reward, terminated, truncated, action)
 
 
 class GymPool(ForeignPool):

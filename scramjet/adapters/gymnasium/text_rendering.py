@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from scramjet.adapters.gymnasium.runner import MakeEnv
+from scramjet.adapters.gymnasium.env_results import MakeEnv
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.registry import ForeignWorld, library_of
 from scramjet.engine.episode_seeds import EpisodeSeed

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.pettingzoo.pool import AECPool, ParallelPool, import_pettingzoo
+from scramjet.adapters.pettingzoo.parallel import ParallelPool
+from scramjet.adapters.pettingzoo.pool import import_pettingzoo
+from scramjet.adapters.pettingzoo.turns import AECPool
 from scramjet.errors import WorldError, did_you_mean
 
 GAMES = {  # where games are, and what to install for those there

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scramjet.adapters.factories import must_be_given
-from scramjet.adapters.registered_here import registration
+from scramjet.adapters.registration_call import registration
 from scramjet.adapters.registry import is_foreign
 from scramjet.training.display.interface import RunInfo, Summary
 from scramjet.training.telemetry.metrics import Record

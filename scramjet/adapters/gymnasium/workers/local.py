@@ -10,7 +10,8 @@ import pickle
 from collections import deque
 from typing import Any
 
-from scramjet.adapters.gymnasium.runner import EnvFailedError, GymRows, MakeEnv
+from scramjet.adapters.gymnasium.env_results import EnvFailedError, MakeEnv
+from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.adapters.gymnasium.workers.process import Question, WorkerFailedError
 from scramjet.adapters.gymnasium.workers.worker import Worker
 from scramjet.errors import ScramjetError

@@ -10,7 +10,6 @@ import mmap
 import os
 import pickle
 import select
-import tempfile
 import time
 import weakref
 from collections.abc import Iterable
@@ -19,13 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.pool import GymPool
-from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.workers import protocol
 from scramjet.adapters.gymnasium.workers.local import LocalWorker
 from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
-from scramjet.adapters.gymnasium.workers.restarts import Restarts
-from scramjet.adapters.gymnasium.workers.worker import mapped, mapped_bytes
+from scramjet.adapters.gymnasium.workers.restart_counter import RestartCounter
+from scramjet.adapters.gymnasium.workers.sent_factory import pickled
+from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, mapped, mapped_bytes
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
 from scramjet.engine.rows_under_way import Rows, neighbours
@@ -76,10 +76,10 @@ class WorkerPool(GymPool):
         if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, None if batch_size == num_envs else batch_size
-        self._restarts = Restarts()
+        self._restarts = RestartCounter()
         self._make_env, self._factory = make_env, pickled(name, make_env)
         self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
-        self._memory = _anonymous_memory()
+        self._memory = anonymous_memory()
         self._workers: list[WorkerProcess | LocalWorker] = []
         self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
         self.name, self.is_guarded = name, not takes_part
@@ -416,44 +416,3 @@ def _check_settings(num_envs: int, num_workers: int, timeout: float, on_error: s
             f"batch_size={batch_size} must be the envs of whole workers, and num_envs={num_envs} split evenly over "
             f"num_workers={num_workers}; num_workers={num_envs} allows any"
         )
-
-
-def can_be_sent(make_env: MakeEnv) -> bool:
-    """Whether other processes can make these envs."""
-    try:
-        pickled("", make_env)
-    except ConfigError:
-        return False
-    return True
-
-
-def pickled(name: str, make_env: MakeEnv) -> bytes:
-    """A factory as worker processes receive it; by value where it stands in a script or a notebook."""
-    import cloudpickle  # type: ignore[import-untyped]
-
-    if not callable(make_env):
-        raise ConfigError(f"make_env={make_env!r} must be a function that makes a gymnasium.Env")
-    try:
-        factory: bytes = cloudpickle.dumps(make_env)
-    except Exception as error:
-        raise ConfigError(
-            f"{name}: the factory {_name_of(make_env)!r} cannot be sent to worker processes "
-            f"({type(error).__name__}: {error}); make it a function at the top of a module that opens files, locks, "
-            f"sockets and the env itself when it is called, or step all envs in this process: --num-workers 0 (with "
-            f"--mode async there is no such way)"
-        ) from error
-    return factory
-
-
-def _name_of(make_env: Any) -> str:
-    """Of a function, also where it comes with its arguments."""
-    inner = next((word for word in getattr(make_env, "args", ()) if callable(word)), make_env)
-    return str(getattr(inner, "__name__", inner))
-
-
-def _anonymous_memory() -> int:
-    """A descriptor of memory without a name, which is gone with the last process that holds it."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("scramjet")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -18,37 +18,17 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from scramjet.adapters.gymnasium.env_results import EnvFailedError
 from scramjet.adapters.gymnasium.env_state import UnsavableError
-from scramjet.adapters.gymnasium.pool import row_arrays
-from scramjet.adapters.gymnasium.runner import EnvFailedError, GymRows, RowArrays
+from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.adapters.gymnasium.workers import protocol
 from scramjet.adapters.gymnasium.workers.child_processes import child_processes
+from scramjet.adapters.gymnasium.workers.shared_memory import mapped, mapped_bytes
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ScramjetError
 
-ALIGNED = 64
-"""Each array begins at a multiple of this many bytes."""
-
 MAP_FIXED = 0x10
 """Of mmap(2), on Linux and macOS alike; Python's module does not name it."""
-
-
-def mapped(memory: mmap.mmap, layout: list[tuple[tuple[int, ...], np.dtype]]) -> RowArrays:
-    """The arrays of a layout in shared memory; parent and workers lay them out alike."""
-    arrays, at = [], 0
-    for shape, dtype in layout:
-        array: np.ndarray = np.ndarray(shape, dtype, memory, at)
-        arrays.append(array)
-        at += -(-array.nbytes // ALIGNED) * ALIGNED
-    return row_arrays(arrays)
-
-
-def mapped_bytes(layout: list[tuple[tuple[int, ...], np.dtype]]) -> int:
-    """How much memory that takes."""
-    sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout]
-    return max(ALIGNED, sum(-(-size // ALIGNED) * ALIGNED for size in sizes))
 
 
 class UnreadableFactoryError(Exception):

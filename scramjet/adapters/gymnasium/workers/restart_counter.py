@@ -12,8 +12,8 @@ TOLD_ONE_BY_ONE, THEN_EVERY = 3, 10
 """Restarts that people are told of."""
 
 
-class Restarts:
-    """Counts them, for envs by the rows that fail together."""
+class RestartCounter:
+    """Counts the restarts of a pool; envs that fail together, those of one worker, are counted by their rows."""
 
     def __init__(self) -> None:
         self.total = 0
