@@ -416,7 +416,7 @@ def workers_of(pid):
     """Not what compiles ahead."""
     words = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
     lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
-    return [int(line.split()[0]) for line in lines if "scramjet.adapters.gymnasium.workers.worker" in line]
+    return [int(line.split()[0]) for line in lines if "scramjet.adapters.gymnasium.workers.guard" in line]
 
 
 @pytest.mark.faults

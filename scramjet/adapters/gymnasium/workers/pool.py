@@ -1,6 +1,5 @@
 """Gymnasium envs in worker processes: results in shared memory, a few bytes over a pipe to say that they are there.
 
-Row r belongs to worker r modulo the number of workers, so whichever part of the rows steps, all workers have a share.
 The memory has no name and the workers end when their pipe closes: nothing is left behind, even by kill -9.
 """
 
@@ -13,7 +12,6 @@ import select
 import time
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -26,24 +24,15 @@ from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerF
 from scramjet.adapters.gymnasium.workers.restart_counter import RestartCounter
 from scramjet.adapters.gymnasium.workers.sent_factory import pickled
 from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, mapped, mapped_bytes
+from scramjet.adapters.gymnasium.workers.shares import Share, Shares
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
-from scramjet.engine.rows_under_way import Rows, neighbours
+from scramjet.engine.rows_under_way import Rows
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
 
 OnError = Literal["fail", "restart"]
-
-
-@dataclass(slots=True, eq=False)
-class Share:
-    """The part of a step that one worker does."""
-
-    worker: int
-    rows: range
-    send: Rows  # all rows of the step
-    ended: list[Ended] | None = None  # its episodes that ended; None until the worker has stepped
 
 
 class WorkerPool(GymPool):
@@ -99,7 +88,7 @@ class WorkerPool(GymPool):
         self._last_seen = tuple(np.zeros_like(leaf) for leaf in self._rows.obs)
         self._finished_steps = np.zeros(num_envs, np.int64)  # since the start; counted where restarts are
         self._lost = np.zeros(num_envs, np.bool_)  # episodes that ended with their worker, not yet told
-        self._shares: list[Share] = []  # of the steps under way, in the order they were sent
+        self._shares = Shares(num_envs, num_workers)
 
     def _start_all(self, num_envs: int) -> EnvFacts:
         for first in range(self.num_workers):
@@ -149,7 +138,7 @@ class WorkerPool(GymPool):
         for i in range(self.num_workers):  # what was begun is not wanted any more
             while self._workers[i].asked:
                 self._step_answer(i)
-        self._shares.clear()
+        self._shares.under_way.clear()
         given = pickle.dumps(seeds)
         for worker in self._workers:
             worker.ask(protocol.RESET, given)
@@ -169,55 +158,29 @@ class WorkerPool(GymPool):
         return True
 
     def _sendable(self, rows: Rows | None) -> Rows:
-        """Neighbours, or any rows that are neighbours in each worker, such as all rows of some workers."""
-        if not isinstance(rows, np.ndarray):
-            return neighbours(rows, self.num_rows)
-        given = np.arange(self.num_rows)[rows]
-        for i in np.unique(given % self.num_workers).tolist():
-            places = np.sort(given[given % self.num_workers == i])
-            if (np.diff(places) != self.num_workers).any():
-                raise ConfigError(
-                    f"rows={given.tolist()[:8]} are not neighbours among the rows of their workers: row r is worker r "
-                    f"% {self.num_workers}'s"
-                )
-        return given
+        return self._shares.sendable(rows)
 
     def _receivable(self, rows: Rows) -> Rows:
-        rows = self._sendable(rows)
-        if isinstance(rows, np.ndarray):
-            its = set(rows.tolist())
-            if sum(len(share.rows) for share in self._shares if its.issuperset(share.rows)) != len(rows):
-                raise ConfigError(f"rows={rows.tolist()[:8]} were not sent together: recv() takes the rows of a send()")
-        return rows
+        return self._shares.receivable(rows)
 
     def _begin(self, rows: Rows) -> None:
         self._check_open()
-        stride = self.num_workers
-        for i, worker in enumerate(self._workers):
-            if isinstance(rows, slice):
-                first, stop = rows.start + (i - rows.start) % stride, rows.stop
-            else:
-                its = rows[rows % stride == i]
-                first, stop = (int(its.min()), int(its.max()) + 1) if len(its) else (0, 0)
-            if first < stop:
-                self._shares.append(Share(i, range(first, stop, stride), rows))
-                worker.ask(protocol.STEP, b"", first // stride, (stop - 1 - i) // stride + 1)
+        for share in self._shares.divide(rows):
+            self._workers[share.worker].ask(protocol.STEP, b"", *share.envs)
 
     def _finish(self, rows: Rows) -> Iterable[Ended]:
-        wanted = np.zeros(self.num_rows, np.bool_)
-        wanted[rows] = True
-        shares = [share for share in self._shares if wanted[share.rows[0]]]
+        shares = self._shares.of_rows(rows)
         for share in shares:
             while share.ended is None:
                 self._take_answer(share.worker)
-        self._shares = [share for share in self._shares if share not in shares]
+        self._shares.remove(shares)
         self._tell_lost(np.arange(self.num_rows)[rows])
         self._remember(rows)
         return [one for share in shares for one in share.ended or ()]
 
     def _take_answer(self, i: int) -> Share:
         """Wait for worker i's oldest step and keep what it says of it."""
-        share = next(share for share in self._shares if share.worker == i and share.ended is None)
+        share = self._shares.oldest_of(i)
         share.ended = self._step_answer(i)
         return share
 
@@ -303,26 +266,28 @@ class WorkerPool(GymPool):
         workers that have, in the order they did."""
         if not self._under_way:
             raise ConfigError("recv() without send(): no row has an action; call send() first")
-        if self.batch_size is None:
-            while True:
-                for send in self._under_way.sends:
-                    if all(share.ended is not None for share in self._shares if share.send is send):
-                        return send
-                for i in self._first_ready():
-                    self._take_answer(i)
-        num_rows = sum(len(share.rows) for share in self._shares)
-        if num_rows < self.batch_size:
-            raise ConfigError(
-                f"recv() waits for {self.batch_size} rows, and {num_rows} have actions: call send() first"
-            )
-        ready = [share for share in self._shares if share.ended is not None]
-        while sum(len(share.rows) for share in ready) < self.batch_size:
-            ready += [self._take_answer(i) for i in self._first_ready()]
-        chosen: list[int] = []
+        if self.batch_size is not None:
+            return self._first_rows(self.batch_size)
+        while True:
+            for send in self._under_way.sends:
+                if self._shares.has_stepped(send):
+                    return send
+            for i in self._first_workers():
+                self._take_answer(i)
+
+    def _first_rows(self, count: int) -> np.ndarray:
+        """At least so many rows, of the workers that step first."""
+        num_sent = sum(len(share.rows) for share in self._shares.under_way)
+        if num_sent < count:
+            raise ConfigError(f"recv() waits for {count} rows, and {num_sent} have actions: call send() first")
+        ready = [share for share in self._shares.under_way if share.ended is not None]
+        while sum(len(share.rows) for share in ready) < count:
+            ready += [self._take_answer(i) for i in self._first_workers()]
+        rows: list[int] = []
         for share in ready:
-            if len(chosen) < self.batch_size:
-                chosen += share.rows
-        return np.array(chosen)
+            if len(rows) < count:
+                rows += share.rows
+        return np.array(rows)
 
     @property
     def waiting(self) -> list[tuple[int, float]]:
@@ -332,7 +297,7 @@ class WorkerPool(GymPool):
     def _processes(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers if isinstance(worker, WorkerProcess)]
 
-    def _first_ready(self) -> list[int]:
+    def _first_workers(self) -> list[int]:
         """Workers that have stepped, or will not; waits for the first."""
         asked = [(i, worker) for i, worker in enumerate(self._workers) if worker.asked]
         mine = [i for i, worker in asked if isinstance(worker, LocalWorker)]
