@@ -37,7 +37,8 @@ from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, WorldError
 
 ENVS_PER_SPARE = 8
-"""Episodes of 20 steps, the shortest that are common, end in a twentieth of the envs at a time."""
+"""One spare env for so many envs. Episodes of 20 steps, the shortest that are common, end in a twentieth of the envs
+at a time, and spares that were reset before take their rows over."""
 
 
 class EnvPoolPool(ForeignPool):
@@ -84,7 +85,7 @@ class EnvPoolPool(ForeignPool):
         self._actions = np.zeros((len(self._ids), *self._action_shape[1:]), self.envs._spec._action_spec[-1][0])
         self._num_ended_spares = 0  # so many spares, the first ones, are to be reset beside the next step
         self._spare_obs = leaves(allocate_obs(self.observation_space, self._num_spares))  # their first ones
-        self._waiting = self.allocate()  # async: what ended and is being reset, until that is done
+        self._waiting = self.allocate()  # async: results of rows whose episode ended, until they are reset
         self._is_resetting = np.zeros(num_envs, np.bool_)  # async: the episode ended, and the next is not there yet
         self._under_way, self._num_stepping = RowsUnderWay(num_envs), 0
         self._handed_over = 0  # rows, since the last reset
@@ -149,7 +150,7 @@ class EnvPoolPool(ForeignPool):
             self._end_episodes(done.nonzero()[0], state, out)
 
     def _show(self, state: list[np.ndarray], out: Transition) -> None:
-        """Observations of all rows, and of spare envs that were reset beside them."""
+        """Write the observations of all rows into `out`, and keep those of spare envs that were reset in the same step."""
         num_envs = self.num_envs
         for array, spare, part in zip(leaves(out.obs), self._spare_obs, self._parts(state, out.obs), strict=True):
             array[:] = part[:num_envs]
@@ -225,7 +226,7 @@ class EnvPoolPool(ForeignPool):
         return np.sort(ids[~done]).astype(np.int64)
 
     def _receive(self, state: list[np.ndarray], ids: np.ndarray, fresh: np.ndarray) -> None:
-        """Note rewards and flags of those that played; of those only reset they are noted already."""
+        """Keep rewards and flags of envs that played a step; those of envs that were only reset are kept already."""
         place, waiting, played = self._place, self._waiting, ids[fresh]
         waiting.reward[played] = state[place["reward"]][fresh]
         waiting.truncated[played] = state[place["trunc"]][fresh]
@@ -243,12 +244,13 @@ class EnvPoolPool(ForeignPool):
                 target[rows] = source[rows]
 
     def _tick_of(self, num_rows: int) -> None:
-        """Steps of each env are counted by all that were handed over, over the number of envs."""
+        """Count rows that were handed over: `steps_taken` is their number divided by the number of envs."""
         self._handed_over += num_rows
         self._tick = self._handed_over // self.num_envs
 
     def _send_to_reset(self, ids: np.ndarray) -> None:
-        """A step that only resets. EnvPool's own `reset` would begin a whole game where just a life was lost."""
+        """Have envs begin their next episode by a step, whose action is ignored. EnvPool's `reset` would begin a whole game
+        where only a life was lost."""
         self.envs._send([ids, ids, np.zeros((len(ids), *self._actions.shape[1:]), self._actions.dtype)])
 
     def _write(self, state: list[np.ndarray], arrays: Any, rows: np.ndarray) -> None:

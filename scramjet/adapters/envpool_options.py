@@ -26,7 +26,7 @@ def import_envpool() -> Any:
 
 
 def has_lives(state_keys: Sequence[str]) -> bool:
-    """Games with lives, whose own rewards are told beside the clipped ones."""
+    """Whether an env is an Atari game: `info` then has its lives and its own score beside the clipped reward."""
     return {"info:lives", "info:reward", "info:terminated"} <= set(state_keys)
 
 
@@ -43,7 +43,7 @@ def check_batch_size(batch_size: Any, num_envs: int) -> None:
 
 
 def checked_options(task_id: str, options: dict[str, Any], *, training: bool) -> dict[str, Any]:
-    """Refuse what EnvPool does not know, and add what games learn by."""
+    """The options for `envpool.make`: refuses names it does not know, and in training adds those of `ATARI_TRAINING`."""
     envpool = import_envpool()
     known = envpool.list_all_envs()
     if task_id not in known:
@@ -59,7 +59,7 @@ def checked_options(task_id: str, options: dict[str, Any], *, training: bool) ->
 
 
 def numbers_of_info(envs: Any) -> dict[str, int]:
-    """Names and places of what of its info is one number an env; what Atari keeps for itself is left out."""
+    """Entries of `info` that are one number for each env: name -> place in EnvPool's state, without those of Atari."""
     skipped = ("env_id", "players.env_id", "lives", "reward", "terminated", "ram")
     found = {}
     for place, (name, spec) in enumerate(zip(envs._state_keys, envs._spec._state_spec, strict=True)):

@@ -238,7 +238,7 @@ def _without_dead_steps(env: VectorEnv) -> VectorEnv:
 
 
 def _rebuilt(env: AsyncVectorEnv) -> AsyncVectorEnv:
-    """Its processes were told the style when they began, so others take their place."""
+    """The same vector env with new processes: those it has were told their style of auto-reset when they began."""
     options = {
         name: getattr(env, name)
         for name in ("shared_memory", "context", "daemon", "observation_mode", "max_concurrency")

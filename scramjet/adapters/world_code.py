@@ -44,7 +44,7 @@ class NamedCode:
     function: str = ""  # that is called then, of a factory
 
     def __str__(self) -> str:
-        """What would happen, in words."""
+        """What loading the world would do, in words."""
         imported = f"run the file {self.place!r}" if self.is_file else f"import the module {self.place!r}"
         return f"{imported} and call its function {self.function!r}" if self.function else imported
 

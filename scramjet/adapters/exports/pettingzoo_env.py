@@ -86,7 +86,7 @@ class Table:
         }
 
     def players(self, word: str) -> list[str]:
-        """Their names."""
+        """The names of the players."""
         return [f"{word}_{k}" for k in range(self.pool.num_players)]
 
     def reset(self, seed: int | None) -> Transition:
@@ -105,7 +105,7 @@ class Table:
         return out
 
     def check(self, agent: str, action: Any, space: Any) -> Any:
-        """Refuse an action that is none."""
+        """Refuse an action outside the action space."""
         if not space.contains(action):
             raise gymnasium.error.InvalidAction(f"{action!r} of {agent} is not in {space!r}")
         return action

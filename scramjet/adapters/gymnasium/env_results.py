@@ -19,7 +19,7 @@ MakeEnv = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class RowArrays:
-    """What envs write, and the actions they read: N rows each."""
+    """Arrays that envs write their results to and read their actions from: N rows each."""
 
     obs: tuple[np.ndarray, ...]  # the leaves of the adapted space, [N, *shape] each
     final_obs: tuple[np.ndarray, ...]
@@ -44,7 +44,7 @@ class RowArrays:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What an env told of an episode that ended."""
+    """Numbers that an env gave in its `info` at the end of an episode."""
 
     row: int
     stats: dict[str, float]
@@ -86,7 +86,7 @@ def row_layout(
 
 
 def row_arrays(arrays: list[np.ndarray]) -> RowArrays:
-    """The arrays of a layout by name."""
+    """The arrays of a `row_layout`, in its order, by name."""
     num_leaves = (len(arrays) - 5) // 2
     obs, final_obs, rest = arrays[:num_leaves], arrays[num_leaves : 2 * num_leaves], arrays[2 * num_leaves :]
     mask, reward, terminated, truncated, action = rest

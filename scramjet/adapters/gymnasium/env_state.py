@@ -91,7 +91,7 @@ def _layers(env: Any) -> list[Any]:
 
 
 def _fields(owner: Any, path: str, arrays: list[np.ndarray], seen: set[int], depth: int) -> dict[str, Any]:
-    """All attributes of an object that may change."""
+    """The attributes of an object that may change, as JSON; arrays are appended to `arrays`."""
     seen.add(id(owner))
     fields = {}
     for name, value in vars(owner).items():
@@ -101,7 +101,8 @@ def _fields(owner: Any, path: str, arrays: list[np.ndarray], seen: set[int], dep
 
 
 def _is_constant(value: Any) -> bool:
-    """Also a list of constants, such as the actions of a game: the trial finds those that are dealt anew."""
+    """Whether a value is taken as never changing, also a list of such, as a game's actions; `why_inexact` finds those
+    that do change."""
     if isinstance(value, list | tuple) and value:
         return all(isinstance(item, CONSTANT) for item in value)
     return isinstance(value, CONSTANT)
@@ -112,7 +113,7 @@ def _is_env(value: Any) -> bool:
 
 
 def _saved(value: Any, path: str, arrays: list[np.ndarray], seen: set[int], depth: int) -> Any:
-    """A value as JSON; arrays go beside it."""
+    """A value as JSON; arrays are appended to `arrays`, and the JSON says where."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.ndarray | np.generic) and np.asarray(value).dtype.kind in "biufSU":
@@ -139,7 +140,7 @@ def _saved(value: Any, path: str, arrays: list[np.ndarray], seen: set[int], dept
 
 
 def _items(values: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
-    """What a container holds; objects in it would have to be made anew, and that takes code."""
+    """What a container holds, as JSON; objects in it are refused, since restoring them would run their constructors."""
     saved = []
     for value in values:
         if isinstance(value, CONSTANT):
@@ -149,7 +150,7 @@ def _items(values: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
 
 
 def _saved_by_its_own_means(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Random generators and simulators."""
+    """Random generators and simulators, by the means they have to save themselves; None for any other value."""
     kind = type(value).__name__
     if isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in GENERATORS:
         return {"generator": _items([value.bit_generator.state], "state", arrays)[0]}
@@ -236,7 +237,7 @@ def _new_generator(state: dict[str, Any]) -> np.random.Generator:
 
 
 def _fill(node: dict[str, Any], current: Any, arrays: list[np.ndarray]) -> None:
-    """Things that exist already and are put into a state."""
+    """Put an object that exists already into its saved state."""
     if "seen" in node:
         return
     if "object" in node:

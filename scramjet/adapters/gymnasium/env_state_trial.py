@@ -31,7 +31,7 @@ def why_inexact(saved: Any, other: Any) -> str | None:
 
 
 def _play(env: Any, actions: list[Any]) -> list[Any]:
-    """Everything seen; a reset in between shows what the next episode would be."""
+    """Step an env and return all it showed; a reset halfway shows what its next episode would be."""
     seen: list[Any] = []
     for i, action in enumerate(actions):
         obs, reward, terminated, truncated, _ = env.step(action)
@@ -49,7 +49,7 @@ def copied(obs: Any) -> Any:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two things seen, of numbers and arrays however nested, are equal; NaN is equal to itself."""
+    """Whether two values of numbers and arrays, however nested, are equal; NaN equals NaN."""
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, tuple | list):

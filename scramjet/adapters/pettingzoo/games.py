@@ -72,7 +72,7 @@ def _games_in(where: str) -> list[str]:
 
 @contextmanager
 def _dependencies_told(game: str, install: str) -> Iterator[None]:
-    """What a game needs and does not find is told with the way to get it."""
+    """Turn a missing dependency of a game into a WorldError that says what to install."""
     try:
         yield
     except ImportError as error:  # Gymnasium's and PettingZoo's own errors for this are of another kind

@@ -59,10 +59,10 @@ class PettingZooPool(ForeignPool):
 
     @abstractmethod
     def _infos_at_start(self) -> Mapping[Any, Any]:
-        """Reset the first env; what its agents are told."""
+        """Reset the first env and return the `info` of each agent."""
 
     def _tells_mask(self, name: str) -> bool:
-        """Whether masks come in `info`: seen in a first episode, that is then left."""
+        """Whether masks come in `info`; seen in a first episode, which is not played."""
         self.name = name
         return any("action_mask" in info for info in self._infos_at_start().values())
 
@@ -75,7 +75,7 @@ class PettingZooPool(ForeignPool):
             env.close()
 
     def _see(self, place: int, agent: Any, obs: Any) -> None:
-        """Take in what an agent sees, at its place among all players."""
+        """Keep what an agent sees, at its place among all players."""
         try:
             self._write(obs["observation"] if self._is_bare else obs, place)
         except (TypeError, ValueError, KeyError, IndexError) as error:
@@ -109,7 +109,7 @@ class PettingZooPool(ForeignPool):
 
     @contextmanager
     def _told(self, i: int, call: str) -> Iterator[None]:
-        """What an env raises is told with its place."""
+        """Turn what env i raises in a call into a WorldError that names both."""
         try:
             yield
         except ScramjetError:

@@ -102,7 +102,7 @@ class AECPool(PettingZooPool):
         return obs
 
     def _show(self, i: int, out: Transition) -> None:
-        """To the one who is to move."""
+        """Write what the player who is to move sees, and its legal actions, into row i of `out`."""
         env, mover = self.envs[i], self.envs[i].agent_selection
         seat = self._number.get(mover)
         if seat is None:

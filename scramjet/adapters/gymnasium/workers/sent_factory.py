@@ -36,6 +36,6 @@ def pickled(name: str, make_env: MakeEnv) -> bytes:
 
 
 def _name_of(make_env: Any) -> str:
-    """Of a function, also where it comes with its arguments."""
+    """The name of a function, also of one inside a `partial`."""
     inner = next((word for word in getattr(make_env, "args", ()) if callable(word)), make_env)
     return str(getattr(inner, "__name__", inner))

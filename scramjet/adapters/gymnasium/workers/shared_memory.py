@@ -33,6 +33,6 @@ def mapped(memory: mmap.mmap, layout: list[tuple[tuple[int, ...], np.dtype]]) ->
 
 
 def mapped_bytes(layout: list[tuple[tuple[int, ...], np.dtype]]) -> int:
-    """How much memory that takes."""
+    """How many bytes the arrays of a layout take."""
     sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout]
     return max(ALIGNED, sum(-(-size // ALIGNED) * ALIGNED for size in sizes))

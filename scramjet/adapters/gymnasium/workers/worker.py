@@ -105,7 +105,7 @@ class Worker:
             _make_private(self._shared, self._memory)
 
     def close(self) -> None:
-        """Close the envs and forget them: what they do then, they do here."""
+        """Close the envs and drop them, so that their destructors run here."""
         if self._envs is not None:
             self._envs.close()
             self._envs = None
@@ -130,7 +130,7 @@ def _is_left() -> bool:
 
 
 def serve(commands: int, answers: int, memory: int) -> None:
-    """Do what the pool asks, until it asks no more."""
+    """Carry out the pool's commands until it closes its pipe or tells to close."""
     me = os.getpid()
 
     def say(kind: int, payload: bytes = b"", number: int = 0) -> None:
