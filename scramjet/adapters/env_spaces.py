@@ -147,7 +147,7 @@ class _Leaf:
         return "observation" + "".join(f"[{key!r}]" for key in self.way)
 
     def is_one(self, array: np.ndarray, *, strictly: bool = True) -> bool:
-        """Whether an array has the shape of a single observation; if not `strictly`, leading axes of length 1 are ignored."""
+        """Whether an array has the shape of a single observation; if not `strictly`, leading axes of 1 do not count."""
         if strictly:
             return array.shape == self.shape
         return without_leading_ones(array.shape) == without_leading_ones(self.shape)

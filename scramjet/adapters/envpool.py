@@ -150,7 +150,7 @@ class EnvPoolPool(ForeignPool):
             self._end_episodes(done.nonzero()[0], state, out)
 
     def _show(self, state: list[np.ndarray], out: Transition) -> None:
-        """Write the observations of all rows into `out`, and keep those of spare envs that were reset in the same step."""
+        """Write the observations of all rows, and keep those of spare envs that were reset in the same step."""
         num_envs = self.num_envs
         for array, spare, part in zip(leaves(out.obs), self._spare_obs, self._parts(state, out.obs), strict=True):
             array[:] = part[:num_envs]
@@ -249,8 +249,10 @@ class EnvPoolPool(ForeignPool):
         self._tick = self._handed_over // self.num_envs
 
     def _send_to_reset(self, ids: np.ndarray) -> None:
-        """Have envs begin their next episode by a step, whose action is ignored. EnvPool's `reset` would begin a whole game
-        where only a life was lost."""
+        """Have envs begin their next episode by a step, whose action is ignored.
+
+        EnvPool's `reset` would begin a whole game where only a life was lost.
+        """
         self.envs._send([ids, ids, np.zeros((len(ids), *self._actions.shape[1:]), self._actions.dtype)])
 
     def _write(self, state: list[np.ndarray], arrays: Any, rows: np.ndarray) -> None:

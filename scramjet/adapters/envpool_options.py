@@ -43,7 +43,7 @@ def check_batch_size(batch_size: Any, num_envs: int) -> None:
 
 
 def checked_options(task_id: str, options: dict[str, Any], *, training: bool) -> dict[str, Any]:
-    """The options for `envpool.make`: refuses names it does not know, and in training adds those of `ATARI_TRAINING`."""
+    """The options for `envpool.make`: refuses unknown names, and in training adds those of `ATARI_TRAINING`."""
     envpool = import_envpool()
     known = envpool.list_all_envs()
     if task_id not in known:

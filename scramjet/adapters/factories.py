@@ -51,7 +51,7 @@ def is_given(name: str) -> bool:
 
 
 def must_be_given(name: str) -> bool:
-    """Whether only the process that was given this function finds it: it is in `__main__`, or no function of a module."""
+    """Whether only the process that was given this function finds it: it is in `__main__`, or in no module."""
     return name.startswith(PREFIX) and ("<" in name or name.startswith(f"{PREFIX}__main__:"))
 
 

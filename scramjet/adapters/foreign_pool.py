@@ -141,7 +141,7 @@ class ForeignPool(Pool):
     def _count(
         self, reward: np.ndarray, rows: slice | np.ndarray = slice(None), alive: np.ndarray | None = None
     ) -> None:
-        """Add the rewards of these rows to their episodes, and count the step; of agents, only where they are `alive`."""
+        """Add the rewards of these rows to their episodes and count the step; of agents, only those `alive`."""
         gained, steps = reward if reward.ndim == 2 else reward[:, None], 1 if alive is None else alive
         if alive is not None:
             gained = gained * alive[:, None]
@@ -236,7 +236,7 @@ class ForeignPool(Pool):
         return out
 
     def _seeds_of_fresh_episodes(self) -> EpisodeSeed:
-        """Seeds of episodes that were not played before, for envs whose state cannot be restored; sets `resume_note`."""
+        """Seeds of episodes not played before, for envs whose state cannot be restored; sets `resume_note`."""
         self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
         self._returns[:], self._lengths[:] = 0.0, 0
         return self._seeds.after("resumed at", self._tick)

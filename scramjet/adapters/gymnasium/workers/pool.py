@@ -20,9 +20,11 @@ from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, MakeEnv, Re
 from scramjet.adapters.gymnasium.pool import GymPool
 from scramjet.adapters.gymnasium.workers import protocol
 from scramjet.adapters.gymnasium.workers.local import LocalWorker
+from scramjet.adapters.gymnasium.workers.lost_episodes import LostEpisodes
 from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.adapters.gymnasium.workers.restart_counter import RestartCounter
 from scramjet.adapters.gymnasium.workers.sent_factory import pickled
+from scramjet.adapters.gymnasium.workers.settings import check_settings
 from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, mapped, mapped_bytes
 from scramjet.adapters.gymnasium.workers.shares import Share, Shares
 from scramjet.engine.episode_seeds import EpisodeSeed
@@ -61,7 +63,7 @@ class WorkerPool(GymPool):
         that decides for all."""
         check_count("num_envs", num_envs)
         num_workers = min(num_envs, available_cores()) if num_workers is None else num_workers
-        _check_settings(num_envs, num_workers, timeout, on_error, batch_size)
+        check_settings(num_envs, num_workers, timeout, on_error, batch_size)
         if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, None if batch_size == num_envs else batch_size
@@ -85,9 +87,7 @@ class WorkerPool(GymPool):
         except BaseException:
             self.close()
             raise
-        self._last_seen = tuple(np.zeros_like(leaf) for leaf in self._rows.obs)
-        self._finished_steps = np.zeros(num_envs, np.int64)  # since the start; counted where restarts are
-        self._lost = np.zeros(num_envs, np.bool_)  # episodes that ended with their worker, not yet told
+        self._lost = LostEpisodes(self._rows, is_used=on_error == "restart")
         self._shares = Shares(num_envs, num_workers)
 
     def _start_all(self, num_envs: int) -> EnvFacts:
@@ -145,8 +145,8 @@ class WorkerPool(GymPool):
         for i in range(self.num_workers):
             while not self._has_reset(i):
                 self._workers[i].ask(protocol.RESET, given)
-        self._lost[:] = False
-        self._remember(slice(None))
+        self._lost.forget()
+        self._lost.remember(slice(None))
 
     def _has_reset(self, i: int) -> bool:
         """Whether worker i did; it may have died since it last stepped, and is restarted then, if that is wanted."""
@@ -174,8 +174,8 @@ class WorkerPool(GymPool):
             while share.ended is None:
                 self._take_answer(share.worker)
         self._shares.remove(shares)
-        self._tell_lost(np.arange(self.num_rows)[rows])
-        self._remember(rows)
+        self._lost.truncate(rows)
+        self._lost.remember(rows)
         return [one for share in shares for one in share.ended or ()]
 
     def _take_answer(self, i: int) -> Share:
@@ -203,7 +203,7 @@ class WorkerPool(GymPool):
     def _note_restart(self, rows: range, problem: str) -> None:
         """Say so, or give up."""
         try:
-            told = self._restarts.note(rows, max(int(self._finished_steps[row]) for row in rows), problem)
+            told = self._restarts.note(rows, self._lost.finished_steps(rows), problem)
         except WorldError:
             self.close()
             raise
@@ -225,7 +225,7 @@ class WorkerPool(GymPool):
         while isinstance(new, WorkerFailedError):  # it may fail as it starts, too
             self._note_restart(old.rows, str(new))
             new = self._begun_anew(i)
-        self._lost[old.rows.start :: old.rows.step] = True
+        self._lost.add(old.rows)
         for step in old.asked:  # waited for elsewhere, and the new envs' now
             new.ask(step.kind, b"", step.first, step.last)
 
@@ -244,22 +244,6 @@ class WorkerPool(GymPool):
 
     def _fresh_seeds(self) -> EpisodeSeed:
         return self._seeds.after("restarted", self._tick, self.restarts)
-
-    def _tell_lost(self, rows: np.ndarray) -> None:
-        """Mark as truncated what ended with its worker."""
-        lost = rows[self._lost[rows]]
-        if len(lost):
-            self._rows.reward[lost], self._rows.terminated[lost], self._rows.truncated[lost] = 0.0, False, True
-            for final, last in zip(self._rows.final_obs, self._last_seen, strict=True):
-                final[lost] = last[lost]
-            self._lost[lost] = False
-
-    def _remember(self, rows: Rows) -> None:
-        """What was seen last: all that is left of an episode whose worker dies."""
-        if self._on_error == "restart":
-            self._finished_steps[rows] += 1
-            for last, now in zip(self._last_seen, self._rows.obs, strict=True):
-                last[rows] = now[rows]
 
     def _ready_first(self) -> Rows:
         """Of the sends under way the one whose workers have all stepped first; with `batch_size`, so many rows of the
@@ -362,22 +346,3 @@ def _end(workers: list[WorkerProcess | LocalWorker], memory: int, owner: int) ->
     for worker in workers:
         worker.wait_closed(max(0.0, deadline - time.monotonic()))
     os.close(memory)
-
-
-def _check_settings(num_envs: int, num_workers: int, timeout: float, on_error: str, batch_size: int | None) -> None:
-    check_count("num_workers", num_workers)
-    if num_workers > num_envs:
-        raise ConfigError(f"num_workers={num_workers} but num_envs={num_envs}; use at most one worker an env")
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ConfigError(f"timeout={timeout!r} must be a number of seconds above 0")
-    if on_error not in ("fail", "restart"):
-        raise ConfigError(f"on_error={on_error!r} must be 'fail' or 'restart'")
-    if batch_size is None:
-        return
-    check_count("batch_size", batch_size)
-    share = num_envs // num_workers
-    if batch_size > num_envs or (batch_size < num_envs and (num_envs % num_workers or batch_size % share)):
-        raise ConfigError(
-            f"batch_size={batch_size} must be the envs of whole workers, and num_envs={num_envs} split evenly over "
-            f"num_workers={num_workers}; num_workers={num_envs} allows any"
-        )
