@@ -8,8 +8,6 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-import select
-import time
 import weakref
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -19,7 +17,7 @@ import numpy as np
 from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.pool import GymPool
 from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.local import LocalWorker
+from scramjet.adapters.gymnasium.workers.group import AnyWorker, WorkerStarter, end_all, first_to_answer
 from scramjet.adapters.gymnasium.workers.lost_episodes import LostEpisodes
 from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
 from scramjet.adapters.gymnasium.workers.restart_counter import RestartCounter
@@ -30,7 +28,6 @@ from scramjet.adapters.gymnasium.workers.shares import Share, Shares
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
 from scramjet.engine.rows_under_way import Rows
-from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
 
@@ -59,8 +56,8 @@ class WorkerPool(GymPool):
         gives_way: bool = False,
         takes_part: bool = False,
     ) -> None:
-        """`num_workers` with this process, where it `takes_part`. `gives_way`: where cores are short, to the process
-        that decides for all."""
+        """`num_workers` counts this process too, if it `takes_part`. With `gives_way` workers have a lower priority
+        than this process, which decides for all."""
         check_count("num_envs", num_envs)
         num_workers = min(num_envs, available_cores()) if num_workers is None else num_workers
         check_settings(num_envs, num_workers, timeout, on_error, batch_size)
@@ -68,11 +65,12 @@ class WorkerPool(GymPool):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, None if batch_size == num_envs else batch_size
         self._restarts = RestartCounter()
-        self._make_env, self._factory = make_env, pickled(name, make_env)
-        self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
-        self._memory = anonymous_memory()
-        self._workers: list[WorkerProcess | LocalWorker] = []
-        self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
+        self._on_error, factory, self._memory = on_error, pickled(name, make_env), anonymous_memory()
+        self._starter = WorkerStarter(
+            name, make_env, factory, self._memory, timeout, on_error == "restart", gives_way, takes_part
+        )
+        self._workers: list[AnyWorker] = []
+        self._close = weakref.finalize(self, end_all, self._workers, self._memory, os.getpid())
         self.name, self.is_guarded = name, not takes_part
         others = num_workers - takes_part
         self.processes = f"{others} worker process{'es' * (others > 1)}{' and this one' * takes_part}"
@@ -91,8 +89,9 @@ class WorkerPool(GymPool):
         self._shares = Shares(num_envs, num_workers)
 
     def _start_all(self, num_envs: int) -> EnvFacts:
+        """Start all workers, and check that their envs have the same spaces."""
         for first in range(self.num_workers):
-            self._workers.append(self._started(range(first, num_envs, self.num_workers)))
+            self._workers.append(self._starter.start(range(first, num_envs, self.num_workers)))
         facts: list[EnvFacts] = [self._answer(worker) for worker in self._workers]
         first_spaces = (facts[0].observation_space, facts[0].action_space)
         for worker, its in zip(self._workers, facts, strict=True):
@@ -100,23 +99,8 @@ class WorkerPool(GymPool):
             check_same_spaces(self.name, worker.rows[0], given, 0, first_spaces)
         return facts[0]
 
-    def _started(self, rows: range) -> WorkerProcess | LocalWorker:
-        if self._takes_part and rows.start == 0:
-            share = LocalWorker(self.name, self._make_env, rows, self._memory)
-            share.ask(protocol.START)
-            return share
-        return self._process(rows)
-
-    def _process(self, rows: range) -> WorkerProcess:
-        worker = WorkerProcess(
-            self.name, rows, self._memory, self._timeout, gives_way=self._gives_way, looks_out=self._takes_part
-        )
-        start = (ImportPaths.here(), self.name, self._factory, rows, self._on_error == "restart")
-        worker.ask(protocol.START, pickle.dumps(start))
-        return worker
-
-    def _answer(self, worker: WorkerProcess | LocalWorker) -> Any:
-        """Where there is no other way than to fail."""
+    def _answer(self, worker: AnyWorker) -> Any:
+        """The answer to a worker's oldest command; where it fails, the pool is closed and the failure raised."""
         try:
             return worker.answer()
         except WorkerFailedError as failure:
@@ -149,7 +133,7 @@ class WorkerPool(GymPool):
         self._lost.remember(slice(None))
 
     def _has_reset(self, i: int) -> bool:
-        """Whether worker i did; it may have died since it last stepped, and is restarted then, if that is wanted."""
+        """Whether worker i has reset its envs; if it died since it last stepped, it is restarted or an error raised."""
         try:
             self._workers[i].answer()
         except WorkerFailedError as failure:
@@ -185,7 +169,7 @@ class WorkerPool(GymPool):
         return share
 
     def _step_answer(self, i: int) -> list[Ended]:
-        """Worker i's answer to its oldest step; one that fails is restarted, if that is wanted."""
+        """Wait for worker i's oldest step; returns its episodes that ended. Restarts it or raises where it fails."""
         worker = self._workers[i]
         try:
             said = worker.answer()
@@ -201,7 +185,7 @@ class WorkerPool(GymPool):
         return ended
 
     def _note_restart(self, rows: range, problem: str) -> None:
-        """Say so, or give up."""
+        """Count a restart and tell the user; where they are too many, close the pool and raise."""
         try:
             told = self._restarts.note(rows, self._lost.finished_steps(rows), problem)
         except WorldError:
@@ -231,19 +215,17 @@ class WorkerPool(GymPool):
 
     def _begun_anew(self, i: int) -> WorkerProcess | WorkerFailedError:
         """A new process for worker i's envs, reset; or why there is none."""
-        new = self._workers[i] = self._process(self._workers[i].rows)
+        new = self._workers[i] = self._starter.start_process(self._workers[i].rows)
+        fresh_seeds = self._seeds.after("restarted", self._tick, self.restarts)
         try:
             new.answer()
-            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seeds())):
+            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, fresh_seeds)):
                 new.ask(kind, pickle.dumps(given))
                 new.answer()
         except WorkerFailedError as failure:
             new.kill()
             return failure
         return new
-
-    def _fresh_seeds(self) -> EpisodeSeed:
-        return self._seeds.after("restarted", self._tick, self.restarts)
 
     def _ready_first(self) -> Rows:
         """Of the sends under way the one whose workers have all stepped first; with `batch_size`, so many rows of the
@@ -256,7 +238,7 @@ class WorkerPool(GymPool):
             for send in self._under_way.sends:
                 if self._shares.has_stepped(send):
                     return send
-            for i in self._first_workers():
+            for i in first_to_answer(self._workers):
                 self._take_answer(i)
 
     def _first_rows(self, count: int) -> np.ndarray:
@@ -266,7 +248,7 @@ class WorkerPool(GymPool):
             raise ConfigError(f"recv() waits for {count} rows, and {num_sent} have actions: call send() first")
         ready = [share for share in self._shares.under_way if share.ended is not None]
         while sum(len(share.rows) for share in ready) < count:
-            ready += [self._take_answer(i) for i in self._first_workers()]
+            ready += [self._take_answer(i) for i in first_to_answer(self._workers)]
         rows: list[int] = []
         for share in ready:
             if len(rows) < count:
@@ -281,20 +263,6 @@ class WorkerPool(GymPool):
     def _processes(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers if isinstance(worker, WorkerProcess)]
 
-    def _first_workers(self) -> list[int]:
-        """Workers that have stepped, or will not; waits for the first."""
-        asked = [(i, worker) for i, worker in enumerate(self._workers) if worker.asked]
-        mine = [i for i, worker in asked if isinstance(worker, LocalWorker)]
-        if mine:
-            return mine
-        waiting = {worker.answers: i for i, worker in asked if isinstance(worker, WorkerProcess)}
-        left = {i: self._workers[i].seconds_left for i in waiting.values()}
-        poller = select.poll()
-        for descriptor in waiting:
-            poller.register(descriptor, select.POLLIN)
-        found = [waiting[descriptor] for descriptor, _ in protocol.wait_for(poller, min(left.values()))]
-        return found or [min(left, key=lambda i: left[i])]
-
     def call(self, row: int, method: str) -> Any:
         """What a method of one env returns; for what Gymnasium's interface does not have."""
         self._check_open()
@@ -303,7 +271,7 @@ class WorkerPool(GymPool):
         return self._answer(worker)
 
     def _try_saving(self) -> str | None:
-        worker = self._process(range(2))  # one of its own: whatever comes of it, the pool goes on
+        worker = self._starter.start_process(range(2))  # one of its own: whatever comes of it, the pool goes on
         try:
             worker.answer()
             worker.ask(protocol.TRY_SAVING)
@@ -335,14 +303,3 @@ class WorkerPool(GymPool):
     def close(self) -> None:
         """End all workers; again does nothing. Done by itself when the pool is forgotten and when Python ends."""
         self._close()
-
-
-def _end(workers: list[WorkerProcess | LocalWorker], memory: int, owner: int) -> None:
-    if os.getpid() != owner:
-        return  # a fork of the process that has the workers
-    for worker in reversed(workers):  # what this process has itself comes last, as it is waited for
-        worker.ask_to_close()
-    deadline = time.monotonic() + CLOSING_SECONDS
-    for worker in workers:
-        worker.wait_closed(max(0.0, deadline - time.monotonic()))
-    os.close(memory)
