@@ -196,7 +196,7 @@ class EnvPoolPool(ForeignPool):
         ready = self._receive_batch()
         while not len(ready):
             ready = self._receive_batch()
-        self._under_way.take(ready)
+        self._under_way.take(ready, partly=True)
         self._tick_of(len(ready))
         self._hand_over(ready, out)
         return Batch(ready, out)

@@ -22,6 +22,8 @@ class GymPool(ForeignPool):
 
     can_step_rows = True
     overlaps = True
+    _hands_over_parts = False
+    """Whether `recv` may hand over some of the rows of a `send` before the others."""
 
     def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
         super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
@@ -53,7 +55,8 @@ class GymPool(ForeignPool):
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         out = self._fitting(out)
-        rows = self._under_way.take(self._ready_first() if rows is None else self._receivable(rows))
+        rows = self._ready_first() if rows is None else self._receivable(rows)
+        rows = self._under_way.take(rows, partly=self._hands_over_parts)
         self._tick += rows.start == 0 if isinstance(rows, slice) else 0 in rows
         self._write(rows, out, self._finish(rows))
         return Batch(rows, out)

@@ -35,13 +35,14 @@ class LostEpisodes:
 
     def truncate(self, rows: Rows) -> None:
         """Of these rows, write those that are lost as truncated, with what was seen last."""
+        if True not in self._is_lost.tobytes():  # of few envs, any() takes longer
+            return
         lost = np.arange(len(self._is_lost))[rows]
         lost = lost[self._is_lost[lost]]
-        if len(lost):
-            self._rows.reward[lost], self._rows.terminated[lost], self._rows.truncated[lost] = 0.0, False, True
-            for final, last in zip(self._rows.final_obs, self._last_seen, strict=True):
-                final[lost] = last[lost]
-            self._is_lost[lost] = False
+        self._rows.reward[lost], self._rows.terminated[lost], self._rows.truncated[lost] = 0.0, False, True
+        for final, last in zip(self._rows.final_obs, self._last_seen, strict=True):
+            final[lost] = last[lost]
+        self._is_lost[lost] = False
 
     def forget(self) -> None:
         """All envs were reset: no episode is lost any more."""

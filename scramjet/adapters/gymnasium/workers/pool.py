@@ -10,7 +10,7 @@ import os
 import pickle
 import weakref
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,12 @@ from scramjet.adapters.gymnasium.workers.sent_factory import pickled
 from scramjet.adapters.gymnasium.workers.settings import check_settings
 from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, mapped, mapped_bytes
 from scramjet.adapters.gymnasium.workers.shares import Share, Shares
+from scramjet.adapters.library import OnError
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
 from scramjet.engine.rows_under_way import Rows
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
-
-OnError = Literal["fail", "restart"]
 
 
 class WorkerPool(GymPool):
@@ -64,6 +63,7 @@ class WorkerPool(GymPool):
         if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, None if batch_size == num_envs else batch_size
+        self._hands_over_parts = self.batch_size is not None
         self._restarts = RestartCounter()
         self._on_error, factory, self._memory = on_error, pickled(name, make_env), anonymous_memory()
         self._starter = WorkerStarter(

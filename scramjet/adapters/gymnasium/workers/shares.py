@@ -54,10 +54,11 @@ class Shares:
     def receivable(self, rows: Rows) -> Rows:
         """`rows` as they are kept; refuses parts of a share."""
         rows = self.sendable(rows)
-        if isinstance(rows, np.ndarray):
-            its = set(rows.tolist())
-            if sum(len(share.rows) for share in self.under_way if its.issuperset(share.rows)) != len(rows):
-                raise ConfigError(f"rows={rows.tolist()[:8]} were not sent together: recv() takes the rows of a send()")
+        if not self._of_send(rows):
+            given = np.arange(self._num_rows)[rows].tolist()
+            its = set(given)
+            if sum(len(share.rows) for share in self.under_way if its.issuperset(share.rows)) != len(given):
+                raise ConfigError(f"rows={given[:8]} were not sent together: recv() takes the rows of a send()")
         return rows
 
     def divide(self, rows: Rows) -> list[Share]:
@@ -76,9 +77,17 @@ class Shares:
 
     def of_rows(self, rows: Rows) -> list[Share]:
         """The shares that make up these rows."""
+        if shares := self._of_send(rows):
+            return shares
         wanted = np.zeros(self._num_rows, np.bool_)
         wanted[rows] = True
         return [share for share in self.under_way if wanted[share.rows[0]]]
+
+    def _of_send(self, rows: Rows) -> list[Share]:
+        """The shares of the step that was sent as this very slice; none where there is no such."""
+        if not isinstance(rows, slice):
+            return []
+        return [share for share in self.under_way if isinstance(share.send, slice) and share.send == rows]
 
     def oldest_of(self, worker: int) -> Share:
         """The share that this worker answers for next."""
