@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scramjet.adapters.gymnasium.trial import Trial
     from scramjet.envs.api import Env
 
-LIBRARIES = {library.prefix: library for library in (GYM, VEC, ALE, MUJOCO, ENVPOOL, PETTINGZOO, FACTORY)}
+LIBRARIES = {library.prefix: library for library in (GYM, MUJOCO, VEC, ALE, ENVPOOL, PETTINGZOO, FACTORY)}
 
 MOST_ENVS = 1 << 16
 """Envs of another library in one pool: each is an object or a program of its own."""
