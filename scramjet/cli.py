@@ -140,13 +140,15 @@ def run(words: list[str]) -> int:
         )
     if words[0] != "train":
         return _call(words)
-    from scramjet.adapters.gymnasium.workers.spare import end_spare, start_ahead
+    from scramjet.adapters.gymnasium.workers.started_ahead import end_unused, start_ahead
+    from scramjet.adapters.trial_ahead import tries_out_an_env
 
-    start_ahead(words[1:])
+    if tries_out_an_env(words[1:]):
+        start_ahead()
     try:
         return _call(words)
     finally:
-        end_spare()
+        end_unused()
 
 
 def _call(words: list[str]) -> int:

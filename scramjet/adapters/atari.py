@@ -79,7 +79,7 @@ class AtariConfig:
 
     @classmethod
     def of(cls, game: str, parameters: dict[str, Any]) -> AtariConfig:
-        """From parameters by name; refuses what is none."""
+        """The config with these parameters; refuses a name that is not a parameter."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in parameters:
             if name not in known:
@@ -141,7 +141,7 @@ class AtariPool(ForeignPool):
                 self._recv(half)
                 half.is_stepping = False
             out.obs[half.rows], _ = half.vector_env.reset(seed=each[half.rows])
-        self._lives[:] = 0  # of the first step all are new
+        self._lives[:] = 0  # in the first step no life counts as lost
 
     def _step(self, actions: np.ndarray, out: Transition) -> None:
         self._under_way.refuse("step()")
@@ -182,7 +182,7 @@ class AtariPool(ForeignPool):
         half.is_stepping = True
 
     def _receive(self, half: Half, out: Transition) -> None:
-        """Wait for one half and write its rows."""
+        """Wait until one half has stepped, and write its results into `out`, which has just its rows."""
         obs, reward, terminated, truncated, infos = half.latest = self._recv(half)
         half.is_stepping = False
         # Between one step and the next only this thread works: what most steps do not need is not computed.
@@ -235,7 +235,7 @@ class PollableAtariPool(AtariPool):
         self._thread.start()
 
     def _wait(self) -> None:
-        """A thread of its own: ALE can only be waited for."""
+        """Run in a thread: wait for ALE, which cannot be polled, and then make `_answers` readable."""
         while (half := self._asked.get()) is not None:
             try:
                 self._results.put(half.vector_env.recv())

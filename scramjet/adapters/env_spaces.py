@@ -143,17 +143,17 @@ class _Leaf:
 
     @property
     def where(self) -> str:
-        """As Python code gets at it."""
+        """The entry as Python code reads it from an observation: `obs['camera']`."""
         return "observation" + "".join(f"[{key!r}]" for key in self.way)
 
     def is_one(self, array: np.ndarray, *, strictly: bool = True) -> bool:
-        """Whether it has the shape of a single observation; not strictly: but for leading axes of 1."""
+        """Whether an array has the shape of a single observation; if not `strictly`, leading axes of 1 do not count."""
         if strictly:
             return array.shape == self.shape
         return without_leading_ones(array.shape) == without_leading_ones(self.shape)
 
     def is_batch(self, array: np.ndarray) -> bool:
-        """Whether it has the shape of a batch of them."""
+        """Whether an array has the shape of a batch of observations."""
         return array.ndim > 0 and array.shape[1:] == self.shape
 
     def misfit(self, array: np.ndarray) -> PredictError:

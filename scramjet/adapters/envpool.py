@@ -15,12 +15,18 @@ and handed over, with its last reward, once that is done; so a batch has up to `
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium.spaces import Discrete
 
+from scramjet.adapters.envpool_options import (
+    check_batch_size,
+    checked_options,
+    has_lives,
+    import_envpool,
+    numbers_of_info,
+)
 from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.spaces import batch_parts, native_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
@@ -29,13 +35,11 @@ from scramjet.engine.pool import Batch, check_count, is_whole
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
-from scramjet.errors import ConfigError, WorldError, did_you_mean
-
-ATARI_TRAINING = {"episodic_life": True, "reward_clip": True}
-RESERVED = ("num_envs", "batch_size", "seed", "env_seed", "env_type", "gym_reset_return_info", "max_num_players")
+from scramjet.errors import ConfigError, WorldError
 
 ENVS_PER_SPARE = 8
-"""Episodes of 20 steps, the shortest that are common, end in a twentieth of the envs at a time."""
+"""One spare env for so many envs. Episodes of 20 steps, the shortest that are common, end in a twentieth of the envs
+at a time, and spares that were reset before take their rows over."""
 
 
 class EnvPoolPool(ForeignPool):
@@ -56,35 +60,34 @@ class EnvPoolPool(ForeignPool):
         In `training` Atari games end at the loss of a life and clip rewards, unless the options say otherwise.
         """
         check_count("num_envs", num_envs)
-        _check_batch_size(batch_size, num_envs)
+        check_batch_size(batch_size, num_envs)
         if not is_whole(num_threads) or num_threads < 0:
             raise ConfigError(f"num_threads={num_threads!r} must be a whole number; 0: EnvPool chooses")
         self.task_id = task_id
         self.batch_size = num_envs if batch_size is None else int(batch_size)
-        self._options = _checked_options(task_id, options, training=training)
+        self._options = checked_options(task_id, options, training=training)
         self._num_threads = num_threads
-        has_spares = self.batch_size == num_envs and not _is_atari(_envpool().make_spec(task_id)._state_keys)
+        has_spares = self.batch_size == num_envs and not has_lives(import_envpool().make_spec(task_id)._state_keys)
         self._num_spares = -(-num_envs // ENVS_PER_SPARE) if has_spares else 0
         self.envs = self._made(EpisodeSeed(0), num_envs)
         super().__init__(f"envpool:{task_id}", self.envs.observation_space, self.envs.action_space, num_envs)
         self.has_time_limit = self.envs.config.get("max_episode_steps", 0) > 0
         self._place = {name: place for place, name in enumerate(self.envs._state_keys)}
         self._is_one_array = "obs" in self._place
-        is_atari = _is_atari(self.envs._state_keys)
+        is_atari = has_lives(self.envs._state_keys)
         self._scores = self._returns[:, 0]
         self._score = self._place["info:reward" if is_atari else "reward"]  # a game's own, before it is clipped
         self._game_over = self._place["info:terminated"] if is_atari else None  # not only a life was lost
         self._results = [*(self._place[name] for name in ("reward", "done", "trunc")), self._score]
-        self._numbers = _numbers_of_info(self.envs)
+        self._numbers = numbers_of_info(self.envs)
         self._ids = np.arange(num_envs + self._num_spares, dtype=np.int32)  # each row's env, and then the spare ones
         self._to_theirs = native_actions(self.envs.action_space)
         self._takes_ours = isinstance(self.envs.action_space, Discrete) and self.envs.action_space.start == 0
         self._actions = np.zeros((len(self._ids), *self._action_shape[1:]), self.envs._spec._action_spec[-1][0])
         self._num_ended_spares = 0  # so many spares, the first ones, are to be reset beside the next step
         self._spare_obs = leaves(allocate_obs(self.observation_space, self._num_spares))  # their first ones
-        self._waiting = self.allocate()  # async: results that EnvPool gave and `recv` has not handed over
+        self._waiting = self.allocate()  # async: results of rows whose episode ended, until they are reset
         self._is_resetting = np.zeros(num_envs, np.bool_)  # async: the episode ended, and the next is not there yet
-        self._is_ready = np.zeros(num_envs, np.bool_)  # async: its results are in `_waiting`
         self._under_way, self._num_stepping = RowsUnderWay(num_envs), 0
         self._handed_over = 0  # rows, since the last reset
 
@@ -94,7 +97,7 @@ class EnvPoolPool(ForeignPool):
         return self.batch_size < self.num_envs
 
     def _made(self, seeds: EpisodeSeed, num_envs: int) -> Any:
-        envpool, num_made = _envpool(), num_envs + self._num_spares
+        envpool, num_made = import_envpool(), num_envs + self._num_spares
         numbers = {"num_envs": num_made, "batch_size": self.batch_size + self._num_spares}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Gymnasium, about the precision of bounds
@@ -112,7 +115,7 @@ class EnvPoolPool(ForeignPool):
 
     def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
         self.envs = self._made(seeds, self.num_envs)  # EnvPool takes seeds only when it is made
-        self._is_resetting[:] = self._is_ready[:] = False
+        self._is_resetting[:] = False
         self._under_way.clear()
         self._num_stepping = 0
         self._handed_over = self._tick * self.num_envs
@@ -148,7 +151,7 @@ class EnvPoolPool(ForeignPool):
             self._end_episodes(done.nonzero()[0], state, out)
 
     def _show(self, state: list[np.ndarray], out: Transition) -> None:
-        """Observations of all rows, and of spare envs that were reset beside them."""
+        """Write the observations of all rows, and keep those of spare envs that were reset in the same step."""
         num_envs = self.num_envs
         for array, spare, part in zip(leaves(out.obs), self._spare_obs, self._parts(state, out.obs), strict=True):
             array[:] = part[:num_envs]
@@ -185,28 +188,23 @@ class EnvPoolPool(ForeignPool):
         self._num_stepping += len(ids)
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
-        """With `batch_size`: up to so many rows that are ready first, or the ones asked for."""
+        """With `batch_size`: up to so many rows, those that are ready first."""
         if not self.is_async:
             return super().recv(rows, out)
+        if rows is not None:
+            raise ConfigError("EnvPool with batch_size hands over what is ready first: call recv() alone")
         out = self._fitting(out)
-        if rows is None:
-            while not self._is_ready.any():
-                self._receive_batch()
-            wanted = np.flatnonzero(self._is_ready)
-            self._under_way.take(wanted)
-        else:
-            wanted = np.arange(self.num_envs)[rows]
-            self._under_way.take(wanted)
-            while not self._is_ready[wanted].all():
-                self._receive_batch()
-        self._is_ready[wanted] = False
-        self._tick_of(len(wanted))
-        self._hand_over(wanted, out)
-        return Batch(wanted, out)
+        ready = self._receive_batch()
+        while not len(ready):
+            ready = self._receive_batch()
+        self._under_way.take(ready, partly=True)
+        self._tick_of(len(ready))
+        self._hand_over(ready, out)
+        return Batch(ready, out)
 
-    def _receive_batch(self) -> None:
-        """Wait for the next `batch_size` envs of EnvPool. Those whose episode ended are sent on to be reset; the others
-        are ready."""
+    def _receive_batch(self) -> np.ndarray:
+        """Wait for the next `batch_size` envs of EnvPool, and have those whose episode ended be reset; returns the rows
+        of the others."""
         if self._num_stepping < self.batch_size:
             raise ConfigError(
                 f"recv() waits for {self.batch_size} rows, and {self._num_stepping} have actions: call send() first"
@@ -219,7 +217,6 @@ class EnvPoolPool(ForeignPool):
         self._receive(state, ids, fresh)
         self._write(state, self._waiting.obs, ids)
         self._is_resetting[ids] = done
-        self._is_ready[ids] = ~done
         if done.any():
             ended = ids[done]
             for shown, final in zip(leaves(self._waiting.obs), leaves(self._waiting.final_obs), strict=True):
@@ -227,9 +224,10 @@ class EnvPoolPool(ForeignPool):
             self._log_ended(ended, state, np.flatnonzero(done))
             self._send_to_reset(ended)
             self._num_stepping += len(ended)
+        return np.sort(ids[~done]).astype(np.int64)
 
     def _receive(self, state: list[np.ndarray], ids: np.ndarray, fresh: np.ndarray) -> None:
-        """Note rewards and flags of those that played; of those only reset they are noted already."""
+        """Keep rewards and flags of envs that played a step; those of envs that were only reset are kept already."""
         place, waiting, played = self._place, self._waiting, ids[fresh]
         waiting.reward[played] = state[place["reward"]][fresh]
         waiting.truncated[played] = state[place["trunc"]][fresh]
@@ -247,12 +245,15 @@ class EnvPoolPool(ForeignPool):
                 target[rows] = source[rows]
 
     def _tick_of(self, num_rows: int) -> None:
-        """Steps of each env are counted by all that were handed over, over the number of envs."""
+        """Count rows that were handed over: `steps_taken` is their number divided by the number of envs."""
         self._handed_over += num_rows
         self._tick = self._handed_over // self.num_envs
 
     def _send_to_reset(self, ids: np.ndarray) -> None:
-        """A step that only resets. EnvPool's own `reset` would begin a whole game where just a life was lost."""
+        """Have envs begin their next episode by a step, whose action is ignored.
+
+        EnvPool's `reset` would begin a whole game where only a life was lost.
+        """
         self.envs._send([ids, ids, np.zeros((len(ids), *self._actions.shape[1:]), self._actions.dtype)])
 
     def _write(self, state: list[np.ndarray], arrays: Any, rows: np.ndarray) -> None:
@@ -285,54 +286,3 @@ class EnvPoolPool(ForeignPool):
     def close(self) -> None:
         """EnvPool ends its threads when it is let go of."""
         self.envs = None
-
-
-def _envpool() -> Any:
-    try:
-        import envpool
-    except ImportError as error:
-        raise WorldError(f"envpool is not installed ({error}): pip install 'scramjet[envpool]'") from error
-    return envpool
-
-
-def _is_atari(state_keys: Sequence[str]) -> bool:
-    """Games with lives, whose own rewards are told beside the clipped ones."""
-    return {"info:lives", "info:reward", "info:terminated"} <= set(state_keys)
-
-
-def _check_batch_size(batch_size: Any, num_envs: int) -> None:
-    if batch_size is None:
-        return
-    check_count("batch_size", batch_size)
-    if num_envs % batch_size:
-        raise ConfigError(
-            f"batch_size={batch_size} does not divide num_envs={num_envs}: a reset would wait for ever; "
-            f"try batch_size={np.gcd(batch_size, num_envs)}"
-        )
-
-
-def _checked_options(task_id: str, options: dict[str, Any], *, training: bool) -> dict[str, Any]:
-    """Refuse what EnvPool does not know, and add what games learn by."""
-    envpool = _envpool()
-    known = envpool.list_all_envs()
-    if task_id not in known:
-        raise WorldError(f"EnvPool has no env '{task_id}'.{did_you_mean(task_id, known)}")
-    takes = [name for name in envpool.make_spec(task_id).config._fields if name not in RESERVED]
-    for name in options:
-        if name not in takes:
-            raise ConfigError(
-                f"envpool:{task_id} has no parameter '{name}'.{did_you_mean(name, takes)} It has {', '.join(takes)}"
-            )
-    lives = {name: value for name, value in ATARI_TRAINING.items() if name in takes and training}
-    return {**lives, **options}
-
-
-def _numbers_of_info(envs: Any) -> dict[str, int]:
-    """Names and places of what of its info is one number an env; what Atari keeps for itself is left out."""
-    skipped = ("env_id", "players.env_id", "lives", "reward", "terminated", "ram")
-    found = {}
-    for place, (name, spec) in enumerate(zip(envs._state_keys, envs._spec._state_spec, strict=True)):
-        short = name.removeprefix("info:")
-        if name != short and short not in skipped and list(spec[1]) in ([], [-1]):
-            found[short] = place
-    return found

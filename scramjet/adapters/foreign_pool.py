@@ -38,7 +38,7 @@ class EndedTogether:
 
 
 class ForeignPool(Pool):
-    """Envs of others behind the one interface. An adapter steps them and says what came of it.
+    """Envs of another library behind the interface of all pools; a subclass steps them.
 
     It implements `_reset(seed)` and `_step(actions, out)`; both write `obs` and `mask` (and `turn`) of the given
     Transition, the latter also rewards, flags and the last observations of episodes that ended.
@@ -127,7 +127,7 @@ class ForeignPool(Pool):
     def _count(
         self, reward: np.ndarray, rows: slice | np.ndarray = slice(None), alive: np.ndarray | None = None
     ) -> None:
-        """Add a step's rewards to the episodes under way; `rows`: these are of some; `alive`: only these count."""
+        """Add the rewards of these rows to their episodes and count the step; of agents, only those `alive`."""
         gained, steps = reward if reward.ndim == 2 else reward[:, None], 1 if alive is None else alive
         if alive is not None:
             gained = gained * alive[:, None]
@@ -164,7 +164,7 @@ class ForeignPool(Pool):
         self._lengths[row] = 0
 
     def _log_episodes(self, rows: np.ndarray, stats: Mapping[str, np.ndarray]) -> None:
-        """Episodes of worlds that are played alone ended, and the next ones begin: many at once cost little more."""
+        """Log the episodes of these rows as ended, and begin to count the next; for worlds with one player."""
         assert self._players == 1
         self._add_to_log(EndedTogether(self._returns[:, 0].take(rows), self._lengths.take(rows), rows, stats))
         self._returns[rows] = 0.0
@@ -191,7 +191,7 @@ class ForeignPool(Pool):
         self._forget_log()
 
     def _counts(self) -> dict[str, np.ndarray]:
-        """For snapshots: what is known of the episodes under way."""
+        """Returns and lengths of the episodes under way, and the step, for a snapshot."""
         return {"tick": np.array([self._tick]), "returns": self._returns.copy(), "lengths": self._lengths.copy()}
 
     def _restore_counts(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -207,13 +207,13 @@ class ForeignPool(Pool):
         self._returns[:], self._lengths[:] = snapshot["returns"], snapshot["lengths"]
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Of envs that cannot save their state: what `restore` needs to begin others."""
+        """What `restore` needs to begin other episodes; the state of the envs is not saved."""
         return {**self._counts(), "seed": np.array([self._seeds.key])}
 
     def restore(
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
-        """Of envs that cannot save their state: fresh episodes, other ones than those that the run began with."""
+        """Begin fresh episodes, other ones than those that the run began with: the state of the envs was not saved."""
         out = self._fitting(out)
         self._restore_counts(snapshot)
         self._seeds = seeds_in(snapshot)
@@ -222,7 +222,7 @@ class ForeignPool(Pool):
         return out
 
     def _seeds_of_fresh_episodes(self) -> EpisodeSeed:
-        """Seeds of episodes that were not played before, where those under way are lost; it is told."""
+        """Seeds of episodes not played before, for envs whose state cannot be restored; sets `resume_note`."""
         self.resume_note = f"{self.name} cannot save its state: resumed with fresh episodes"
         self._returns[:], self._lengths[:] = 0.0, 0
         return self._seeds.after("resumed at", self._tick)

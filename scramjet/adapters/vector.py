@@ -24,13 +24,14 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from scramjet.adapters.foreign_pool import ForeignPool, numbers_in, recorded
+from scramjet.adapters.library import NamedWorld, PoolRequest
 from scramjet.adapters.spaces import UnfitObservationError, batch_parts, native_actions, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import check_count
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
-from scramjet.errors import WorldError
+from scramjet.errors import ConfigError, WorldError
 
 FINAL_OBS = ("final_obs", "final_observation")
 FINAL_INFO = ("final_info",)
@@ -238,7 +239,7 @@ def _without_dead_steps(env: VectorEnv) -> VectorEnv:
 
 
 def _rebuilt(env: AsyncVectorEnv) -> AsyncVectorEnv:
-    """Its processes were told the style when they began, so others take their place."""
+    """The same vector env with new processes: those it has were told their style of auto-reset when they began."""
     options = {
         name: getattr(env, name)
         for name in ("shared_memory", "context", "daemon", "observation_mode", "max_concurrency")
@@ -253,3 +254,14 @@ def _batch_of_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
     if isinstance(space, Discrete) and space.start == 0 and space.dtype == np.int64:
         return lambda actions: actions
     return native_actions(space)
+
+
+def vector_pool(world: NamedWorld, make_vector_env: Callable[[int], VectorEnv], request: PoolRequest) -> VectorPool:
+    """A pool of one vector env; refuses worker processes, which cannot divide it."""
+    workers = request.workers
+    if request.learns and workers.num_workers and not workers.apart:
+        raise ConfigError(
+            f"num_workers={workers.num_workers}, and {world.name} makes many envs at once, which processes "
+            f"cannot divide; leave it out, or give a function that makes one env"
+        )
+    return VectorPool(world.name, make_vector_env, request.num_envs)

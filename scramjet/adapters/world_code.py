@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scramjet.adapters.registry import REGISTERED_BY, is_foreign
+from scramjet.adapters.gymnasium.registered_envs import REGISTERED_BY
+from scramjet.adapters.registry import is_foreign, library_of
 from scramjet.envs.registry import is_registered, split_file
 
 LISTED_MODULES = tuple(dict.fromkeys(REGISTERED_BY.values()))
@@ -43,7 +44,7 @@ class NamedCode:
     function: str = ""  # that is called then, of a factory
 
     def __str__(self) -> str:
-        """What would happen, in words."""
+        """What loading the world would do, in words."""
         imported = f"run the file {self.place!r}" if self.is_file else f"import the module {self.place!r}"
         return f"{imported} and call its function {self.function!r}" if self.function else imported
 
@@ -69,10 +70,12 @@ def file_in(name: str) -> FileName | None:
     """The parts of a name that holds a file's path; None for every other name."""
     if is_registered(name):
         return None
-    if is_foreign(name):
-        path, colon, function = name.removeprefix("factory:").rpartition(":")
-        is_file = name.startswith("factory:") and path.endswith(".py")
-        return FileName("factory:", path, colon + function) if is_file else None
+    library = library_of(name)
+    if library is not None:
+        prefix, _, rest = name.partition(":")
+        path, colon, function = rest.rpartition(":")
+        is_file = library.names_functions and path.endswith(".py")
+        return FileName(f"{prefix}:", path, colon + function) if is_file else None
     path, colon, class_name = split_file(name)
     return FileName("", path, colon + class_name) if path else None
 
@@ -82,12 +85,12 @@ def code_of(name: str) -> NamedCode | None:
     and for worlds that this process has registered."""
     if is_registered(name):
         return None
-    if not is_foreign(name):
+    library = library_of(name)
+    if library is None:
         path = split_file(name)[0]
         return _code_at(path or name.partition(":")[0]) if path or ":" in name else None
-    library, _, rest = name.partition(":")
-    where, _, last = rest.rpartition(":")
-    if library == "factory":
+    where, _, last = name.partition(":")[2].rpartition(":")
+    if library.names_functions:
         return _code_at(where, last)
     return None if where in ("", *LISTED_MODULES) else NamedCode(where, is_file=False)
 

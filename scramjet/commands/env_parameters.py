@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from scramjet.adapters.registry import parameter_defaults
-from scramjet.adapters.world_parameters import NEEDED, world_parameters
+from scramjet.adapters.world_parameter import NEEDED
+from scramjet.adapters.world_parameters import world_parameters
 from scramjet.errors import ConfigError, did_you_mean, printable
 
 BARE = ""

@@ -33,22 +33,25 @@ class RowsUnderWay:
 
     def add(self, rows: Rows) -> None:
         """Note rows that were sent; refuses those that are under way already."""
-        if self._is_sent[rows].any():
+        if True in self._is_sent[rows].tobytes():  # of few rows, any() takes longer
             raise ConfigError(f"{_spelled(rows)} step already: call recv() first")
         self._is_sent[rows] = True
         self.sends.append(rows)
 
-    def take(self, rows: Rows | None = None) -> Rows:
-        """Note that rows are received (None: those of the oldest send) and return them; refuses rows not sent so."""
+    def take(self, rows: Rows | None = None, *, partly: bool = False) -> Rows:
+        """Note that rows are received (None: those of the oldest send) and return them.
+
+        Refuses rows that were not sent together; `partly`: any rows that were sent will do.
+        """
         if rows is None:
             if not self.sends:
                 raise ConfigError("recv() without send(): no row has an action; call send() first")
             rows = self.sends[0]
-        is_known = any(rows == send for send in self.sends if isinstance(send, slice))
-        if not is_known and (isinstance(rows, slice) or not self._is_sent[rows].all()):
+        is_sent = bool(self._is_sent[rows].all()) if partly else any(_is_same(rows, send) for send in self.sends)
+        if not is_sent:
             raise ConfigError(f"{_spelled(rows)} were not sent together: recv() takes the rows of a send()")
         self._is_sent[rows] = False
-        self.sends = [send for send in self.sends if self._is_sent[send].any()]
+        self.sends = [send for send in self.sends if True in self._is_sent[send].tobytes()]
         return rows
 
     def clear(self) -> None:
@@ -60,6 +63,12 @@ class RowsUnderWay:
         """Refuse a call that needs every env at rest."""
         if self.sends:
             raise ConfigError(f"{what} while envs step: call recv() first")
+
+
+def _is_same(one: Rows, other: Rows) -> bool:
+    if isinstance(one, slice) or isinstance(other, slice):
+        return isinstance(one, slice) and isinstance(other, slice) and one == other
+    return np.array_equal(np.sort(one), np.sort(other))
 
 
 def _spelled(rows: Rows) -> str:

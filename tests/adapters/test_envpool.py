@@ -142,27 +142,28 @@ def test_rows_that_are_ready_first_are_what_each_env_plays_alone() -> None:
         pool.step(actions)
 
 
-def test_rows_asked_for_are_waited_for_while_others_that_are_ready_are_kept() -> None:
-    num_envs = 6
-    pool = EnvPoolPool("CartPole-v1", num_envs, batch_size=2, num_threads=1, max_episode_steps=12)
-    whole = EnvPoolPool("CartPole-v1", num_envs, num_threads=1, max_episode_steps=12)
+def test_what_envpool_cannot_wait_for_is_refused() -> None:
+    pool = EnvPoolPool("CartPole-v1", 6, batch_size=2, num_threads=1)
     pool.reset(40)
-    whole.reset(40)
-    for actions in np.random.default_rng(0).integers(2, size=(40, num_envs)):
-        pool.send(actions, slice(0, 4))
-        pool.send(actions, slice(4, 6))
-        last, first = pool.recv(slice(4, 6)), pool.recv(slice(0, 4))
-        assert (last.rows.tolist(), first.rows.tolist()) == ([4, 5], [0, 1, 2, 3])
-        whole.send(actions)
-        expected = whole.recv().transition
-        for name in ("reward", "terminated", "truncated"):
-            np.testing.assert_array_equal(getattr(first.out, name), getattr(expected, name))
-    assert pool.steps_taken == 40
+    actions = np.zeros(6, np.int64)
     pool.send(actions, slice(0, 1))
-    with pytest.raises(ConfigError, match=r"waits for 2 rows, and 1 have actions"):
+    with pytest.raises(ConfigError, match=r"recv\(\) waits for 2 rows, and 1 have actions"):
         pool.recv()
+    with pytest.raises(ConfigError, match="rows 0, 1 step already"):
+        pool.send(actions, slice(0, 2))
+    with pytest.raises(ConfigError, match="ready first: call recv"):
+        pool.recv(slice(0, 1))
+
+
+def test_all_rows_sent_without_a_batch_size_are_what_a_step_gives() -> None:
+    pool, whole = (EnvPoolPool("CartPole-v1", 3, num_threads=1) for _ in range(2))
+    pool.reset(4)
+    whole.reset(4)
+    for actions in np.random.default_rng(0).integers(2, size=(30, 3)):
+        pool.send(actions)
+        np.testing.assert_array_equal(pool.recv().transition.obs, whole.step(actions).obs)
     with pytest.raises(ConfigError, match="steps all its envs at once"):
-        whole.send(actions, slice(0, 2))
+        pool.send(actions, slice(0, 2))
 
 
 def test_spaces_of_many_kinds_come_through() -> None:

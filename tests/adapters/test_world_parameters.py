@@ -2,8 +2,9 @@
 
 import gymnasium
 
-from scramjet.adapters.registry import register_factory
-from scramjet.adapters.world_parameters import NEEDED, WorldParameter, world_parameters
+from scramjet.adapters.factories import register_factory
+from scramjet.adapters.world_parameter import NEEDED, WorldParameter
+from scramjet.adapters.world_parameters import world_parameters
 from scramjet.commands.env_parameters import parameter_help
 
 

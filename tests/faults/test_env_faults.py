@@ -21,7 +21,8 @@ from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.gymnasium.trial import try_out
 from scramjet.adapters.gymnasium.workers import process as worker_process
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
-from scramjet.adapters.registry import ForeignWorld, WorkerSettings
+from scramjet.adapters.library import WorkerSettings
+from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import WorldError
 from scramjet.training.components import make_evaluator, make_training_pool
 from scramjet.training.config.resolution import resolve

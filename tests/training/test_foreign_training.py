@@ -11,8 +11,8 @@ from safetensors.numpy import load_file
 
 import scramjet
 from scramjet import cli
-from scramjet.adapters import registry as foreign_worlds
-from scramjet.adapters.registered_here import registration
+from scramjet.adapters import factories
+from scramjet.adapters.registration_call import registration
 from scramjet.errors import ConfigError, ScramjetError
 from scramjet.policies import PolicyConfig
 from scramjet.training.config.run_config import EvaluationConfig
@@ -65,7 +65,7 @@ def test_a_function_in_a_function_is_given_again_from_python(tmp_path, capsys):
 
     result = scramjet.train(config, runs_dir=tmp_path, env=make, display="plain")
     assert f"scramjet.evaluate('{result.run_path}', env=...)" in capsys.readouterr().out
-    foreign_worlds._FACTORIES.clear()
+    factories._FACTORIES.clear()
     assert scramjet.evaluate(result.run_path, episodes=2, env=make).episodes == 2
     tall = scramjet.evaluate(result.run_path, episodes=2, env=lambda: Staircase(height=100))
     assert tall.mean_length == 20  # it is the one that was given that is played
@@ -82,7 +82,7 @@ def test_a_factory_from_python_trains_with_its_own_numbers(tmp_path):
     result = train(settings("cartpole"), tmp_path, env=lambda: Staircase(height=5))
     assert lines_of(result.run_path)[-1]["stat/climbed"] > 0
     assert "stat/text" not in lines_of(result.run_path)[-1]
-    foreign_worlds._FACTORIES.clear()
+    factories._FACTORIES.clear()
     with pytest.raises(ScramjetError, match="must be given again from Python"):
         scramjet.train(resume=result.run_path, display="quiet", total_timesteps=1024)
 
@@ -93,7 +93,7 @@ def make_low_stairs():
 
 def test_a_run_of_a_factory_resumes_when_it_is_given_again(tmp_path):
     result = train(settings("cartpole"), tmp_path, env=make_low_stairs)
-    foreign_worlds._FACTORIES.clear()
+    factories._FACTORIES.clear()
     resumed = scramjet.train(
         resume=result.run_path, env=make_low_stairs, display="quiet", runs_dir=tmp_path, total_timesteps=1024
     )

@@ -49,11 +49,9 @@ def _pool_of(world: str, wanted: PlayedBy, parameters: dict[str, Any]) -> Native
     found = played_by(rules)
     if found is PlayedBy.ONE:
         name = {entry.name: gym_id(entry) for entry in registrations()}.get(canonical_name(world))
-        instead = (
-            f'gymnasium.make("scramjet.gym:{name}")'
-            if name
-            else f"scramjet.adapters.exports.gymnasium_env.GymEnv({world!r})"
-        )
+        instead = f'gymnasium.make("scramjet.gym:{name}")'
+        if name is None:
+            instead = f"scramjet.adapters.exports.gymnasium_env.GymEnv({world!r})"
         raise WorldError(f"{world} is played by one: PettingZoo is for several; use {instead}")
     if found is not wanted:
         instead = "parallel_env" if found is PlayedBy.AGENTS else "env"
@@ -89,7 +87,7 @@ class Table:
         }
 
     def players(self, word: str) -> list[str]:
-        """Their names."""
+        """The names of the players."""
         return [f"{word}_{k}" for k in range(self.pool.num_players)]
 
     def reset(self, seed: int | None) -> Transition:
@@ -108,7 +106,7 @@ class Table:
         return out
 
     def check(self, agent: str, action: Any, space: Any) -> Any:
-        """Refuse an action that is none."""
+        """Refuse an action outside the action space."""
         if not space.contains(action):
             raise gymnasium.error.InvalidAction(f"{action!r} of {agent} is not in {space!r}")
         return action

@@ -21,9 +21,6 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.envs.registration import EnvSpec
 
-from scramjet.errors import ENV_FAILURES
-
-TRIED_STEPS = 40
 DEEPEST = 8
 """How far to follow attributes of attributes."""
 
@@ -94,7 +91,7 @@ def _layers(env: Any) -> list[Any]:
 
 
 def _fields(owner: Any, path: str, arrays: list[np.ndarray], seen: set[int], depth: int) -> dict[str, Any]:
-    """All attributes of an object that may change."""
+    """The attributes of an object that may change, as JSON; arrays are appended to `arrays`."""
     seen.add(id(owner))
     fields = {}
     for name, value in vars(owner).items():
@@ -104,7 +101,8 @@ def _fields(owner: Any, path: str, arrays: list[np.ndarray], seen: set[int], dep
 
 
 def _is_constant(value: Any) -> bool:
-    """Also a list of constants, such as the actions of a game: the trial finds those that are dealt anew."""
+    """Whether a value is taken as never changing, also a list of such, as a game's actions; `why_inexact` finds those
+    that do change."""
     if isinstance(value, list | tuple) and value:
         return all(isinstance(item, CONSTANT) for item in value)
     return isinstance(value, CONSTANT)
@@ -115,7 +113,7 @@ def _is_env(value: Any) -> bool:
 
 
 def _saved(value: Any, path: str, arrays: list[np.ndarray], seen: set[int], depth: int) -> Any:
-    """A value as JSON; arrays go beside it."""
+    """A value as JSON; arrays are appended to `arrays`, and the JSON says where."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.ndarray | np.generic) and np.asarray(value).dtype.kind in "biufSU":
@@ -142,7 +140,7 @@ def _saved(value: Any, path: str, arrays: list[np.ndarray], seen: set[int], dept
 
 
 def _items(values: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
-    """What a container holds; objects in it would have to be made anew, and that takes code."""
+    """What a container holds, as JSON; objects in it are refused, since restoring them would run their constructors."""
     saved = []
     for value in values:
         if isinstance(value, CONSTANT):
@@ -152,7 +150,7 @@ def _items(values: Any, path: str, arrays: list[np.ndarray]) -> list[Any]:
 
 
 def _saved_by_its_own_means(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Random generators and simulators."""
+    """Random generators and simulators, by the means they have to save themselves; None for any other value."""
     kind = type(value).__name__
     if isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in GENERATORS:
         return {"generator": _items([value.bit_generator.state], "state", arrays)[0]}
@@ -239,7 +237,7 @@ def _new_generator(state: dict[str, Any]) -> np.random.Generator:
 
 
 def _fill(node: dict[str, Any], current: Any, arrays: list[np.ndarray]) -> None:
-    """Things that exist already and are put into a state."""
+    """Put an object that exists already into its saved state."""
     if "seen" in node:
         return
     if "object" in node:
@@ -260,52 +258,3 @@ def _fill(node: dict[str, Any], current: Any, arrays: list[np.ndarray]) -> None:
                 held[...] = array
     else:
         raise UnsavableError(f"{sorted(node)[0]} does not fit a {type(current).__name__}")
-
-
-def why_inexact(saved: Any, other: Any) -> str | None:
-    """Why envs of this kind cannot be saved exactly; None where they can.
-
-    One is played, saved and played on; the other is restored, which must then see the very same, resets included.
-    """
-    try:
-        saved.action_space.seed(0)
-        actions = [saved.action_space.sample() for _ in range(TRIED_STEPS)]
-        saved.reset(seed=1)
-        _play(saved, actions[:7])
-        state = capture(saved)
-        other.reset(seed=2)
-        restore(other, state)
-        return None if is_same(_play(saved, actions), _play(other, actions)) else "an env restored went on differently"
-    except ENV_FAILURES as problem:  # an env may also object to actions at random
-        return f"{problem}" if isinstance(problem, UnsavableError) else f"{type(problem).__name__}: {problem}"
-
-
-def _play(env: Any, actions: list[Any]) -> list[Any]:
-    """Everything seen; a reset in between shows what the next episode would be."""
-    seen: list[Any] = []
-    for i, action in enumerate(actions):
-        obs, reward, terminated, truncated, _ = env.step(action)
-        seen.append((copied(obs), float(reward), bool(terminated), bool(truncated)))
-        if terminated or truncated or i == len(actions) // 2:
-            seen.append(copied(env.reset()[0]))
-    return seen
-
-
-def copied(obs: Any) -> Any:
-    """An observation that the env no longer writes to."""
-    if isinstance(obs, dict):
-        return {key: copied(value) for key, value in obs.items()}
-    return tuple(copied(value) for value in obs) if isinstance(obs, tuple) else np.array(obs)
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Whether two things seen, of numbers and arrays however nested, are equal; NaN is equal to itself."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(is_same(mine, its) for mine, its in zip(one, other, strict=True))
-    return (
-        bool(np.array_equal(one, other, equal_nan=True))
-        if np.asarray(one).dtype.kind == "f"
-        else bool(np.array_equal(one, other))
-    )

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from scramjet.adapters.foreign_pool import ForeignPool, seeds_in
-from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, RowArrays
-from scramjet.adapters.spaces import action_shape_and_dtype
+from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, RowArrays, row_layout
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import leaf_layout
 from scramjet.engine.pool import Batch
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
 from scramjet.engine.transition import Transition
-from scramjet.engine.trees import leaves, space_tree
+from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
-
-
-def row_layout(
-    observation_space: Any, action_space: Any, mask_size: int, num_envs: int
-) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of each array that envs write and read, in the order of `row_arrays`; of adapted spaces."""
-    seen = [leaf_layout(part) for part in leaves(space_tree(observation_space))]
-    flag, (action_shape, action_dtype) = np.dtype(np.bool_), action_shape_and_dtype(action_space)
-    rest = [((mask_size,), flag), ((), np.dtype(np.float32)), ((), flag), ((), flag), (action_shape, action_dtype)]
-    return [((num_envs, *shape), dtype) for shape, dtype in (*seen, *seen, *rest)]
-
-
-def row_arrays(arrays: list[np.ndarray]) -> RowArrays:
-    """The arrays of a layout by name."""
-    num_leaves = (len(arrays) - 5) // 2
-    obs, final_obs, rest = arrays[:num_leaves], arrays[num_leaves : 2 * num_leaves], arrays[2 * num_leaves :]
-    mask, reward, terminated, truncated, action = rest
-    return RowArrays(tuple(obs), tuple(final_obs), mask, reward, terminated, truncated, action)
 
 
 class GymPool(ForeignPool):
@@ -43,6 +22,8 @@ class GymPool(ForeignPool):
 
     can_step_rows = True
     overlaps = True
+    _hands_over_parts = False
+    """Whether `recv` may hand over some of the rows of a `send` before the others."""
 
     def __init__(self, name: str, facts: EnvFacts, num_envs: int) -> None:
         super().__init__(name, facts.observation_space, facts.action_space, num_envs, mask_size=facts.mask_size)
@@ -74,7 +55,8 @@ class GymPool(ForeignPool):
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         out = self._fitting(out)
-        rows = self._under_way.take(self._ready_first() if rows is None else self._sendable(rows))
+        rows = self._ready_first() if rows is None else self._receivable(rows)
+        rows = self._under_way.take(rows, partly=self._hands_over_parts)
         self._tick += rows.start == 0 if isinstance(rows, slice) else 0 in rows
         self._write(rows, out, self._finish(rows))
         return Batch(rows, out)
@@ -86,6 +68,10 @@ class GymPool(ForeignPool):
     def _sendable(self, rows: Rows | None) -> Rows:
         """`rows` in the form in which they are kept; refuses what cannot be sent together."""
         return neighbours(rows, self.num_rows)
+
+    def _receivable(self, rows: Rows) -> Rows:
+        """`rows` in the form in which they are kept; refuses rows that were not sent so."""
+        return self._sendable(rows)
 
     @abstractmethod
     def _begin(self, rows: Rows) -> None:

@@ -13,14 +13,23 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from scramjet.adapters.foreign_pool import numbers_in, recorded
-from scramjet.adapters.gymnasium import env_state
+from scramjet.adapters.gymnasium import env_state, env_state_trial
+from scramjet.adapters.gymnasium.env_results import (
+    Ended,
+    EnvFacts,
+    EnvFailedError,
+    MakeEnv,
+    Renewed,
+    RowArrays,
+    check_same_spaces,
+    has_time_limit,
+)
 from scramjet.adapters.spaces import (
     UnfitObservationError,
     adapted_action_space,
@@ -35,68 +44,8 @@ from scramjet.errors import ENV_FAILURES, WorldError
 # A reward that is too large for 32 bits becomes infinite, which whoever trains with it is told.
 warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, __name__.replace(".", r"\."))
 
-MakeEnv = Callable[[], Any]
-"""Makes one `gymnasium.Env`."""
 TRIED_SECONDS = 0.02
 """For how long an env is played to see how long its steps take."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowArrays:
-    """What envs write, and the actions they read: N rows each."""
-
-    obs: tuple[np.ndarray, ...]  # the leaves of the adapted space, [N, *shape] each
-    final_obs: tuple[np.ndarray, ...]
-    mask: np.ndarray  # [N, mask_size] bool
-    reward: np.ndarray  # [N] float32
-    terminated: np.ndarray  # [N] bool
-    truncated: np.ndarray  # [N] bool
-    action: np.ndarray  # [N, *action_shape]
-
-    def strided(self, rows: slice) -> RowArrays:
-        """Views of some rows."""
-        return RowArrays(
-            obs=tuple(leaf[rows] for leaf in self.obs),
-            final_obs=tuple(leaf[rows] for leaf in self.final_obs),
-            mask=self.mask[rows],
-            reward=self.reward[rows],
-            terminated=self.terminated[rows],
-            truncated=self.truncated[rows],
-            action=self.action[rows],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What an env told of an episode that ended."""
-
-    row: int
-    stats: dict[str, float]
-    score: float | None  # where the env keeps count itself
-    length: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Renewed:
-    """An env that failed and was made anew."""
-
-    row: int
-    problem: str
-
-
-class EnvFailedError(Exception):
-    """An env raised. The text begins with a line that says what and where; its traceback follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class EnvFacts:
-    """What a pool must know of its envs before it can hold their results."""
-
-    observation_space: Any
-    action_space: Any
-    mask_size: int
-    has_time_limit: bool  # every episode is truncated after a number of steps, as far as the env tells
-    draws_every_step: bool  # in a window
 
 
 class GymRows:
@@ -272,7 +221,7 @@ class GymRows:
 
     def why_inexact(self) -> str | None:
         """Why such envs cannot be saved exactly; None where they can. Tried on the first two, which are spent by it."""
-        return env_state.why_inexact(self._envs[0], self._envs[1])
+        return env_state_trial.why_inexact(self._envs[0], self._envs[1])
 
     def capture(self) -> list[bytes]:
         """The state of each env."""
@@ -318,27 +267,6 @@ class GymRows:
                 env.close()
             except ENV_FAILURES:
                 continue
-
-
-def has_time_limit(env: Any) -> bool:
-    """Whether an env, one of its wrappers or its registration says that episodes are truncated."""
-    layer = env
-    while layer is not None:
-        held = getattr(layer, "__dict__", {})  # not by name: wrappers pass that on, or refuse it
-        if held.get("_max_episode_steps") is not None:  # as Gymnasium's TimeLimit calls it
-            return True
-        layer = held.get("env")
-    return getattr(getattr(env, "spec", None), "max_episode_steps", None) is not None
-
-
-def check_same_spaces(name: str, row: int, given: tuple[Any, Any], first_row: int, first: tuple[Any, Any]) -> None:
-    """Refuse an env whose spaces are not those of the first."""
-    for kind, mine, expected in zip(("observation_space", "action_space"), given, first, strict=True):
-        if mine != expected:
-            raise WorldError(
-                f"{name}: env {row} has {kind} {mine}, and env {first_row} has {expected}; the envs of one pool must "
-                f"have the same spaces"
-            )
 
 
 def _first_line(error: BaseException) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from scramjet.adapters.gymnasium.env_results import Ended, EnvFailedError, MakeEnv, row_arrays
 from scramjet.adapters.gymnasium.env_state import UnsavableError
-from scramjet.adapters.gymnasium.pool import GymPool, row_arrays
-from scramjet.adapters.gymnasium.runner import Ended, EnvFailedError, GymRows, MakeEnv
+from scramjet.adapters.gymnasium.pool import GymPool
+from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
 from scramjet.engine.rows_under_way import Rows

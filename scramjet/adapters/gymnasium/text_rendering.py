@@ -10,9 +10,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from scramjet.adapters.gymnasium.runner import MakeEnv
+from scramjet.adapters.gymnasium.env_results import MakeEnv
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
-from scramjet.adapters.registry import ForeignWorld
+from scramjet.adapters.registry import ForeignWorld, library_of
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, WorldError
@@ -98,7 +98,8 @@ class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
         try:
             picture = self.env.render()
         except Exception as error:  # a package or a display that drawing needs is not there
-            hint = "; without a screen, set MUJOCO_GL=egl" if self._name.startswith("mujoco:") else ""
+            library = library_of(self._name)
+            hint = "" if library is None else library.render_hint
             raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}{hint}") from error
         self._pictures.append(in_blocks(picture) if isinstance(picture, np.ndarray) else str(picture))
 

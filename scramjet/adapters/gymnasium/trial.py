@@ -10,18 +10,19 @@ import math
 import pickle
 from dataclasses import dataclass
 
-from scramjet.adapters.gymnasium.runner import EnvFacts, EnvFailedError, GymRows, MakeEnv
+from scramjet.adapters.gymnasium.env_results import EnvFacts, EnvFailedError, MakeEnv
+from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.pool import can_be_sent, pickled
 from scramjet.adapters.gymnasium.workers.process import UnreadableFactoryError, WorkerFailedError, WorkerProcess
-from scramjet.adapters.gymnasium.workers.spare import take_spare
+from scramjet.adapters.gymnasium.workers.sent_factory import can_be_sent, pickled
+from scramjet.adapters.gymnasium.workers.started_ahead import take_worker
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import WorldError
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was found."""
+    """What one env showed when it was tried out."""
 
     facts: EnvFacts
     seconds: float  # of a step; infinite where nobody knows, or where the env should not live in this process
@@ -33,7 +34,7 @@ def try_out(name: str, make_env: MakeEnv, timeout: float) -> Trial:
     this one."""
     if not can_be_sent(make_env):
         return _tried_here(name, make_env)
-    worker = take_spare(name, timeout)
+    worker = take_worker(name, timeout)
     try:
         worker.ask(protocol.START, pickle.dumps((ImportPaths.here(), name, pickled(name, make_env), range(1), False)))
         facts: EnvFacts = worker.answer()

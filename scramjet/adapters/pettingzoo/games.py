@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.pettingzoo.pool import AECPool, ParallelPool, import_pettingzoo
+from scramjet.adapters.pettingzoo.parallel import ParallelPool
+from scramjet.adapters.pettingzoo.pool import import_pettingzoo
+from scramjet.adapters.pettingzoo.turns import AECPool
 from scramjet.errors import WorldError, did_you_mean
 
 GAMES = {  # where games are, and what to install for those there
@@ -70,7 +72,7 @@ def _games_in(where: str) -> list[str]:
 
 @contextmanager
 def _dependencies_told(game: str, install: str) -> Iterator[None]:
-    """What a game needs and does not find is told with the way to get it."""
+    """Turn a missing dependency of a game into a WorldError that says what to install."""
     try:
         yield
     except ImportError as error:  # Gymnasium's and PettingZoo's own errors for this are of another kind

@@ -1,4 +1,4 @@
-"""Pools of PettingZoo's envs: agents that act at once are rows, players of a game in turns are seats.
+"""What the pools of both kinds of PettingZoo's envs share (see `parallel` and `turns`).
 
 All envs of a pool run in this process, one after the other. PettingZoo has no way to save an env's state, so a resumed
 run begins fresh episodes, and says so.
@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from scramjet.adapters.foreign_pool import ForeignPool, numbers_in
+from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.spaces import native_action, observation_writer
-from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.pool import check_count
-from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ScramjetError, WorldError
 
@@ -29,7 +27,7 @@ MakeEnv = Callable[[], Any]
 
 
 def import_pettingzoo() -> ModuleType:
-    """The package, or word of how to get it."""
+    """The package; a WorldError that says how to install it where it is missing."""
     try:
         return importlib.import_module("pettingzoo")
     except ImportError as error:
@@ -61,10 +59,10 @@ class PettingZooPool(ForeignPool):
 
     @abstractmethod
     def _infos_at_start(self) -> Mapping[Any, Any]:
-        """Reset the first env; what its agents are told."""
+        """Reset the first env and return the `info` of each agent."""
 
     def _tells_mask(self, name: str) -> bool:
-        """Whether masks come in `info`: seen in a first episode, that is then left."""
+        """Whether masks come in `info`; seen in a first episode, which is not played."""
         self.name = name
         return any("action_mask" in info for info in self._infos_at_start().values())
 
@@ -77,7 +75,7 @@ class PettingZooPool(ForeignPool):
             env.close()
 
     def _see(self, place: int, agent: Any, obs: Any) -> None:
-        """Take in what an agent sees, at its place among all players."""
+        """Keep what an agent sees, at its place among all players."""
         try:
             self._write(obs["observation"] if self._is_bare else obs, place)
         except (TypeError, ValueError, KeyError, IndexError) as error:
@@ -111,216 +109,13 @@ class PettingZooPool(ForeignPool):
 
     @contextmanager
     def _told(self, i: int, call: str) -> Iterator[None]:
-        """What an env raises is told with its place."""
+        """Turn what env i raises in a call into a WorldError that names both."""
         try:
             yield
         except ScramjetError:
             raise
         except Exception as error:
             raise WorldError(f"{self.name}: env {i} raised {type(error).__name__} in {call}: {error}") from error
-
-
-class ParallelPool(PettingZooPool):
-    """Envs of PettingZoo's ParallelEnv kind: agent k of env i has row i * num_agents + k, by its place in
-    `possible_agents`.
-
-    `turn` says who is alive. An agent's episode ends once, when it terminates, is truncated or is gone from `agents`;
-    from then on its row shows zeros and counts for nothing, until it joins again or the env, when all have ended, is
-    reset in the same step. What an agent is paid in the step in which it joins is not counted: it had not acted.
-    """
-
-    def __init__(self, name: str, make_env: MakeEnv, num_envs: int) -> None:
-        super().__init__(name, make_env, num_envs, PlayedBy.AGENTS, "ParallelEnv")
-        self._alive = np.zeros(self.num_rows, np.bool_)
-
-    def _infos_at_start(self) -> Mapping[Any, Any]:
-        with self._told(0, "reset()"):
-            _, infos = self.envs[0].reset()
-        return infos
-
-    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
-        for i in range(self.num_envs):
-            self._begin(i, out, seeds.of_env(i))
-        self._show(out)
-
-    def _step(self, actions: np.ndarray, out: Transition) -> None:
-        for i in range(self.num_envs):
-            self._step_env(i, actions, out)
-        self._show(out)
-
-    def _begin(self, i: int, out: Transition, seed: int | None = None) -> None:
-        env = self.envs[i]
-        with self._told(i, "reset()"):
-            obs, infos = env.reset() if seed is None else env.reset(seed=seed)
-        self._check_anyone(i, env)
-        self._take_in(i, set(env.agents), obs, infos, out)
-
-    def _step_env(self, i: int, actions: np.ndarray, out: Transition) -> None:
-        env, rows = self.envs[i], slice(i * self.num_players, (i + 1) * self.num_players)
-        was_alive = self._alive[rows].copy()
-        acting = {a: self._to_action(actions[rows.start + k]) for k, a in enumerate(self.agents) if was_alive[k]}
-        with self._told(i, "step()"):
-            obs, rewards, terminations, truncations, infos = env.step(acting)
-        present = set(env.agents)
-        living = {a for a in present if not terminations.get(a, False) and not truncations.get(a, False)}
-        ended = []
-        for k, agent in enumerate(self.agents):
-            row, is_over = rows.start + k, was_alive[k] and agent not in living
-            is_cut = is_over and bool(truncations.get(agent, False)) and not terminations.get(agent, False)
-            out.reward[row] = self._gain(agent, rewards.get(agent, 0.0)) if was_alive[k] else 0.0
-            out.terminated[row], out.truncated[row] = is_over and not is_cut, is_cut
-            if is_over:
-                ended.append((row, agent))
-        self._count(out.reward[rows], rows, was_alive)
-        for row, agent in ended:
-            self._end(row, agent, obs, infos, out)
-        if living:
-            self._take_in(i, living, obs, infos, out)
-        else:
-            self._begin(i, out)
-
-    def _end(self, row: int, agent: Any, obs: Mapping[Any, Any], infos: Mapping[Any, Any], out: Transition) -> None:
-        """Keep an agent's last observation (where it gets none, the one before) and log its episode."""
-        if agent in obs:
-            self._see(row, agent, obs[agent])
-        for final, view in zip(leaves(out.final_obs), leaves(self._views), strict=True):
-            final[row] = view[row]
-        self._log_episode(row, numbers_in(infos.get(agent, {})))
-
-    def _take_in(
-        self, i: int, living: set[Any], obs: Mapping[Any, Any], infos: Mapping[Any, Any], out: Transition
-    ) -> None:
-        """What the agents of an env see now; the rows of those that are not there are blank."""
-        if strangers := living - self._number.keys():
-            raise WorldError(
-                f"{self.name}: env {i} has agents that are not in possible_agents: {_listed(strangers)}; name there "
-                f"all that may join"
-            )
-        for agent, k in self._number.items():
-            row, is_alive = i * self.num_players + k, agent in living
-            self._alive[row] = is_alive
-            out.mask[row] = True
-            if not is_alive:
-                for view in leaves(self._views):
-                    view[row] = 0
-                continue
-            if agent not in obs:
-                raise WorldError(f"{self.name}: env {i} gives no observation of {agent}, which is among its agents")
-            self._see(row, agent, obs[agent])
-            if self.mask_size:
-                out.mask[row] = self._mask_of(agent, obs[agent], infos.get(agent, {}))
-
-    def _show(self, out: Transition) -> None:
-        out.turn[:] = self._alive
-        for shown, view in zip(leaves(out.obs), leaves(self._views), strict=True):
-            shown[:] = view
-
-
-class AECPool(PettingZooPool):
-    """Games of PettingZoo's AECEnv kind, in which players take turns: one row an env, seat k is `possible_agents[k]`.
-
-    A step is one move: what it pays, it pays to every seat at once. A game is over when all its agents have terminated
-    or been truncated; who leaves it before gets no more turns (the step with None that PettingZoo demands of them is
-    made here). The game counts as truncated where those who ended it were, and none of them terminated.
-    """
-
-    def __init__(self, name: str, make_env: MakeEnv, num_envs: int) -> None:
-        super().__init__(name, make_env, num_envs, PlayedBy.SEATS, "AECEnv")
-        self._numbers: list[list[Mapping[str, float]]] = []  # of each env: what each seat was told at its end
-
-    def _infos_at_start(self) -> Mapping[Any, Any]:
-        with self._told(0, "reset()"):
-            self.envs[0].reset()
-        return self.envs[0].infos
-
-    def _reset(self, seeds: EpisodeSeed, out: Transition) -> None:
-        self._numbers = [[{}] * self.num_players for _ in self.envs]
-        for i in range(self.num_envs):
-            self._begin(i, out, seeds.of_env(i))
-
-    def _step(self, actions: np.ndarray, out: Transition) -> None:
-        for i in range(self.num_envs):
-            self._step_env(i, actions, out)
-
-    def _begin(self, i: int, out: Transition, seed: int | None = None) -> None:
-        env = self.envs[i]
-        with self._told(i, "reset()"):
-            if seed is None:
-                env.reset()
-            else:
-                env.reset(seed=seed)
-        self._check_anyone(i, env)
-        self._numbers[i] = [{}] * self.num_players
-        for view in leaves(self._views):
-            view[self._places(i)] = 0
-        self._show(i, out)
-
-    def _places(self, i: int) -> slice:
-        return slice(i * self.num_players, (i + 1) * self.num_players)
-
-    def _step_env(self, i: int, actions: np.ndarray, out: Transition) -> None:
-        out.reward[i] = 0.0
-        with self._told(i, "step()"):
-            self.envs[i].step(self._to_action(actions[i]))
-        is_over, is_cut = self._pass_turn(i, out.reward[i])
-        out.terminated[i], out.truncated[i] = is_over and not is_cut, is_over and is_cut
-        self._count(out.reward[i : i + 1], slice(i, i + 1))
-        if not is_over:
-            self._show(i, out)
-            return
-        for final, view in zip(leaves(out.final_obs), leaves(self._views), strict=True):
-            final[self._places(i)] = view[self._places(i)]
-        self._log_episode(i, self._numbers[i])
-        self._begin(i, out)
-
-    def _pass_turn(self, i: int, gains: np.ndarray) -> tuple[bool, bool]:
-        """Add up what was paid and let the dead step, until someone alive is to move.
-
-        Returns whether the game is over instead, and if so, whether it was cut short.
-        """
-        env, ways_to_end = self.envs[i], set()
-        while True:
-            for agent, reward in env.rewards.items():
-                gains[self._number[agent]] += self._gain(agent, reward)
-            dead = [agent for agent in env.agents if env.terminations[agent] or env.truncations[agent]]
-            for agent in dead:
-                ways_to_end.add("terminated" if env.terminations[agent] else "truncated")
-                self._look(i, agent)
-                self._numbers[i][self._number[agent]] = numbers_in(env.infos[agent])
-            if len(dead) == len(env.agents):
-                return True, ways_to_end == {"truncated"}
-            if env.agent_selection not in dead:
-                return False, False
-            with self._told(i, "step(None)"):
-                env.step(None)
-
-    def _look(self, i: int, agent: Any) -> Any:
-        """What an agent sees now; where it is shown nothing, its place keeps what it saw before."""
-        with self._told(i, f"observe({agent!r})"):
-            obs = self.envs[i].observe(agent)
-        if obs is not None:
-            self._see(i * self.num_players + self._number[agent], agent, obs)
-        return obs
-
-    def _show(self, i: int, out: Transition) -> None:
-        """To the one who is to move."""
-        env, mover = self.envs[i], self.envs[i].agent_selection
-        seat = self._number.get(mover)
-        if seat is None:
-            raise WorldError(f"{self.name}: env {i} is {mover!r}'s to move, who is not in possible_agents")
-        obs = self._look(i, mover)
-        if obs is None:
-            raise WorldError(f"{self.name}: env {i} shows nothing to {mover!r}, who is to move; observe() gave None")
-        out.turn[i] = seat
-        for shown, view in zip(leaves(out.obs), leaves(self._views), strict=True):
-            shown[i] = view[i * self.num_players + seat]
-        out.mask[i] = self._mask_of(mover, obs, env.infos.get(mover, {})) if self.mask_size else True
-
-    def views(self) -> Any:
-        for i, env in enumerate(self.envs):
-            for agent in env.agents:
-                self._look(i, agent)
-        return super().views()
 
 
 def _check_kind(name: str, env: Any, kind: str) -> None:
@@ -344,8 +139,8 @@ def _shared_spaces(name: str, envs: list[Any]) -> tuple[list[Any], Any, Any]:
     for env in envs[1:]:
         if list(env.possible_agents) != agents:
             raise WorldError(
-                f"{name}: make_env gives envs with different agents: {_listed(agents)} and "
-                f"{_listed(env.possible_agents)}; a pool needs them equal"
+                f"{name}: make_env gives envs with different agents: {listed(agents)} and "
+                f"{listed(env.possible_agents)}; a pool needs them equal"
             )
     found = []
     for what in ("observation_space", "action_space"):
@@ -377,5 +172,6 @@ def _num_choices(space: Any) -> int:
     return int(np.sum(space.nvec)) if isinstance(space, spaces.MultiDiscrete) else 0
 
 
-def _listed(agents: Any) -> str:
+def listed(agents: Any) -> str:
+    """The names of agents, in order."""
     return ", ".join(sorted(str(agent) for agent in agents))

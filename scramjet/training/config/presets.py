@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from scramjet.adapters.registry import canonical_name, is_foreign
+from scramjet.adapters.registry import canonical_name, library_of
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 
 
 def preset_path(env: str) -> Path | None:
     """The tuned preset of a world, if there is one."""
-    name = _preset_name(env) if is_foreign(env) else canonical_name(env)
+    library = library_of(env)
+    name = canonical_name(env) if library is None else library.preset or _preset_name(env)
     if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
         return None
     return shipped_file(f"configs/{name}.toml")
@@ -31,6 +32,6 @@ def named_preset(name: str) -> Path:
 
 
 def _preset_name(env: str) -> str:
-    """The preset's name for another library's env: mujoco_halfcheetah for mujoco:HalfCheetah-v5; atari for any game."""
+    """The preset's name for another library's env: mujoco_halfcheetah for mujoco:HalfCheetah-v5."""
     library, _, rest = env.partition(":")
-    return "atari" if library == "ale" else f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")
+    return f"{library}_{rest.rpartition('-v')[0] or rest}".lower().replace("-", "_")

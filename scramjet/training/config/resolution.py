@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scramjet.adapters.registry import DEFAULT_TIMEOUT, canonical_name, is_foreign
+from scramjet.adapters.library import DEFAULT_TIMEOUT
+from scramjet.adapters.registry import canonical_name, is_foreign, library_of
 from scramjet.compile.cuda import cuda_is_ready
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
@@ -31,8 +32,6 @@ FOREIGN_BATCHES = Batches(num_envs=8, num_steps=256, minibatch_size=64)
 """For envs of other libraries, which step a thousand times slower: more is learned from each step."""
 USUAL_UPDATES, FEWEST_STEPS = 100, 16
 """Updates that a short training should have, about, and the fewest steps that a rollout is shortened to for that."""
-AUTO_ATARI_ACTORS = 4
-"""Actors of Atari games, which ALE steps on threads of its own: beside a GPU with 16 cores faster than 8 or 16."""
 MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
 MIN_THREADED_WORK_FUSED = 256 * 128
@@ -40,8 +39,6 @@ MIN_THREADED_WORK_FUSED = 256 * 128
 MIN_MEMORY_ON_GPU = 40 * 128
 """Envs times units of memory below which the CPU is faster: the GPU learns memory one step after the other, which takes
 it about as long for few envs as for many."""
-WORKER_LIBRARIES = ("gym", "mujoco", "factory")
-"""Other libraries whose envs step in worker processes."""
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -107,7 +104,8 @@ def _check_workers(config: RunConfig) -> None:
     """Refuse worker processes where there would be none."""
     if config.num_workers == "auto":
         return
-    has_workers = config.env.partition(":")[0] in WORKER_LIBRARIES
+    library = library_of(config.env)
+    has_workers = library is not None and library.has_workers
     if config.num_workers > 0 and not has_workers:
         raise ConfigError(
             f"num_workers={config.num_workers} are processes of Gymnasium envs, and {config.env} has none; leave it out"
@@ -145,10 +143,8 @@ def _with_mode(config: RunConfig, cores: int) -> RunConfig:
         return replace(decided, num_actors=1 if config.num_actors == "auto" else config.num_actors)
     if config.num_actors != "auto":
         return decided
-    if config.env.startswith("ale:"):
-        most = AUTO_ATARI_ACTORS
-    else:
-        most = cores if is_foreign(config.env) else max(1, cores // 2)
+    library = library_of(config.env)
+    most = max(1, cores // 2) if library is None else library.auto_actors or cores
     return replace(decided, num_actors=largest_divisor(config.num_envs, most))
 
 

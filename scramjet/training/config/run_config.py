@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from scramjet.adapters.library import DEFAULT_TIMEOUT, WorkerSettings
 from scramjet.adapters.registry import (
-    DEFAULT_TIMEOUT,
+    LIBRARIES,
     ForeignWorld,
-    WorkerSettings,
     check_num_envs,
     is_foreign,
+    library_of,
     load_world,
 )
 from scramjet.algorithms.ppo import PPOConfig
@@ -31,9 +32,6 @@ MAX_SEED = 2**62 - 1
 MAX_FRAMES = 1024
 MAX_THREADS = 1024
 """Most threads or processes."""
-
-ASYNC_LIBRARIES = ("gym", "mujoco", "ale", "factory")
-"""Other libraries whose envs actors can step."""
 
 
 @dataclass(frozen=True)
@@ -210,17 +208,18 @@ class RunConfig:
             most = largest_divisor(self.num_envs, self.num_actors)
             problem = "are more than" if self.num_actors > self.num_envs else "do not evenly divide"
             raise ConfigError(f"{self.num_actors} actors {problem} num_envs={self.num_envs}; try --num-actors {most}")
-        library = self.env.partition(":")[0]
-        if is_foreign(self.env) and library not in ASYNC_LIBRARIES:
+        library = library_of(self.env)
+        if library is not None and not library.can_be_async:
+            others = ", ".join(each.prefix for each in LIBRARIES.values() if each.can_be_async)
             raise ConfigError(
                 f"mode='async' cannot step {self.env}: its library steps all envs at once; use --mode sync, or envs of "
-                f"{', '.join(ASYNC_LIBRARIES)}"
+                f"{others}"
             )
         if self.env_device == "cuda":
             raise ConfigError("mode='async' steps envs on the CPU, and env_device is 'cuda'; use --env-device cpu")
-        if self.frame_stack > 1 and is_foreign(self.env):
+        if self.frame_stack > 1 and library is not None:
             raise ConfigError(
-                f"mode='async' has no frame stacks of {library} envs; use --frame-stack 1, or wrap the env"
+                f"mode='async' has no frame stacks of {library.prefix} envs; use --frame-stack 1, or wrap the env"
             )
 
     def make_env(self) -> Env | ForeignWorld:

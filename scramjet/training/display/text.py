@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scramjet.adapters.registered_here import registration
-from scramjet.adapters.registry import is_foreign, must_be_given
+from scramjet.adapters.factories import must_be_given
+from scramjet.adapters.registration_call import registration
+from scramjet.adapters.registry import is_foreign
 from scramjet.training.display.interface import RunInfo, Summary
 from scramjet.training.telemetry.metrics import Record
 

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scramjet.adapters.registry import canonical_name, is_given, must_be_given
+from scramjet.adapters.factories import is_given, must_be_given
+from scramjet.adapters.registry import canonical_name
 from scramjet.adapters.world_code import (
     NamedCode,
     code_of,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any
 
+from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium.files import spelled
-from scramjet.adapters.registry import register_factory
 from scramjet.adapters.world_code import code_of, find_in_current_folder
 from scramjet.settings import coerce
 from scramjet.training.worlds.trust import check_name, remember

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scramjet.adapters.factories import is_given, must_be_given
 from scramjet.adapters.gymnasium.files import spelled
-from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, is_given, must_be_given
+from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign
 from scramjet.adapters.world_code import file_in, hash_of_sources, sources_of
 from scramjet.engine.worlds.rules import rules_fingerprint
 from scramjet.envs.api import Env

@@ -8,9 +8,10 @@ import pytest
 
 from scramjet import cli
 from scramjet.adapters import pool_choices as pool_choices_module
+from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium.check import check_gym_world
 from scramjet.adapters.pool_choices import pool_choices
-from scramjet.adapters.registry import ForeignWorld, register_factory
+from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError
 
 

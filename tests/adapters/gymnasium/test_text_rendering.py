@@ -8,8 +8,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from scramjet.adapters.factories import register_factory
 from scramjet.adapters.gymnasium.text_rendering import TextRenderedPool, in_blocks
-from scramjet.adapters.registry import ForeignWorld, register_factory
+from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError, WorldError
 
 

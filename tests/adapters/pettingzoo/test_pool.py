@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 from scramjet.adapters.pettingzoo import games as pettingzoo_games
 from scramjet.adapters.pettingzoo.games import make_pettingzoo_pool
-from scramjet.adapters.pettingzoo.pool import AECPool, ParallelPool
+from scramjet.adapters.pettingzoo.parallel import ParallelPool
+from scramjet.adapters.pettingzoo.turns import AECPool
 from scramjet.engine import NativePool, Transition
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy

@@ -14,7 +14,7 @@ import pytest
 
 import scramjet
 from scramjet import cli
-from scramjet.adapters import registry as foreign_worlds
+from scramjet.adapters import factories
 from scramjet.errors import CheckpointError, ConfigError, TrustError, WorldError
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers.hostile_files import (
@@ -131,14 +131,14 @@ def test_a_function_given_from_python_is_remembered_for_the_command_line(
     import own_envs  # type: ignore[import-not-found]
 
     result = scramjet.train(RunConfig(**TINY), env=own_envs.make_env, display="quiet")
-    monkeypatch.setattr(foreign_worlds, "_FACTORIES", {})  # as in another process
+    monkeypatch.setattr(factories, "_FACTORIES", {})  # as in another process
     assert cli.run(["eval", str(result.run_path), "--episodes", "1"]) == 0
 
 
 def test_a_function_that_is_in_no_module_is_asked_for_by_its_name(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_env = lambda: gymnasium.make("CartPole-v1")  # noqa: E731
     result = scramjet.train(RunConfig(**TINY), env=make_env, display="quiet")
-    monkeypatch.setattr(foreign_worlds, "_FACTORIES", {})
+    monkeypatch.setattr(factories, "_FACTORIES", {})
     with pytest.raises(WorldError, match="must be given again from Python"):
         cli.run(["eval", str(result.run_path)])
     assert scramjet.evaluate(result.run_path, episodes=1, env=make_env).episodes == 1

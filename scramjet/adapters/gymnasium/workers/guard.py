@@ -14,9 +14,10 @@ import select
 import signal
 import sys
 import time
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
+
+from scramjet.adapters.gymnasium.workers.child_processes import child_processes
 
 END_NOW = signal.SIGUSR1
 """From the pool: end the worker and everything that it has started."""
@@ -126,7 +127,7 @@ def _end_descendants(worker: int) -> None:
     while time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(worker, signal.SIGKILL)
-        for child in children():
+        for child in child_processes():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(child, signal.SIGKILL)
         try:
@@ -135,20 +136,6 @@ def _end_descendants(worker: int) -> None:
         except ChildProcessError:
             return
         time.sleep(0.002)
-
-
-def children() -> list[int]:
-    """The processes whose parent this one is, as far as the system tells."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path("/proc/self/task").iterdir():
-            found += [int(word) for word in (task / "children").read_text().split()]
-        return found
-    for entry in Path("/proc").glob("[1-9]*/stat"):  # kernels without that list
-        with contextlib.suppress(OSError):
-            if int(entry.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(entry.parent.name))
-    return found
 
 
 def _end_like(status: int) -> NoReturn:

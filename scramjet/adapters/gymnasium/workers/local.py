@@ -1,6 +1,6 @@
-"""A share of a pool's envs in this process, in the place of a worker process.
+"""Some of a pool's envs in this process, in place of a worker process.
 
-Where steps are quick, whoever waits for workers may as well step some envs itself.
+Where steps are quick, the process that waits for workers is faster if it steps some envs itself.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import pickle
 from collections import deque
 from typing import Any
 
-from scramjet.adapters.gymnasium.runner import EnvFailedError, GymRows, MakeEnv
-from scramjet.adapters.gymnasium.workers.process import Question, WorkerFailedError
+from scramjet.adapters.gymnasium.env_results import EnvFailedError, MakeEnv
+from scramjet.adapters.gymnasium.runner import GymRows
+from scramjet.adapters.gymnasium.workers.process import PendingCommand, WorkerFailedError
 from scramjet.adapters.gymnasium.workers.worker import Worker
 from scramjet.errors import ScramjetError
 
 
 class LocalWorker:
-    """Is asked and answers as a `WorkerProcess` does; what was asked is done when the answer is wanted."""
+    """Has the methods of a `WorkerProcess`, without a process: a command is carried out in `answer`."""
 
     seconds_left = math.inf
 
@@ -28,16 +29,16 @@ class LocalWorker:
         self._commands: deque[tuple[int, int, int, bytes]] = deque()
 
     @property
-    def asked(self) -> list[Question]:
-        """What has no answer yet."""
-        return [Question(kind, first, last) for kind, first, last, _ in self._commands]
+    def asked(self) -> list[PendingCommand]:
+        """Commands that have no answer yet, oldest first."""
+        return [PendingCommand(kind, first, last) for kind, first, last, _ in self._commands]
 
     def ask(self, kind: int, payload: bytes = b"", first: int = 0, last: int = 0) -> None:
-        """For the next `answer`."""
+        """Keep a command for `answer`."""
         self._commands.append((kind, first, last, payload))
 
     def answer(self) -> Any:
-        """Do what was asked first."""
+        """Carry out the oldest command and return its answer."""
         command = self._commands.popleft()
         try:
             if self._worker is None:
@@ -55,4 +56,4 @@ class LocalWorker:
             self._worker.close()
 
     def wait_closed(self, seconds: float) -> None:
-        """They are."""
+        """Nothing to wait for: `ask_to_close` has closed the envs."""

@@ -1,6 +1,5 @@
 """Gymnasium envs in worker processes: results in shared memory, a few bytes over a pipe to say that they are there.
 
-Row r belongs to worker r modulo the number of workers, so whichever part of the rows steps, all workers have a share.
 The memory has no name and the workers end when their pipe closes: nothing is left behind, even by kill -9.
 """
 
@@ -9,41 +8,29 @@ from __future__ import annotations
 import mmap
 import os
 import pickle
-import select
-import tempfile
-import time
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from scramjet.adapters.gymnasium.env_results import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.pool import GymPool
-from scramjet.adapters.gymnasium.runner import Ended, EnvFacts, MakeEnv, Renewed, check_same_spaces
 from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.local import LocalWorker
+from scramjet.adapters.gymnasium.workers.group import AnyWorker, WorkerStarter, end_all, first_to_answer
+from scramjet.adapters.gymnasium.workers.lost_episodes import LostEpisodes
 from scramjet.adapters.gymnasium.workers.process import CLOSING_SECONDS, WorkerFailedError, WorkerProcess
-from scramjet.adapters.gymnasium.workers.restarts import Restarts
-from scramjet.adapters.gymnasium.workers.worker import mapped, mapped_bytes
+from scramjet.adapters.gymnasium.workers.restart_counter import RestartCounter
+from scramjet.adapters.gymnasium.workers.sent_factory import pickled
+from scramjet.adapters.gymnasium.workers.settings import check_settings
+from scramjet.adapters.gymnasium.workers.shared_memory import anonymous_memory, mapped, mapped_bytes
+from scramjet.adapters.gymnasium.workers.shares import Share, Shares
+from scramjet.adapters.library import OnError
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import check_count
-from scramjet.engine.rows_under_way import Rows, neighbours
-from scramjet.envs.beside import ImportPaths
+from scramjet.engine.rows_under_way import Rows
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
-
-OnError = Literal["fail", "restart"]
-
-
-@dataclass(slots=True, eq=False)
-class Share:
-    """The part of a step that one worker does."""
-
-    worker: int
-    rows: range
-    send: Rows  # all rows of the step
-    ended: list[Ended] | None = None  # its episodes that ended; None until the worker has stepped
 
 
 class WorkerPool(GymPool):
@@ -68,20 +55,22 @@ class WorkerPool(GymPool):
         gives_way: bool = False,
         takes_part: bool = False,
     ) -> None:
-        """`num_workers` with this process, where it `takes_part`. `gives_way`: where cores are short, to the process
-        that decides for all."""
+        """`num_workers` counts this process too, if it `takes_part`. With `gives_way` workers have a lower priority
+        than this process, which decides for all."""
         check_count("num_envs", num_envs)
         num_workers = min(num_envs, available_cores()) if num_workers is None else num_workers
-        _check_settings(num_envs, num_workers, timeout, on_error, batch_size)
+        check_settings(num_envs, num_workers, timeout, on_error, batch_size)
         if takes_part and (on_error == "restart" or (batch_size or num_envs) < num_envs):
             raise ConfigError("takes_part=True leaves nobody to restart envs here or to see who is first; leave it out")
         self.num_workers, self.batch_size = num_workers, None if batch_size == num_envs else batch_size
-        self._restarts = Restarts()
-        self._make_env, self._factory = make_env, pickled(name, make_env)
-        self._timeout, self._on_error, self._gives_way, self._takes_part = timeout, on_error, gives_way, takes_part
-        self._memory = _anonymous_memory()
-        self._workers: list[WorkerProcess | LocalWorker] = []
-        self._close = weakref.finalize(self, _end, self._workers, self._memory, os.getpid())
+        self._hands_over_parts = self.batch_size is not None
+        self._restarts = RestartCounter()
+        self._on_error, factory, self._memory = on_error, pickled(name, make_env), anonymous_memory()
+        self._starter = WorkerStarter(
+            name, make_env, factory, self._memory, timeout, on_error == "restart", gives_way, takes_part
+        )
+        self._workers: list[AnyWorker] = []
+        self._close = weakref.finalize(self, end_all, self._workers, self._memory, os.getpid())
         self.name, self.is_guarded = name, not takes_part
         others = num_workers - takes_part
         self.processes = f"{others} worker process{'es' * (others > 1)}{' and this one' * takes_part}"
@@ -96,14 +85,13 @@ class WorkerPool(GymPool):
         except BaseException:
             self.close()
             raise
-        self._last_seen = tuple(np.zeros_like(leaf) for leaf in self._rows.obs)
-        self._finished_steps = np.zeros(num_envs, np.int64)  # since the start; counted where restarts are
-        self._lost = np.zeros(num_envs, np.bool_)  # episodes that ended with their worker, not yet told
-        self._shares: list[Share] = []  # of the steps under way, in the order they were sent
+        self._lost = LostEpisodes(self._rows, is_used=on_error == "restart")
+        self._shares = Shares(num_envs, num_workers)
 
     def _start_all(self, num_envs: int) -> EnvFacts:
+        """Start all workers, and check that their envs have the same spaces."""
         for first in range(self.num_workers):
-            self._workers.append(self._started(range(first, num_envs, self.num_workers)))
+            self._workers.append(self._starter.start(range(first, num_envs, self.num_workers)))
         facts: list[EnvFacts] = [self._answer(worker) for worker in self._workers]
         first_spaces = (facts[0].observation_space, facts[0].action_space)
         for worker, its in zip(self._workers, facts, strict=True):
@@ -111,23 +99,8 @@ class WorkerPool(GymPool):
             check_same_spaces(self.name, worker.rows[0], given, 0, first_spaces)
         return facts[0]
 
-    def _started(self, rows: range) -> WorkerProcess | LocalWorker:
-        if self._takes_part and rows.start == 0:
-            share = LocalWorker(self.name, self._make_env, rows, self._memory)
-            share.ask(protocol.START)
-            return share
-        return self._process(rows)
-
-    def _process(self, rows: range) -> WorkerProcess:
-        worker = WorkerProcess(
-            self.name, rows, self._memory, self._timeout, gives_way=self._gives_way, looks_out=self._takes_part
-        )
-        start = (ImportPaths.here(), self.name, self._factory, rows, self._on_error == "restart")
-        worker.ask(protocol.START, pickle.dumps(start))
-        return worker
-
-    def _answer(self, worker: WorkerProcess | LocalWorker) -> Any:
-        """Where there is no other way than to fail."""
+    def _answer(self, worker: AnyWorker) -> Any:
+        """The answer to a worker's oldest command; where it fails, the pool is closed and the failure raised."""
         try:
             return worker.answer()
         except WorkerFailedError as failure:
@@ -149,18 +122,18 @@ class WorkerPool(GymPool):
         for i in range(self.num_workers):  # what was begun is not wanted any more
             while self._workers[i].asked:
                 self._step_answer(i)
-        self._shares.clear()
+        self._shares.under_way.clear()
         given = pickle.dumps(seeds)
         for worker in self._workers:
             worker.ask(protocol.RESET, given)
         for i in range(self.num_workers):
             while not self._has_reset(i):
                 self._workers[i].ask(protocol.RESET, given)
-        self._lost[:] = False
-        self._remember(slice(None))
+        self._lost.forget()
+        self._lost.remember(slice(None))
 
     def _has_reset(self, i: int) -> bool:
-        """Whether worker i did; it may have died since it last stepped, and is restarted then, if that is wanted."""
+        """Whether worker i has reset its envs; if it died since it last stepped, it is restarted or an error raised."""
         try:
             self._workers[i].answer()
         except WorkerFailedError as failure:
@@ -169,52 +142,34 @@ class WorkerPool(GymPool):
         return True
 
     def _sendable(self, rows: Rows | None) -> Rows:
-        """Neighbours, or any rows that are neighbours in each worker, such as all rows of some workers."""
-        if not isinstance(rows, np.ndarray):
-            return neighbours(rows, self.num_rows)
-        given = np.arange(self.num_rows)[rows]
-        for i in np.unique(given % self.num_workers).tolist():
-            places = np.sort(given[given % self.num_workers == i])
-            if (np.diff(places) != self.num_workers).any():
-                raise ConfigError(
-                    f"rows={given.tolist()[:8]} are not neighbours among the rows of their workers: row r is worker r "
-                    f"% {self.num_workers}'s"
-                )
-        return given
+        return self._shares.sendable(rows)
+
+    def _receivable(self, rows: Rows) -> Rows:
+        return self._shares.receivable(rows)
 
     def _begin(self, rows: Rows) -> None:
         self._check_open()
-        stride = self.num_workers
-        for i, worker in enumerate(self._workers):
-            if isinstance(rows, slice):
-                first, stop = rows.start + (i - rows.start) % stride, rows.stop
-            else:
-                its = rows[rows % stride == i]
-                first, stop = (int(its.min()), int(its.max()) + 1) if len(its) else (0, 0)
-            if first < stop:
-                self._shares.append(Share(i, range(first, stop, stride), rows))
-                worker.ask(protocol.STEP, b"", first // stride, (stop - 1 - i) // stride + 1)
+        for share in self._shares.divide(rows):
+            self._workers[share.worker].ask(protocol.STEP, b"", *share.envs)
 
     def _finish(self, rows: Rows) -> Iterable[Ended]:
-        wanted = np.zeros(self.num_rows, np.bool_)
-        wanted[rows] = True
-        shares = [share for share in self._shares if wanted[share.rows[0]]]
+        shares = self._shares.of_rows(rows)
         for share in shares:
             while share.ended is None:
                 self._take_answer(share.worker)
-        self._shares = [share for share in self._shares if share not in shares]
-        self._tell_lost(np.arange(self.num_rows)[rows])
-        self._remember(rows)
+        self._shares.remove(shares)
+        self._lost.truncate(rows)
+        self._lost.remember(rows)
         return [one for share in shares for one in share.ended or ()]
 
     def _take_answer(self, i: int) -> Share:
         """Wait for worker i's oldest step and keep what it says of it."""
-        share = next(share for share in self._shares if share.worker == i and share.ended is None)
+        share = self._shares.oldest_of(i)
         share.ended = self._step_answer(i)
         return share
 
     def _step_answer(self, i: int) -> list[Ended]:
-        """Worker i's answer to its oldest step; one that fails is restarted, if that is wanted."""
+        """Wait for worker i's oldest step; returns its episodes that ended. Restarts it or raises where it fails."""
         worker = self._workers[i]
         try:
             said = worker.answer()
@@ -230,9 +185,9 @@ class WorkerPool(GymPool):
         return ended
 
     def _note_restart(self, rows: range, problem: str) -> None:
-        """Say so, or give up."""
+        """Count a restart and tell the user; where they are too many, close the pool and raise."""
         try:
-            told = self._restarts.note(rows, max(int(self._finished_steps[row]) for row in rows), problem)
+            told = self._restarts.note(rows, self._lost.finished_steps(rows), problem)
         except WorldError:
             self.close()
             raise
@@ -254,16 +209,17 @@ class WorkerPool(GymPool):
         while isinstance(new, WorkerFailedError):  # it may fail as it starts, too
             self._note_restart(old.rows, str(new))
             new = self._begun_anew(i)
-        self._lost[old.rows.start :: old.rows.step] = True
+        self._lost.add(old.rows)
         for step in old.asked:  # waited for elsewhere, and the new envs' now
             new.ask(step.kind, b"", step.first, step.last)
 
     def _begun_anew(self, i: int) -> WorkerProcess | WorkerFailedError:
         """A new process for worker i's envs, reset; or why there is none."""
-        new = self._workers[i] = self._process(self._workers[i].rows)
+        new = self._workers[i] = self._starter.start_process(self._workers[i].rows)
+        fresh_seeds = self._seeds.after("restarted", self._tick, self.restarts)
         try:
             new.answer()
-            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, self._fresh_seeds())):
+            for kind, given in ((protocol.BIND, self._row_layout), (protocol.RESET, fresh_seeds)):
                 new.ask(kind, pickle.dumps(given))
                 new.answer()
         except WorkerFailedError as failure:
@@ -271,50 +227,33 @@ class WorkerPool(GymPool):
             return failure
         return new
 
-    def _fresh_seeds(self) -> EpisodeSeed:
-        return self._seeds.after("restarted", self._tick, self.restarts)
-
-    def _tell_lost(self, rows: np.ndarray) -> None:
-        """Mark as truncated what ended with its worker."""
-        lost = rows[self._lost[rows]]
-        if len(lost):
-            self._rows.reward[lost], self._rows.terminated[lost], self._rows.truncated[lost] = 0.0, False, True
-            for final, last in zip(self._rows.final_obs, self._last_seen, strict=True):
-                final[lost] = last[lost]
-            self._lost[lost] = False
-
-    def _remember(self, rows: Rows) -> None:
-        """What was seen last: all that is left of an episode whose worker dies."""
-        if self._on_error == "restart":
-            self._finished_steps[rows] += 1
-            for last, now in zip(self._last_seen, self._rows.obs, strict=True):
-                last[rows] = now[rows]
-
     def _ready_first(self) -> Rows:
         """Of the sends under way the one whose workers have all stepped first; with `batch_size`, so many rows of the
         workers that have, in the order they did."""
         if not self._under_way:
             raise ConfigError("recv() without send(): no row has an action; call send() first")
-        if self.batch_size is None:
-            while True:
-                for send in self._under_way.sends:
-                    if all(share.ended is not None for share in self._shares if share.send is send):
-                        return send
-                for i in self._first_ready():
-                    self._take_answer(i)
-        num_rows = sum(len(share.rows) for share in self._shares)
-        if num_rows < self.batch_size:
-            raise ConfigError(
-                f"recv() waits for {self.batch_size} rows, and {num_rows} have actions: call send() first"
-            )
-        ready = [share for share in self._shares if share.ended is not None]
-        while sum(len(share.rows) for share in ready) < self.batch_size:
-            ready += [self._take_answer(i) for i in self._first_ready()]
-        chosen: list[int] = []
+        if self.batch_size is not None:
+            return self._first_rows(self.batch_size)
+        while True:
+            for send in self._under_way.sends:
+                if self._shares.has_stepped(send):
+                    return send
+            for i in first_to_answer(self._workers):
+                self._take_answer(i)
+
+    def _first_rows(self, count: int) -> np.ndarray:
+        """At least so many rows, of the workers that step first."""
+        num_sent = sum(len(share.rows) for share in self._shares.under_way)
+        if num_sent < count:
+            raise ConfigError(f"recv() waits for {count} rows, and {num_sent} have actions: call send() first")
+        ready = [share for share in self._shares.under_way if share.ended is not None]
+        while sum(len(share.rows) for share in ready) < count:
+            ready += [self._take_answer(i) for i in first_to_answer(self._workers)]
+        rows: list[int] = []
         for share in ready:
-            if len(chosen) < self.batch_size:
-                chosen += share.rows
-        return np.array(chosen)
+            if len(rows) < count:
+                rows += share.rows
+        return np.array(rows)
 
     @property
     def waiting(self) -> list[tuple[int, float]]:
@@ -324,20 +263,6 @@ class WorkerPool(GymPool):
     def _processes(self) -> list[WorkerProcess]:
         return [worker for worker in self._workers if isinstance(worker, WorkerProcess)]
 
-    def _first_ready(self) -> list[int]:
-        """Workers that have stepped, or will not; waits for the first."""
-        asked = [(i, worker) for i, worker in enumerate(self._workers) if worker.asked]
-        mine = [i for i, worker in asked if isinstance(worker, LocalWorker)]
-        if mine:
-            return mine
-        waiting = {worker.answers: i for i, worker in asked if isinstance(worker, WorkerProcess)}
-        left = {i: self._workers[i].seconds_left for i in waiting.values()}
-        poller = select.poll()
-        for descriptor in waiting:
-            poller.register(descriptor, select.POLLIN)
-        found = [waiting[descriptor] for descriptor, _ in protocol.wait_for(poller, min(left.values()))]
-        return found or [min(left, key=lambda i: left[i])]
-
     def call(self, row: int, method: str) -> Any:
         """What a method of one env returns; for what Gymnasium's interface does not have."""
         self._check_open()
@@ -346,7 +271,7 @@ class WorkerPool(GymPool):
         return self._answer(worker)
 
     def _try_saving(self) -> str | None:
-        worker = self._process(range(2))  # one of its own: whatever comes of it, the pool goes on
+        worker = self._starter.start_process(range(2))  # one of its own: whatever comes of it, the pool goes on
         try:
             worker.answer()
             worker.ask(protocol.TRY_SAVING)
@@ -378,74 +303,3 @@ class WorkerPool(GymPool):
     def close(self) -> None:
         """End all workers; again does nothing. Done by itself when the pool is forgotten and when Python ends."""
         self._close()
-
-
-def _end(workers: list[WorkerProcess | LocalWorker], memory: int, owner: int) -> None:
-    if os.getpid() != owner:
-        return  # a fork of the process that has the workers
-    for worker in reversed(workers):  # what this process has itself comes last, as it is waited for
-        worker.ask_to_close()
-    deadline = time.monotonic() + CLOSING_SECONDS
-    for worker in workers:
-        worker.wait_closed(max(0.0, deadline - time.monotonic()))
-    os.close(memory)
-
-
-def _check_settings(num_envs: int, num_workers: int, timeout: float, on_error: str, batch_size: int | None) -> None:
-    check_count("num_workers", num_workers)
-    if num_workers > num_envs:
-        raise ConfigError(f"num_workers={num_workers} but num_envs={num_envs}; use at most one worker an env")
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise ConfigError(f"timeout={timeout!r} must be a number of seconds above 0")
-    if on_error not in ("fail", "restart"):
-        raise ConfigError(f"on_error={on_error!r} must be 'fail' or 'restart'")
-    if batch_size is None:
-        return
-    check_count("batch_size", batch_size)
-    share = num_envs // num_workers
-    if batch_size > num_envs or (batch_size < num_envs and (num_envs % num_workers or batch_size % share)):
-        raise ConfigError(
-            f"batch_size={batch_size} must be the envs of whole workers, and num_envs={num_envs} split evenly over "
-            f"num_workers={num_workers}; num_workers={num_envs} allows any"
-        )
-
-
-def can_be_sent(make_env: MakeEnv) -> bool:
-    """Whether other processes can make these envs."""
-    try:
-        pickled("", make_env)
-    except ConfigError:
-        return False
-    return True
-
-
-def pickled(name: str, make_env: MakeEnv) -> bytes:
-    """A factory as worker processes receive it; by value where it stands in a script or a notebook."""
-    import cloudpickle  # type: ignore[import-untyped]
-
-    if not callable(make_env):
-        raise ConfigError(f"make_env={make_env!r} must be a function that makes a gymnasium.Env")
-    try:
-        factory: bytes = cloudpickle.dumps(make_env)
-    except Exception as error:
-        raise ConfigError(
-            f"{name}: the factory {_name_of(make_env)!r} cannot be sent to worker processes "
-            f"({type(error).__name__}: {error}); make it a function at the top of a module that opens files, locks, "
-            f"sockets and the env itself when it is called, or step all envs in this process: --num-workers 0 (with "
-            f"--mode async there is no such way)"
-        ) from error
-    return factory
-
-
-def _name_of(make_env: Any) -> str:
-    """Of a function, also where it comes with its arguments."""
-    inner = next((word for word in getattr(make_env, "args", ()) if callable(word)), make_env)
-    return str(getattr(inner, "__name__", inner))
-
-
-def _anonymous_memory() -> int:
-    """A descriptor of memory without a name, which is gone with the last process that holds it."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("scramjet")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -19,9 +19,9 @@ from scramjet.envs.beside import path_without_worlds
 from scramjet.errors import WorldError
 
 CLOSING_SECONDS = 5.0
-"""That envs have to close."""
+"""Time that envs have to close."""
 STARTING_SECONDS = 180.0
-"""That Python and our own modules have to load, however busy the machine is."""
+"""Time that Python and our own modules have to load, however busy the machine is."""
 MAKING_FACTOR, MAKING_SECONDS = 3.0, 10.0
 """Making an env, which imports what it needs, may take so many times as long as a step, and so many seconds in any
 case."""
@@ -37,7 +37,7 @@ _WAITED_FOR = {
     protocol.TRY_SAVING: "its reset() or step()",
     protocol.CLOSE: "its close()",
 }
-"""What of an env a question may wait for."""
+"""Which call of an env each command waits for, in words."""
 
 
 class WorkerFailedError(Exception):
@@ -48,8 +48,8 @@ class UnreadableFactoryError(WorkerFailedError):
     """The factory that was sent cannot be loaded in a worker."""
 
 
-class Question(NamedTuple):
-    """Something that was asked and has no answer yet."""
+class PendingCommand(NamedTuple):
+    """A command that has no answer yet."""
 
     kind: int
     first: int  # env of a step
@@ -57,7 +57,7 @@ class Question(NamedTuple):
 
 
 class WorkerProcess:
-    """One process with the envs of `rows`. Questions are answered in the order they were asked."""
+    """One process with the envs of `rows`. Commands are answered in the order they were given."""
 
     def __init__(
         self, name: str, rows: range, memory: int, timeout: float, *, gives_way: bool = False, looks_out: bool = False
@@ -65,7 +65,7 @@ class WorkerProcess:
         """`memory`: a descriptor, or -1 for none. `looks_out`: answers are expected at once, and not slept for."""
         self.name, self.rows, self.timeout, self._gives_way = name, rows, timeout, gives_way
         self.pid = 0  # once it is ready
-        self.asked: deque[Question] = deque()
+        self.asked: deque[PendingCommand] = deque()
         self._since, self._through, self._looks_out = time.monotonic(), 0, looks_out
         self._received = bytearray()  # of a message that is not there in whole yet
         self._has_group = True
@@ -102,10 +102,10 @@ class WorkerProcess:
                     os.close(theirs)
 
     def ask(self, kind: int, payload: bytes = b"", first: int = 0, last: int = 0) -> None:
-        """Does not wait for the answer. That the process is gone or does not listen is told by `answer`."""
+        """Write a command; does not wait for its answer. Where the process is gone, `answer` says so."""
         if not self.asked:
             self._since, self._through = time.monotonic(), 0
-        self.asked.append(Question(kind, first, last))
+        self.asked.append(PendingCommand(kind, first, last))
         view = memoryview(protocol.HEADER.pack(kind, first, last, len(payload)) + payload)
         with contextlib.suppress(BrokenPipeError):
             while view:
@@ -116,7 +116,7 @@ class WorkerProcess:
                         return
 
     def answer(self) -> Any:
-        """The answer to the oldest question. Raises where there will be none."""
+        """Wait for the answer to the oldest command; a WorkerFailedError where there will be none."""
         if self._looks_out:
             protocol.look_out(self._poller)
         kind = protocol.ALIVE
@@ -157,7 +157,7 @@ class WorkerProcess:
         return kind, payload
 
     def _read(self, size: int) -> bytearray:
-        """The first so many bytes of a message."""
+        """The first `size` bytes of a message."""
         while len(self._received) < size:
             left = self.seconds_left
             # Most answers come before one such wait is over, and are taken without further ado.
@@ -172,7 +172,7 @@ class WorkerProcess:
         return self._received
 
     def _go_to_work(self) -> None:
-        """Its envs are made."""
+        """Called when its envs are made: lower its priority where it gives way."""
         if self._gives_way:
             with contextlib.suppress(OSError):  # it may have ended already
                 os.setpriority(os.PRIO_PROCESS, self.pid, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY)
@@ -192,7 +192,7 @@ class WorkerProcess:
 
     @property
     def seconds_left(self) -> float:
-        """Until it counts as hung."""
+        """Seconds until it counts as hung."""
         return max(0.0, self._since + self._allowed - time.monotonic())
 
     def _who(self, is_there: bool = True) -> str:

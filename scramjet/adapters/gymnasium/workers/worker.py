@@ -1,4 +1,4 @@
-"""A worker process: steps its share of a pool's Gymnasium envs when told to. Forked by `worker_guard`, not by hand.
+"""A worker process: steps its share of a pool's Gymnasium envs when told to. Forked by `guard`, not by hand.
 
 It sleeps until the pool writes to its pipe, and ends when that pipe is closed.
 """
@@ -18,37 +18,17 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from scramjet.adapters.gymnasium.env_results import EnvFailedError
 from scramjet.adapters.gymnasium.env_state import UnsavableError
-from scramjet.adapters.gymnasium.pool import row_arrays
-from scramjet.adapters.gymnasium.runner import EnvFailedError, GymRows, RowArrays
+from scramjet.adapters.gymnasium.runner import GymRows
 from scramjet.adapters.gymnasium.workers import protocol
-from scramjet.adapters.gymnasium.workers.guard import children
+from scramjet.adapters.gymnasium.workers.child_processes import child_processes
+from scramjet.adapters.gymnasium.workers.shared_memory import mapped, mapped_bytes
 from scramjet.envs.beside import ImportPaths
 from scramjet.errors import ScramjetError
 
-ALIGNED = 64
-"""Each array begins at a multiple of this many bytes."""
-
 MAP_FIXED = 0x10
 """Of mmap(2), on Linux and macOS alike; Python's module does not name it."""
-
-
-def mapped(memory: mmap.mmap, layout: list[tuple[tuple[int, ...], np.dtype]]) -> RowArrays:
-    """The arrays of a layout in shared memory; parent and workers lay them out alike."""
-    arrays, at = [], 0
-    for shape, dtype in layout:
-        array: np.ndarray = np.ndarray(shape, dtype, memory, at)
-        arrays.append(array)
-        at += -(-array.nbytes // ALIGNED) * ALIGNED
-    return row_arrays(arrays)
-
-
-def mapped_bytes(layout: list[tuple[tuple[int, ...], np.dtype]]) -> int:
-    """How much memory that takes."""
-    sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in layout]
-    return max(ALIGNED, sum(-(-size // ALIGNED) * ALIGNED for size in sizes))
 
 
 class UnreadableFactoryError(Exception):
@@ -125,7 +105,7 @@ class Worker:
             _make_private(self._shared, self._memory)
 
     def close(self) -> None:
-        """Close the envs and forget them: what they do then, they do here."""
+        """Close the envs and drop them, so that their destructors run here."""
         if self._envs is not None:
             self._envs.close()
             self._envs = None
@@ -146,11 +126,11 @@ def _make_private(memory: mmap.mmap, descriptor: int) -> None:
 def _is_left() -> bool:
     """Whether envs have started what outlives them where nobody ends it: processes, or threads that are waited for."""
     main = threading.main_thread()
-    return bool(children()) or any(thread is not main and not thread.daemon for thread in threading.enumerate())
+    return bool(child_processes()) or any(thread is not main and not thread.daemon for thread in threading.enumerate())
 
 
 def serve(commands: int, answers: int, memory: int) -> None:
-    """Do what the pool asks, until it asks no more."""
+    """Carry out the pool's commands until it closes its pipe or tells to close."""
     me = os.getpid()
 
     def say(kind: int, payload: bytes = b"", number: int = 0) -> None:

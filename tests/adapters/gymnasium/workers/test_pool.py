@@ -169,8 +169,10 @@ def test_what_cannot_be_sent_or_received_is_refused(workers) -> None:
         pool.send(actions)
     with pytest.raises(ConfigError, match=r"step\(\) while envs step: call recv\(\) first"):
         pool.step(actions)
-    with pytest.raises(ConfigError, match="rows 0, 1 were not sent together"):
+    with pytest.raises(ConfigError, match=r"rows=\[0, 1\] were not sent together"):
         pool.recv(np.array([0, 1]))
+    with pytest.raises(ConfigError, match=r"rows=\[1\] were not sent together"):
+        pool.recv(np.array([1]))
     assert pool.recv(np.array([1, 3])).rows.tolist() == [1, 3]
 
 
@@ -190,6 +192,31 @@ def test_halves_are_received_in_any_order(workers, takes_part) -> None:
         assert_same(out, serial.step(row))
     assert pool.steps_taken == 30
     assert pool.episodes().num_ended == serial.episodes().num_ended > 4
+
+
+def test_with_a_batch_size_the_rows_of_whole_workers_can_be_asked_for_and_no_others(workers) -> None:
+    pool = workers("Countdown", Countdown, 4, num_workers=2, batch_size=2)
+    serial = SerialPool("Countdown", Countdown, 4)
+    pool.reset(1)
+    serial.reset(1)
+    actions = np.zeros(4, np.int64)
+    pool.send(actions)
+    with pytest.raises(ConfigError, match=r"rows=\[0, 1\] were not sent together"):
+        pool.recv(slice(0, 2))
+    expected = serial.step(actions)
+    for rows in (np.array([1, 3]), np.array([0, 2])):
+        np.testing.assert_array_equal(pool.recv(rows).transition.obs, expected.obs[rows])
+    with pytest.raises(ConfigError, match=r"call send\(\) first"):
+        pool.recv()
+
+
+def test_without_a_batch_size_a_part_of_what_was_sent_cannot_be_received(workers) -> None:
+    pool = workers("Countdown", Countdown, 4, num_workers=2)
+    pool.reset(1)
+    pool.send(np.zeros(4, np.int64))
+    with pytest.raises(ConfigError, match="were not sent together"):
+        pool.recv(np.array([0, 2]))  # all rows of one worker
+    assert pool.recv().rows == slice(0, 4)
 
 
 def test_of_several_sends_the_one_that_is_ready_first_is_received_first(workers) -> None:

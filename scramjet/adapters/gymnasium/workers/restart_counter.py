@@ -12,8 +12,8 @@ TOLD_ONE_BY_ONE, THEN_EVERY = 3, 10
 """Restarts that people are told of."""
 
 
-class Restarts:
-    """Counts them, for envs by the rows that fail together."""
+class RestartCounter:
+    """Counts the restarts of a pool; envs that fail together, those of one worker, are counted by their rows."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -21,7 +21,10 @@ class Restarts:
         self._streaks: dict[range, tuple[int, int]] = {}  # steps finished at the last restart; restarts in a row
 
     def note(self, rows: range, finished: int, problem: str) -> str:
-        """One more, after so many `finished` steps: what to tell people, if anything; an error where to give up."""
+        """Count a restart of the envs of `rows`, which have `finished` so many steps.
+
+        Returns what to tell the user, "" for nothing; raises a WorldError where the envs fail too often to go on.
+        """
         self.total += 1
         last, in_a_row = self._streaks.get(rows, (-2, 0))
         in_a_row = in_a_row + 1 if finished - last <= 1 else 1  # the step that failed counts as finished

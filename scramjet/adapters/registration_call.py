@@ -6,7 +6,8 @@ from importlib.metadata import entry_points
 
 import gymnasium
 
-from scramjet.adapters.registry import REGISTERED_BY
+from scramjet.adapters.gymnasium.registered_envs import REGISTERED_BY
+from scramjet.adapters.registry import library_of
 from scramjet.envs.registry import is_registered_here
 
 
@@ -14,8 +15,8 @@ def registration(name: str) -> str | None:
     """The call that another program has to make before it finds this world by its name; None where it need not."""
     if is_registered_here(name):
         return f"scramjet.register({name!r}, ...)"
-    library, _, env_id = name.partition(":")
-    if library not in ("gym", "mujoco", "vec") or ":" in env_id:  # a module in the name is imported by whoever reads it
+    library, env_id = library_of(name), name.partition(":")[2]
+    if library is None or not library.has_gymnasium_ids or ":" in env_id:  # a module in the name is imported by itself
         return None
     spec = gymnasium.registry.get(env_id)
     if spec is None or _registers_itself(spec) or env_id.startswith(tuple(REGISTERED_BY)):
