@@ -9,16 +9,11 @@ import pytest
 
 import scramjet
 from scramjet import cli
-from scramjet.adapters import registry as foreign_worlds
+from scramjet.adapters.factories import register_factory
+from scramjet.adapters.gymnasium import fastest_pool
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
-from scramjet.adapters.registry import (
-    ForeignWorld,
-    WorkerSettings,
-    canonical_name,
-    is_foreign,
-    load_world,
-    register_factory,
-)
+from scramjet.adapters.library import WorkerSettings
+from scramjet.adapters.registry import ForeignWorld, canonical_name, is_foreign, load_world
 from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.training.config.files import preset_path, starting_config
@@ -51,7 +46,7 @@ def test_no_env_is_made_for_the_spaces_of_a_world_that_has_a_pool():
 
 
 def test_auto_has_processes_only_where_they_pay_or_are_asked_for(monkeypatch):
-    monkeypatch.setattr(foreign_worlds, "available_cores", lambda: 2)
+    monkeypatch.setattr(fastest_pool, "available_cores", lambda: 2)
     quick, slow = (ForeignWorld(register_factory(make)) for make in (Staircase, Slow))
     found = []
     for world, num_envs, workers in (

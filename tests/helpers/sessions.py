@@ -23,10 +23,9 @@ SMALL = RunConfig(
 
 @contextlib.contextmanager
 def begun(config: RunConfig | str | Path | None, runs_dir: Path, **given: Any) -> Iterator[Session]:
-    """A session that has begun, closed with its run at the end; `given` are other arguments of `start.begin`."""
-    others = dict.fromkeys(("resume", "fork", "run_name", "network", "total_timesteps", "time_limit"))
-    session = start.begin(config, runs_dir=runs_dir, **{**others, **given})
-    with session.run, session.metrics_log, contextlib.closing(session):
+    """A session that has begun, closed with its run at the end; `given` are other fields of a `StartRequest`."""
+    session = start.begin(start.StartRequest(config=config, runs_dir=runs_dir, **given))
+    with session.run, contextlib.closing(session):
         yield session
 
 

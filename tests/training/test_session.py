@@ -11,8 +11,8 @@ import torch
 
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
+from scramjet.training.components import make_evaluator, make_policy, make_pool
 from scramjet.training.seeds import training_episodes
-from scramjet.training.session import make_evaluator, make_policy, make_pool
 from tests.helpers.sessions import SMALL, begun
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -12,7 +12,7 @@ import torch
 
 from scramjet.errors import ConfigError
 from scramjet.training.persistence.state import checkpoint_of
-from scramjet.training.start import num_updates
+from scramjet.training.session import Session
 from tests.helpers.sessions import SMALL, begun, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -35,7 +35,7 @@ def test_updates_are_the_fewest_that_reach_the_total_or_as_many_as_the_collector
 ) -> None:
     config, collector = SimpleNamespace(total_timesteps=total, batch_size=128), SimpleNamespace(num_rollouts=given)
     session = SimpleNamespace(config=config, collector=collector, first_step=first_step, first_update=first_update)
-    assert num_updates(session) == expected  # type: ignore[arg-type]
+    assert Session.num_updates.fget(session) == expected
 
 
 @pytest.fixture
@@ -54,27 +54,27 @@ def weights_of(session: Any) -> torch.Tensor:
 
 def test_a_new_run_begins_at_step_0_with_all_of_its_updates_ahead(tmp_path: Path) -> None:
     with begun(SMALL, tmp_path) as session:
-        assert (session.first_update, session.first_step, num_updates(session)) == (0, 0, 5)
+        assert (session.first_update, session.first_step, session.num_updates) == (0, 0, 5)
 
 
 def test_a_resumed_run_goes_on_from_its_newest_checkpoint_and_its_time(saved: Path) -> None:
     with begun(None, saved.parent, resume=saved) as session:
         assert (session.first_update, session.first_step, session.elapsed_seconds) == (3, 0, 7.0)
-        assert num_updates(session) == 5
+        assert session.num_updates == 5
         assert "resumed at step 96" in session.note
 
 
 def test_a_resumed_run_may_be_given_another_total_and_remembers_it(saved: Path) -> None:
     for total in (320, None):
         with begun(None, saved.parent, resume=saved, total_timesteps=total) as session:
-            assert num_updates(session) == 10
+            assert session.num_updates == 10
 
 
 def test_a_fork_counts_on_from_its_parents_step_with_its_weights_and_updates_of_its_own(saved: Path) -> None:
     with begun(None, saved.parent, resume=saved) as session:
         expected = weights_of(session)
     with begun(replace(SMALL, total_timesteps=200), saved.parent, fork=saved, run_name="second") as fork:
-        assert (fork.first_update, fork.first_step, num_updates(fork)) == (0, 96, 4)
+        assert (fork.first_update, fork.first_step, fork.num_updates) == (0, 96, 4)
         assert torch.equal(weights_of(fork), expected)
         assert fork.lineage is not None
         assert fork.store.steps() == [96]  # so that a resume has something to begin from

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from scramjet.training.best import Best
 
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import CheckpointError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.training.evaluation.best import Best
 from scramjet.training.persistence import state
+from scramjet.training.persistence.metadata import best_of
 from tests.helpers.sessions import SMALL, begun, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -59,7 +60,7 @@ def test_what_chose_the_best_checkpoint_is_known_again(best: Best | None, expect
     with begun(SMALL, tmp_path) as session:
         session.best = best
         saved = load_checkpoint(state.checkpoint_of(session, update=1, step=32, elapsed_seconds=0.0)())
-    assert state.best_of(saved) == expected
+    assert best_of(saved) == expected
 
 
 def test_a_fork_takes_weights_and_optimizer_along_and_no_episode(tmp_path: Path) -> None:
