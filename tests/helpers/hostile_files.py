@@ -33,29 +33,6 @@ FLAGS = [
     *("--eval.every", "0", "--eval.final-episodes", "0"),
 ]
 
-WORLD = """
-from pathlib import Path
-import numpy as np
-from scramjet.envs import Box, Discrete, Env
-
-class Walk(Env):
-    observation_space = Box(0, 1, (1,), np.float32)
-    action_space = Discrete(2)
-    state = {"at": np.int32}
-    max_episode_steps = 10
-    length: int = 4
-
-    def reset(self, s):
-        s.at = 0
-
-    def step(self, s, action):
-        s.at = s.at + action
-        return 1.0, s.at >= self.length
-
-    def observe(self, s, obs):
-        obs[0] = s.at / 10
-"""
-
 ENVS = """
 import gymnasium
 

@@ -12,11 +12,8 @@ import pytest
 
 import scramjet
 from scramjet.training.config.run_config import RunConfig
-from tests.helpers.hostile_files import (
-    ENVS,
-    TINY,
-    WORLD,
-)
+from tests.helpers.hostile_files import ENVS, TINY
+from tests.helpers.world_files import WALK
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     package.mkdir(parents=True)
     leave = f"open({str(tmp_path / 'canary')!r}, 'w').close()\n"
     for name in ("evil.py", "evil_module.py", "evil_package/__init__.py", "evil_package/worlds.py"):
-        (place / name).write_text(leave + WORLD + ENVS)
+        (place / name).write_text(leave + WALK + ENVS)
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.chdir(place)
     yield place
@@ -61,7 +58,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A user's own folder, where he works."""
     place = tmp_path / "mine"
     place.mkdir(mode=0o700)
-    (place / "own_world.py").write_text("from own_helper import GOAL\n" + WORLD)
+    (place / "own_world.py").write_text("from own_helper import GOAL\n" + WALK)
     (place / "own_helper.py").write_text("GOAL = 3\n")
     (place / "own_envs.py").write_text(ENVS)
     registers = "import gymnasium\ngymnasium.register('Own-v0', 'gymnasium.envs.classic_control:CartPoleEnv')\n"

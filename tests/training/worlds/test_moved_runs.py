@@ -21,6 +21,7 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.runtime.source_copies import MAX_FILES
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from tests.helpers import world_files
 
 TINY: dict[str, Any] = {
     "num_envs": 4,
@@ -33,52 +34,8 @@ TINY: dict[str, Any] = {
     "checkpoint": CheckpointConfig(every=1),
 }
 
-WALK = """
-import numpy as np
-from moved_helper import LENGTH
-from scramjet.envs import Box, Discrete, Env, randint
-
-class Walk(Env):
-    observation_space = Box(0, 1, (1,), np.float32)
-    action_space = Discrete(2)
-    state = {"at": np.int32}
-    max_episode_steps = 10
-    start: int = 3
-
-    def reset(self, s):
-        s.at = randint(s, self.start)
-
-    def step(self, s, action):
-        s.at = s.at + action
-        return 1.0, s.at >= LENGTH
-
-    def observe(self, s, obs):
-        obs[0] = s.at / 10
-"""
-
-COUNT = """
-import gymnasium
-import numpy as np
-
-class Count(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at, self.steps = int(self.np_random.integers(3)), 0
-        return self._seen(), {}
-
-    def step(self, action):
-        self.at, self.steps = self.at + int(action), self.steps + 1
-        return self._seen(), 1.0, self.at >= 6, self.steps >= 10, {}
-
-    def _seen(self):
-        return np.array([self.at / 10], np.float32)
-
-def make_count():
-    return Count()
-"""
+WALK = "from moved_helper import LENGTH\n" + world_files.WALK.replace("self.length", "LENGTH")
+COUNT = world_files.COUNT + "\ndef make_count():\n    return Count()\n"
 
 
 @pytest.fixture(autouse=True)

@@ -15,54 +15,17 @@ from scramjet import cli
 from scramjet.errors import TrustError, WorldError
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
+from tests.helpers.world_files import COUNT, WALK
 
 FLAGS = [
     "--policy.hidden", "8", "--num-envs", "4", "--num-steps", "8", "--num-threads", "1", "--device", "cpu",
     "--total-timesteps", "32", "--eval.every", "0", "--eval.final-episodes", "0", "--display", "quiet",
 ]  # fmt: skip
 
-ENV = """
-import gymnasium
-import numpy as np
-
-class Count(gymnasium.Env):
-    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, goal{default}):
-        self.goal = goal
-
-    def reset(self, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at = 0
-        return np.zeros(1, np.float32), {{}}
-
-    def step(self, action):
-        self.at += 1
-        return np.full(1, self.at / 10, np.float32), 1.0, self.at >= self.goal, False, {{}}
-
+LOUDER = """
 class Louder(gymnasium.RewardWrapper):
     def reward(self, reward):
         return 2 * reward
-"""
-NATIVE = """
-import numpy as np
-from scramjet.envs import Box, Discrete, Env
-
-class Stay(Env):
-    observation_space = Box(0, 1, (1,), np.float32)
-    action_space = Discrete(2)
-    state = {"at": np.int32}
-    max_episode_steps = 4
-
-    def reset(self, s):
-        s.at = 0
-
-    def step(self, s, action):
-        return 1.0, False
-
-    def observe(self, s, obs):
-        obs[0] = 0
 """
 REGISTERS = "\ngymnasium.register('Local-v0', lambda **more: Count(**more), max_episode_steps=5)\n"
 
@@ -73,9 +36,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("SCRAMJET_STATE_DIR", str(tmp_path / "state"))
     place = tmp_path / "project"
     (place / "local_package").mkdir(parents=True, mode=0o700)
-    (place / "my_env.py").write_text(ENV.format(default="=3"))
-    (place / "local_package" / "__init__.py").write_text(ENV.format(default="=3") + REGISTERS)
-    (place / "local_package" / "worlds.py").write_text(NATIVE)
+    (place / "my_env.py").write_text(COUNT + LOUDER)
+    (place / "local_package" / "__init__.py").write_text(COUNT + LOUDER + REGISTERS)
+    (place / "local_package" / "worlds.py").write_text(WALK)
     monkeypatch.chdir(place)
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", os.getcwd())])
     yield place
@@ -94,7 +57,7 @@ def forget_modules() -> None:
     [
         ["gym:local_package:Local-v0"],
         ["factory:local_package:Count", "--num-workers", "1"],
-        ["local_package.worlds:Stay"],
+        ["local_package.worlds:Walk"],
     ],
     ids=lambda words: words[0].partition(":")[0],
 )
@@ -133,7 +96,7 @@ def test_a_file_with_a_gymnasium_env_trains_and_its_run_has_the_files_name(
     assert cli.run(["train", "my_env.py", *FLAGS]) == 0
     assert cli.run(["train", *FLAGS, "--env.goal", "2", "my_env.py:Count"]) == 0
     assert cli.run(["eval", "runs/my_env-1", "--episodes", "2"]) == 0
-    assert "mean return  3.00" in capsys.readouterr().out
+    assert "mean return  6.00" in capsys.readouterr().out
     assert cli.run(["eval", "runs/my_env-2", "--env", "my_env.py", "--episodes", "2"]) == 0
     assert "mean return  2.00" in capsys.readouterr().out
     assert 'name = "factory:../../my_env.py:Count"' in (project / "runs" / "my_env-1" / "config.toml").read_text()
@@ -151,7 +114,7 @@ def test_a_config_files_text_for_such_an_env_is_looked_at_like_any_other(project
 
 
 def test_several_envs_in_a_file_and_missing_arguments_are_answered_with_what_to_type(project: Path, capsys) -> None:
-    text = ENV.format(default="")
+    text = COUNT.replace("goal=6", "goal") + LOUDER
     (project / "my_env.py").write_text(text)
     with pytest.raises(WorldError, match=r"cannot be made without goal: add --env.goal \.\.\."):
         cli.run(["train", "my_env.py", *FLAGS])

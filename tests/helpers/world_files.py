@@ -1,0 +1,50 @@
+"""Texts of small worlds, for tests that write them into files and name them there."""
+
+WALK = """
+import numpy as np
+from scramjet.envs import Box, Discrete, Env, randint
+
+class Walk(Env):
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"at": np.int32}
+    max_episode_steps = 10
+    start: int = 3
+    length: int = 4
+
+    def reset(self, s):
+        s.at = randint(s, self.start)
+
+    def step(self, s, action):
+        s.at = s.at + action
+        return 1.0, s.at >= self.length
+
+    def observe(self, s, obs):
+        obs[0] = s.at / 10
+"""
+"""A native world: action 1 goes on, and the walk ends at `length`."""
+
+COUNT = """
+import gymnasium
+import numpy as np
+
+class Count(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, goal=6):
+        self.goal = goal
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.first, self.at = int(self.np_random.integers(3)), 0
+        return self._seen(), {}
+
+    def step(self, action):
+        self.at += 1
+        return self._seen(), 1.0, self.at >= self.goal, False, {}
+
+    def _seen(self):
+        return np.array([(self.first + self.at) / 10], np.float32)
+"""
+"""An env of Gymnasium: each step pays 1, and `goal` of them are an episode; what is seen begins at random."""
