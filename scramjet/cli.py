@@ -140,8 +140,8 @@ def run(words: list[str]) -> int:
         )
     if words[0] != "train":
         return _call(words)
+    from scramjet.adapters.gymnasium.trial_ahead import tries_out_an_env
     from scramjet.adapters.gymnasium.workers.started_ahead import end_unused, start_ahead
-    from scramjet.adapters.trial_ahead import tries_out_an_env
 
     if tries_out_an_env(words[1:]):
         start_ahead()

@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scramjet.adapters.making import made
+from scramjet.adapters.make_env import made
 from scramjet.adapters.world_parameter import WorldParameter, parameters_of, type_in_words
 from scramjet.errors import WorldError, did_you_mean
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _make_pool(world: NamedWorld, request: PoolRequest) -> ForeignPool:
-    from scramjet.adapters.envpool import EnvPoolPool
+    from scramjet.adapters.envpool.pool import EnvPoolPool
 
     return EnvPoolPool(world.id, request.num_envs, training=request.learns, **world.parameters)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scramjet.adapters.factories import canonical_factory, factory_of, is_given, takes_argument
 from scramjet.adapters.library import Library, NamedWorld, PoolRequest
-from scramjet.adapters.making import check_arguments, made
+from scramjet.adapters.make_env import check_arguments, made
 from scramjet.adapters.world_parameter import WorldParameter, parameters_of
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Discrete
 
-from scramjet.adapters.envpool_options import (
+from scramjet.adapters.envpool.options import (
     check_batch_size,
     checked_options,
     has_lives,
