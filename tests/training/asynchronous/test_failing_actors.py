@@ -41,7 +41,7 @@ def test_envs_that_fail_are_made_anew_and_the_run_goes_on(tmp_path, capsys):
 
 def workers_of(pid):
     """Not what compiles ahead."""
-    words = ["ps", "-o", "pid=,args=", "--ppid", str(pid)]
+    words = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)]
     lines = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
     return [int(line.split()[0]) for line in lines if guard.__name__ in line]
 
