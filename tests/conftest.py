@@ -42,6 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU, a torch built for CUDA, and numba-cuda"))
 
 
+@pytest.fixture(autouse=True)
+def exact_products(request: pytest.FixtureRequest) -> None:
+    """A test on the GPU begins with float32 products: a run that an earlier test trained may have left others."""
+    if request.node.get_closest_marker("gpu"):
+        from scramjet.runtime.machine.devices import set_precision
+
+        set_precision("float32")
+
+
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Torch on one thread and seeded: small tensors gain nothing from threads, and lose much on a busy machine."""
