@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torch import nn
 
+from scramjet.accelerate.choice import WIDEST
 from scramjet.adapters.registry import library_of
 from scramjet.policies.networks import count_parameters
 from scramjet.runtime.machine.cores import available_cores, free_cores
@@ -47,7 +48,8 @@ def learns_by_operators(config: RunConfig, network: nn.Module | None) -> bool:
     """Whether torch's operators will learn, as far as is known before an env is made and shows its observations."""
     shape, library = config.policy, library_of(config.env)
     has_pictures = library is not None and library.shows_images and shape.encoder != "mlp"
-    return network is not None or not config.fused or shape.encoder not in ("auto", "mlp") or has_pictures
+    is_wide = max(shape.hidden, default=0) > WIDEST
+    return network is not None or not config.fused or shape.encoder not in ("auto", "mlp") or has_pictures or is_wide
 
 
 def _threads_pay(config: RunConfig, network: nn.Module) -> bool:

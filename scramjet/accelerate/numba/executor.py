@@ -21,9 +21,6 @@ from scramjet.policies.networks import GaussianHead, SeparateActorCritic, Shared
 from scramjet.policies.policy import Policy
 from scramjet.policies.recurrent.cores import Core, LayeredCore
 
-WIDEST = 512
-"""Units of the widest layer that compiled functions are used for: beyond it torch's operators are as fast or faster."""
-
 
 class UnsupportedPolicyError(Exception):
     """Why compiled functions cannot run a policy, in words that end a sentence."""
