@@ -56,10 +56,11 @@ def train(total_steps: int, seed: int) -> Policy:
     while step < total_steps:
         # Collect: the policy draws actions and the pool steps all envs, going on where the last rollout ended.
         obs[0] = obs[-1]
-        noise = policy.distribution.noise(NUM_STEPS, NUM_ENVS, actions_generator)
+        noise = policy.distribution.noise(NUM_STEPS, NUM_ENVS, actions_generator)  # what actions are drawn with
         with torch.no_grad():
             for t in range(NUM_STEPS):
-                policy.distribution.sample(policy.logits(obs[t]), None, noise[t], action[t], log_prob[t])
+                logits = policy.logits(obs[t])
+                policy.distribution.sample(logits, None, noise[t], action[t], log_prob[t])  # writes the last two
                 out = pool.step(action[t].numpy())
                 obs[t + 1] = torch.from_numpy(out.obs)  # of an env whose episode ended: the first of its next one
                 final_obs[t] = torch.from_numpy(out.final_obs)

@@ -6,6 +6,7 @@ from torch import nn
 
 from scramjet.accelerate.executor import Executor
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.policies.policy import Policy
 
@@ -14,11 +15,13 @@ WIDEST = 512
 (docs/benchmarks.md)."""
 
 
-def choose_executor(policy: Policy, pool: Pool, *, fused: bool, precision: str = "float32") -> Executor:
+def choose_executor(
+    policy: Policy, pool: Pool, *, fused: bool, precision: str = "float32", loss: str = "ppo"
+) -> Executor:
     """The fastest executor that can run a policy: Triton on the GPU, Numba on the CPU, else torch's operators.
 
-    `fused` is the user's leave to use kernels (`--fused`); `precision` that of matrix products on the GPU. The
-    executor's `why` says what kept the kernels from being chosen.
+    `fused` is the user's leave to use kernels (`--fused`); `precision` that of matrix products on the GPU; `loss` what
+    will be learned. The executor's `why` says what kept the kernels from being chosen, or from learning.
     """
     if not fused:
         return TorchExecutor(policy, "--no-fused")
@@ -26,13 +29,24 @@ def choose_executor(policy: Policy, pool: Pool, *, fused: bool, precision: str =
         from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
 
         mlp = triton_mlp(policy, pool, precision)
-        return TorchExecutor(policy, mlp) if isinstance(mlp, str) else TritonExecutor(policy, mlp)
+        if isinstance(mlp, str):
+            return TorchExecutor(policy, mlp)
+        return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
     widest = max((layer.out_features for layer in policy.modules() if isinstance(layer, nn.Linear)), default=0)
     if widest > WIDEST:
         return TorchExecutor(policy, f"torch's operators are as fast with layers of {widest} units")
     from scramjet.accelerate.numba.executor import NumbaExecutor, UnsupportedPolicyError
 
     try:
-        return NumbaExecutor(policy)
+        return NumbaExecutor(policy, _why_torch_learns(policy, pool, loss))
     except UnsupportedPolicyError as reason:
         return TorchExecutor(policy, str(reason))
+
+
+def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
+    """Why torch's operators learn although kernels act, in words; empty where the kernels learn as well."""
+    if loss == "impala":
+        return "torch's operators learn: IMPALA's loss"
+    is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
+    has_open_turns = policy.device.type == "cuda" and pool.played_by is PlayedBy.SEATS
+    return "torch's operators learn where not every sample counts" if is_padded or has_open_turns else ""

@@ -184,6 +184,9 @@ def ppo_loss(
 ) -> LossTerms:
     """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B].
 
+    Torch's operators learn by this function. Kernels write it again with its gradient, and tests compare them with it:
+    `accelerate/numba/loss_kernels.py` and `accelerate/triton/kernels.py`.
+
     A scalar `policy_term` replaces the clipped surrogate.
     """
     log_ratio = log_prob - old_log_prob

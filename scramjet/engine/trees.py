@@ -28,6 +28,11 @@ def map_leaves(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
     return {name: map_leaves(function, tree[name], *(other[name] for other in others)) for name in tree}
 
 
+def map_optional(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree of `function(leaf)`; None where there is no tree."""
+    return None if tree is None else map_leaves(function, tree)
+
+
 def map_fields(record: Record, function: Callable[[Any], Any], **replaced: Any) -> Record:
     """A copy of a dataclass with `function` applied to each of its arrays or tensors, those in nested dicts too.
 

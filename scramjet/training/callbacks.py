@@ -17,6 +17,7 @@ from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.result import TrainResult
 from scramjet.training.session import Session
 from scramjet.training.telemetry.metrics import Record
+from scramjet.training.telemetry.sinks import BuiltInSink, Sink
 from scramjet.training.telemetry.user_metrics import UserMetrics
 
 Metrics = Mapping[str, float] | None
@@ -82,6 +83,17 @@ class Callbacks:
         if self._listeners["on_update"]:
             metrics |= self._call("on_update", session, lambda earlier: {**record, **metrics, **earlier})
         return metrics
+
+    def give(self, sink: Sink, record: dict[str, Any], session: Session) -> None:
+        """Give a sink the metrics of an update. What a user's sink raises is kept like what a callback raises."""
+        if isinstance(sink, BuiltInSink):
+            sink.record(record)
+        elif self._failure is None:
+            try:
+                sink.record(record)
+            except BaseException as error:
+                self._failure = _Failure(where := f"the sink {type(sink).__name__}.record", error)
+                session.stop(f"{where} failed")
 
     def saved(self, session: Session) -> None:
         """Call `on_checkpoint` for each checkpoint written since the last call."""

@@ -118,7 +118,9 @@ class Learner:
         samples = prepare_batch(rollout, rollout.reward, self.config).samples
         unused = Shuffler(self.policy.device, 0)
         order = unused.order(samples, self.num_minibatches)
-        self.executor.warm_up(act_step(self.policy, rollout, 0), samples, order, self.num_minibatches, self.loss())
+        self.executor.warm_up(
+            act_step(self.policy, rollout, 0), samples, order, self.num_minibatches, self._loss_settings()
+        )
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Advantages and returns of a rollout, and its samples as gradient steps take them."""
@@ -174,17 +176,17 @@ class Learner:
         group["lr"] = _set(group["lr"], learning_rate)
         return {"learning_rate": learning_rate, "clip_epsilon": clip, "entropy_coef": entropy_coef}
 
-    def loss(self) -> LossSettings:
+    def _loss_settings(self) -> LossSettings:
         """The numbers of the loss, as the schedules have them now."""
         return loss_settings(self.config, clip=self._clip, entropy_coef=self._entropy)
 
     def _epoch(self, batch: Batch) -> Diagnostics:
         """One pass over the samples in a new random order."""
-        samples, loss = batch.samples, self.loss()
+        samples, settings = batch.samples, self._loss_settings()
         num_minibatches = min(self.num_minibatches, samples.num_units)
         order = self._shuffler.order(samples, num_minibatches)
         diagnostics = self._learning.run(
-            lambda: self.executor.learn(samples, order, num_minibatches, loss, self.optimizer),
+            lambda: self.executor.learn(samples, order, num_minibatches, settings, self.optimizer),
             # What a recorded epoch reads must be the same memory every time: that of recorded samples is.
             may_record=self._preparing.is_recorded and self.executor.can_be_recorded,
         )

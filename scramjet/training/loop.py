@@ -115,7 +115,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             record |= collector.metrics() | evaluation_metrics(evaluation) | {"time": clock.read(config.batch_size)}
             record |= callbacks.update(record, evaluation, session)
             for sink in session.sinks:
-                sink.record(record)
+                callbacks.give(sink, record, session)
             evaluations.hint_at_samples(evaluation)
             stopped_by = stopping.reason() if update < session.num_updates else None
             with clock.phase("checkpoint"):

@@ -219,7 +219,7 @@ def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple
     """What a run plays with and learns with, ready to begin."""
     assert isinstance(config.num_steps, int)
     is_async = isinstance(pool, ConcatenatedPool)
-    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision)
+    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.ppo.loss)
     apart = False if is_async else None
     player = RolloutPlayer(pool, executor, config.num_steps, config.ppo.bptt_horizon, apart=apart)
     totals = {"total_steps": config.total_timesteps, "seed": seed}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scramjet.compile import fingerprint as fingerprint_module
 from scramjet.compile.fingerprint import function_fingerprint
-from scramjet.engine.worlds import rules as compiler
 from scramjet.engine.worlds.cpu import compile_kernels
 from scramjet.envs import load_env
 from tests.helpers.cached_worlds import FILES, write_world
@@ -130,5 +130,5 @@ def test_what_only_says_where_it_lies_is_the_same_in_this_process_alone(monkeypa
     exec("import ctypes\nf = ctypes.CFUNCTYPE(None)(print)\ndef rule(x): return f(x)", scope)
     here = function_fingerprint(scope["rule"])
     assert function_fingerprint(scope["rule"]) == here
-    monkeypatch.setattr(compiler, "_THIS_PROCESS", b"another")
+    monkeypatch.setattr(fingerprint_module, "_THIS_PROCESS", b"another")
     assert function_fingerprint(scope["rule"]) != here

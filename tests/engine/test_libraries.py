@@ -15,6 +15,7 @@ from scramjet.adapters.library import Library
 from scramjet.adapters.registry import LIBRARIES, library_of, load_world
 from scramjet.errors import ConfigError
 from scramjet.training.config.presets import preset_path
+from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 
 PACKAGE = Path(scramjet.__file__).parent
@@ -44,7 +45,7 @@ def test_one_record_makes_a_library_known_to_pools_configs_and_presets() -> None
     with pytest.raises(ConfigError, match=r"its library steps all envs at once.*gym, mujoco, ale, factory"):
         RunConfig(env="toy:CartPole-v1", mode="async")
     with pytest.raises(ConfigError, match="num_workers=2 are processes of Gymnasium envs"):
-        RunConfig(env="toy:CartPole-v1", num_workers=2).resolved()
+        resolve(RunConfig(env="toy:CartPole-v1", num_workers=2))
 
 
 def test_a_name_without_a_known_prefix_is_no_other_librarys() -> None:

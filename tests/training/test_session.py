@@ -12,6 +12,7 @@ import torch
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
 from scramjet.training.components import make_evaluator, make_policy, make_pool
+from scramjet.training.config.resolution import resolve
 from scramjet.training.seeds import training_episodes
 from tests.helpers.sessions import SMALL, begun
 
@@ -35,12 +36,12 @@ def test_a_session_begins_with_the_first_observations_of_its_seeds_episodes(tmp_
 
 
 def test_an_evaluator_has_no_more_envs_than_episodes() -> None:
-    config = SMALL.resolved()
+    config = resolve(SMALL)
     assert make_evaluator(config, episodes=3).pool.num_envs == 3
 
 
 def test_envs_of_a_config_with_frames_show_that_many() -> None:
-    assert make_pool(replace(SMALL, frame_stack=3).resolved(), num_envs=2).observation_space.shape == (3 * 4,)
+    assert make_pool(resolve(replace(SMALL, frame_stack=3)), num_envs=2).observation_space.shape == (3 * 4,)
 
 
 def test_the_first_reason_to_stop_is_kept(tmp_path: Path) -> None:

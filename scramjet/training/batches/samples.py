@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import compiled
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import map_optional
 from scramjet.training.rollout.recurrent_states import begins
 from scramjet.training.rollout.rollout import Rollout
 
@@ -71,17 +73,14 @@ def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor,
         flat = data.flatten(0, 1)
         return flat if is_whole else flat.index_select(0, index)
 
-    return Samples(
-        obs=map_leaves(lambda leaf: take(leaf[:-1]), rollout.obs),
-        mask=None if rollout.mask is None else take(rollout.mask[:-1]),
-        action=take(rollout.action),
-        log_prob=take(rollout.log_prob),
-        value=take(rollout.value[:-1]),
-        advantage=take(advantage),
-        returns=take(returns),
-        place=place,
-        num_rows=rollout.action.shape[1] if is_whole else 1,
-    )
+    num_steps = len(rollout.action)
+    played = {name: map_optional(lambda leaf: take(leaf[:num_steps]), getattr(rollout, name)) for name in _PLAYED}
+    num_rows = rollout.action.shape[1] if is_whole else 1
+    return Samples(**played, advantage=take(advantage), returns=take(returns), place=place, num_rows=num_rows)
+
+
+_PLAYED = tuple({field.name for field in fields(Samples)} & {field.name for field in fields(Rollout)})
+"""What samples take from a rollout as it is: fields of the same name."""
 
 
 def _segments(data: Tensor, horizon: int) -> Tensor:

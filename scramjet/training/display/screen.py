@@ -6,9 +6,10 @@ from collections import deque
 from typing import Any
 
 from scramjet.training.display.interface import Display
+from scramjet.training.telemetry.sinks import BuiltInSink
 
 
-class Screen:
+class Screen(BuiltInSink):
     """Gives a display the news of envs and files, then the metrics of the update."""
 
     def __init__(self, display: Display, news: deque[str]) -> None:

@@ -43,9 +43,9 @@ class RolloutBuffers:
         are_envs_on_gpu = isinstance(like.reward, Tensor)
         if not are_envs_on_gpu:  # a GPU says by itself that it is full
             check_memory(pool, policy, num_steps)
-        policy_steps = env_steps = StepBuffers.allocate(pool, like, num_steps, device, pinned=pinned)
+        policy_steps = env_steps = StepBuffers.allocate(like, num_steps, device, pinned=pinned)
         if apart or (apart is None and device.type == "cuda" and not are_envs_on_gpu):
-            env_steps = StepBuffers.allocate(pool, like, num_steps, "cpu", pinned=device.type == "cuda")
+            env_steps = StepBuffers.allocate(like, num_steps, "cpu", pinned=device.type == "cuda")
         return cls(
             rollout=allocate_rollout(pool, policy, policy_steps, num_steps, horizon),
             policy_steps=policy_steps,

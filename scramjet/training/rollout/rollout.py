@@ -85,17 +85,16 @@ def allocate_rollout(
     device, distribution, num_rows = policy.device, policy.distribution, pool.num_rows
     recurrent = RecurrentStates.of(policy, pool)
     actions = (num_steps, num_rows, *distribution.action_shape)
+    turn = steps.turn
+    of_envs = {field.name: getattr(steps, field.name) for field in fields(steps) if field.name not in ("mask", "turn")}
     return Rollout(
-        obs=steps.obs,
+        **of_envs,
         mask=steps.mask if pool.mask_size else None,
-        alive=steps.turn if pool.played_by is PlayedBy.AGENTS else None,
-        seat=steps.turn if pool.played_by is PlayedBy.SEATS else None,
+        alive=turn if pool.played_by is PlayedBy.AGENTS else None,
+        seat=turn if pool.played_by is PlayedBy.SEATS else None,
         action=torch.zeros(actions, dtype=distribution.action_dtype, device=device),
         log_prob=torch.zeros(num_steps, num_rows, device=device),
         value=torch.zeros(num_steps + 1, num_rows, device=device),
-        reward=steps.reward,
-        terminated=steps.terminated,
-        truncated=steps.truncated,
         final_value=torch.zeros(num_steps, num_rows, device=device),
         noise=distribution.noise(num_steps, num_rows, torch.Generator(device)),
         states=torch.zeros(num_steps // (horizon or num_steps), *recurrent.states.shape, device=device),

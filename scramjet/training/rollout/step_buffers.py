@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from scramjet.engine.layout import PlayedBy, allocate_obs
-from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import arrays_of, map_leaves
 
@@ -31,24 +30,16 @@ class StepBuffers:
 
     @classmethod
     def allocate(
-        cls, pool: Pool, like: Transition, num_steps: int, device: torch.device | str, *, pinned: bool = False
+        cls, like: Transition, num_steps: int, device: torch.device | str, *, pinned: bool = False
     ) -> StepBuffers:
-        """Buffers for a pool whose steps are `like` this one; `pinned`: in memory that the GPU copies by itself."""
-        options: dict[str, Any] = {"device": device, "pin_memory": pinned}
-        turn_type = torch.int8 if pool.played_by is PlayedBy.SEATS else torch.bool
+        """Buffers for steps `like` this one, each filled with it; `pinned`: in memory that the GPU copies itself."""
 
-        def place(array: Any) -> Tensor:
-            tensor = torch.from_numpy(array)
-            return tensor.pin_memory() if pinned else tensor.to(device)
+        def stacked(name: str, array: Any) -> Tensor:
+            one = torch.as_tensor(array)
+            shape = (num_steps + (name in cls.SHOWN), *one.shape)
+            return torch.empty(shape, dtype=one.dtype, device=device, pin_memory=pinned).copy_(one)
 
-        return cls(
-            obs=map_leaves(place, allocate_obs(pool.observation_space, num_steps + 1, pool.num_rows)),
-            mask=torch.ones(num_steps + 1, pool.num_rows, pool.mask_size, dtype=torch.bool, **options),
-            turn=torch.zeros(num_steps + 1, *like.turn.shape, dtype=turn_type, **options),
-            reward=torch.zeros(num_steps, *like.reward.shape, **options),
-            terminated=torch.zeros(num_steps, pool.num_rows, dtype=torch.bool, **options),
-            truncated=torch.zeros(num_steps, pool.num_rows, dtype=torch.bool, **options),
-        )
+        return cls(**{name: map_leaves(partial(stacked, name), getattr(like, name)) for name in _names(cls)})
 
     @property
     def shown(self) -> list[Tensor]:
@@ -58,14 +49,13 @@ class StepBuffers:
     @property
     def results(self) -> list[Tensor]:
         """What their actions lead to, each [T, ...]."""
-        return list(arrays_of(self, *(field.name for field in fields(self) if field.name not in self.SHOWN)))
+        return list(arrays_of(self, *(name for name in _names(self) if name not in self.SHOWN)))
 
     def transitions(self, final_obs: Sequence[Any]) -> list[Transition]:
         """T views: where step t is written, last observations of episodes to `final_obs[t]`."""
         return [
             Transition(
-                **{field.name: map_leaves(_row(t + (field.name in self.SHOWN)), getattr(self, field.name))
-                   for field in fields(self)},
+                **{name: map_leaves(_row(t + (name in self.SHOWN)), getattr(self, name)) for name in _names(self)},
                 final_obs=final,
             )
             for t, final in enumerate(final_obs)
@@ -75,6 +65,11 @@ class StepBuffers:
         """Have row 0 show what `before` ended with: the buffers of the last rollout, which may be these."""
         for here, there in zip(self.shown, before.shown, strict=True):
             here[0] = there[-1]
+
+
+def _names(buffers: Any) -> list[str]:
+    """The names of the fields of step buffers."""
+    return [field.name for field in fields(buffers)]
 
 
 def _row(t: int) -> Any:

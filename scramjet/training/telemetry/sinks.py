@@ -9,7 +9,8 @@ is only written after its line. A sink of your own:
             self._writer = SummaryWriter(folder)
 
         def record(self, record):
-            for name, value in record.items():
+            times = {f"time/{name}": value for name, value in record["time"].items()}
+            for name, value in {**record, **times}.items():
                 if isinstance(value, int | float):
                     self._writer.add_scalar(name, value, record["step"])
 
@@ -17,7 +18,8 @@ is only written after its line. A sink of your own:
             self._writer.close()
 
 `build_session` in session.py makes the list; a callback can also append to it: `session.sinks.append(...)` in
-`on_start`.
+`on_start`. What a sink of yours raises ends the run as what a callback raises does: the update is finished and saved
+first.
 """
 
 from __future__ import annotations
@@ -37,7 +39,11 @@ class Sink(Protocol):
         """The run has ended or failed: write what is left and give files back."""
 
 
-class MetricsFile:
+class BuiltInSink:
+    """A sink of scramjet's own: an error in it ends the run at once."""
+
+
+class MetricsFile(BuiltInSink):
     """The sink that writes metrics.jsonl."""
 
     def __init__(self, log: MetricsLog) -> None:

@@ -96,7 +96,7 @@ def a_rollout(num_steps: int, num_rows: int, **changes: Any) -> Any:
         seat=None,
         num_steps=num_steps,
         horizon=num_steps,
-        memories=SimpleNamespace(is_used=False),
+        recurrent=SimpleNamespace(is_used=False),
         states=torch.zeros(0, 0, 0),
     )
     for name, data in changes.items():
@@ -114,7 +114,7 @@ def remembering(num_slots: int, num_steps: int, horizon: int) -> dict[str, Any]:
     stretches = 100 * torch.arange(num_steps // horizon).unsqueeze(1) + torch.arange(num_slots)
     return {
         "horizon": horizon,
-        "memories": SimpleNamespace(is_used=True),
+        "recurrent": SimpleNamespace(is_used=True),
         "states": stretches.unsqueeze(-1).float(),
     }
 

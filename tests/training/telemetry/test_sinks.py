@@ -65,3 +65,28 @@ def test_a_sink_is_closed_once_however_the_run_ends(fails_at, tmp_path):
         with pytest.raises(scramjet.ScramjetError, match="as asked"):
             trained(callback, tmp_path)
     assert callback.sink.num_closed == 1
+
+
+class Failing:
+    """A sink that loses its connection."""
+
+    def record(self, record: dict[str, Any]) -> None:
+        if record["update"] == 2:
+            raise ConnectionError("gone")
+
+    def close(self) -> None:
+        pass
+
+
+class AddsAFailingSink(scramjet.Callback):
+    def on_start(self, session: Any) -> None:
+        session.sinks.append(Failing())
+
+
+def test_a_sink_that_raises_ends_the_run_once_its_update_is_saved(tmp_path):
+    with pytest.raises(scramjet.ScramjetError, match=r"the sink Failing.record raised ConnectionError: gone; what was"):
+        trained(AddsAFailingSink(), tmp_path)
+    (run,) = tmp_path.iterdir()
+    assert [record["update"] for record in read_metrics(run / "metrics.jsonl")] == [1, 2]
+    assert (run / "checkpoints" / "latest").exists()
+    assert scramjet.train(resume=run, runs_dir=tmp_path, display="quiet").step == 96
