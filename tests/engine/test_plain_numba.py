@@ -28,7 +28,7 @@ found = {"addresses": AVAILABLE}
 for env, settings in {"cartpole": {"num_envs": 64}, "gym:CartPole-v1": {"num_envs": 4}}.items():
     result = scramjet.train(
         env, **settings, num_steps=32, total_timesteps=settings["num_envs"] * 64, fused="fused" in sys.argv[1:],
-        seed=3, runs_dir="runs", display="quiet",
+        seed=3, num_threads=1, runs_dir="runs", display="quiet",
     )
     newest = sorted(Path(result.run_path, "checkpoints").glob("step_*"))[-1]
     weights = load_file(newest / "model.safetensors")
