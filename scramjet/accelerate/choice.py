@@ -1,4 +1,4 @@
-"""Which executor a policy gets, decided in one place and said in words."""
+"""Chooses the executor of a policy, and says in words why."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scramjet.policies.policy import Policy
 def choose_executor(policy: Policy, pool: Pool, *, fused: bool, precision: str = "float32") -> Executor:
     """The fastest executor that can run a policy: Triton on the GPU, Numba on the CPU, else torch's operators.
 
-    `fused` is the user's leave to use kernels (`--fused`); `precision` that of matrix products on the GPU. The
-    executor's `why` says what kept the kernels from being chosen.
+    `fused`: whether kernels may be used (`--fused`). `precision`: that of matrix products on the GPU. If no kernels can
+    run the policy, the `why` of the executor that is returned names the reason.
     """
     if not fused:
         return TorchExecutor(policy, "--no-fused")
