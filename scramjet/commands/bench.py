@@ -1,4 +1,4 @@
-"""`scramjet bench`: env steps, rollouts and training, in steps a second."""
+"""`scramjet bench`: measures env steps, rollouts and training in steps per second, and prints a table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from scramjet.training.worlds.user_worlds import name_of
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 
 Training is separate 64x64 tanh networks, 128-step rollouts, 4 epochs, 4 minibatches, unless told otherwise.
-Each figure is the median of repeats after a warm-up, in env steps per second; beside that of env steps is the best.
+Each figure is the median of repeats after a warm-up, in env steps per second; env steps also show the best repeat.
 
   scramjet bench
   scramjet bench cartpole --num-envs 1024 --num-threads 1 2
@@ -48,43 +48,43 @@ Each figure is the median of repeats after a warm-up, in env steps per second; b
   scramjet bench my_world.py --json
   scramjet bench gym:CartPole-v1 --num-envs 8 64
 
-On the GPU env steps are 32 at a time, recorded as a CUDA graph, with legal random actions chosen beforehand.
+On the GPU, env steps are measured 32 at a time as a CUDA graph, with legal random actions chosen beforehand.
 """
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure."""
+    """The arguments of `scramjet bench`: what to measure."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
-    """A world's name or file; all: the env steps of every world at 1024 envs; of another library, such as gym:ID: env
-    steps by each pool that can step it."""
+    """A world's name or file. all: measures the env steps of every world at 1024 envs. Another library's world, such as
+    gym:ID: measures the env steps of each pool that can step it."""
     num_envs: tuple[int, ...] = ()
-    """Batch sizes; by default 64 to 4096, on the GPU 1024 to 65536."""
+    """Numbers of envs to measure with; by default 64 to 4096, on the GPU 1024 to 65536."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where to measure."""
+    """Device to measure on."""
     precision: Literal["float32", "tf32", "bfloat16"] = "tf32"
-    """Of matrix products on the GPU."""
+    """Precision of matrix products on the GPU."""
     fused: bool = True
-    """Use compiled functions in place of torch's operators where they apply."""
+    """Use compiled functions instead of torch's operators where they can run the policy."""
     num_threads: tuple[int, ...] = ()
-    """Thread counts; by default 1 and all cores."""
+    """Numbers of threads to measure with; by default 1 and all cores."""
     num_steps: int = 128
     """Steps of each env in a rollout."""
     num_epochs: int = 4
-    """Passes over each rollout."""
+    """Passes over the samples of each rollout."""
     num_minibatches: int = 4
     """Gradient steps per pass."""
     hidden: tuple[int, ...] = (64, 64)
-    """Hidden layers of policy and value."""
+    """Sizes of the hidden layers of policy and value."""
     shared_trunk: bool = False
     """One trunk for policy and value, instead of one each."""
     memory: MemoryName | None = None
-    """What the policy carries from step to step."""
+    """Recurrent core of the policy."""
     memory_size: int = 128
-    """Units of its memory."""
+    """Units of the recurrent core."""
     seconds: float = 2.0
-    """Time for each figure."""
+    """Seconds to measure each figure for."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -100,7 +100,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting and its three speeds: medians, and the best of the env steps."""
+    """The measured speeds of one number of envs and threads: medians, and for env steps the best repeat too."""
 
     env: str
     device: str
@@ -111,9 +111,9 @@ class Row:
     rollout_steps_per_second: float
     train_steps_per_second: float
     rollout_share: float
-    """Of the time of training; the rest is learning."""
+    """Share of the time of training that rollouts take; the rest is learning."""
     executor: str
-    """What acts and learns, and why."""
+    """The executor, and why it was chosen."""
 
 
 def bench_command(words: list[str]) -> int:
@@ -129,7 +129,7 @@ def bench_command(words: list[str]) -> int:
         set_precision(arguments.precision)
     if arguments.env == "all":
         return _bench_all(arguments)
-    load_env(arguments.env)  # one that cannot be is told before anything else
+    load_env(arguments.env)  # raises now if the world cannot be loaded
     threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
     rows: list[Row] = []
     if not arguments.json:
@@ -165,7 +165,7 @@ ALL_NUM_ENVS_ON_GPU = 1 << 18
 
 
 def _bench_foreign(arguments: Arguments) -> int:
-    """Env steps of another library's world, by each pool that can step it."""
+    """Measure the env steps of another library's world with each pool that can step it; returns the exit code."""
     if arguments.device == "cuda":
         raise ConfigError(f"--device cuda is for native worlds, and {arguments.env} steps on the CPU; leave it out")
     world = load_world(arguments.env, {})
@@ -187,7 +187,7 @@ def _bench_foreign(arguments: Arguments) -> int:
 
 
 def _bench_all(arguments: Arguments) -> int:
-    """Env steps of every world, a line each."""
+    """Measure the env steps of every world and print a line for each; returns the exit code."""
     on_gpu = arguments.device == "cuda"
     num_envs = ALL_NUM_ENVS_ON_GPU if on_gpu else ALL_NUM_ENVS
     threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
@@ -212,7 +212,7 @@ def _bench_all(arguments: Arguments) -> int:
 
 
 def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
-    """The three speeds of one setting."""
+    """Measure env steps, rollouts and training with `num_envs` envs and `num_threads` threads."""
     set_threads(num_threads)
     torch.manual_seed(0)
     env = load_env(arguments.env)
@@ -265,19 +265,21 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
 
 
 def _make_pool(env: Env, num_envs: int, num_threads: int, device: str) -> NativePool | CudaPool:
-    """As a run has it: of so many threads no more than pay for so few envs."""
+    """The pool that a run would use; few envs use fewer than `num_threads` threads."""
     if device == "cuda":
         return CudaPool(env, num_envs)
     return NativePool(env, num_envs, num_threads=min(num_threads, max(1, num_envs // ENVS_PER_THREAD)))
 
 
 def _machine(device: str = "cpu") -> str:
+    """The GPU, or the number and type of cores, in words."""
     if device == "cuda":
         return describe_gpu()
     return f"{available_cores()} cores ({platform.machine()})"
 
 
 def _versions() -> dict[str, Any]:
+    """The versions of scramjet, Python and the libraries that matter for speed, by name."""
     import numba
 
     from scramjet.version import __version__

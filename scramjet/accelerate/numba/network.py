@@ -151,7 +151,7 @@ class NumbaNetwork:
             self._add_weights(parameter)
 
     def _add_core(self, core: LayeredCore) -> tuple[list[int], int]:
-        """Add a recurrent core; returns its columns in the table of towers and how many floats it keeps for each row."""
+        """Add a recurrent core; returns its columns in the table of towers and the number of floats it keeps a row."""
         kind, states = CORES[type(core)], core.state_size
         state_place = sum(before.state_size for before, _ in self._cores)
         made = CoreNumbers(core.layers[0].weights(), states)

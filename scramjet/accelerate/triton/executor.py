@@ -144,7 +144,7 @@ def _take_gradients_from(mlp: TritonMLP, network: SeparateActorCritic) -> None:
 
 
 def _activation(trunk: nn.Sequential) -> str | None:
-    """The kernels' name of the activation after all layers; None if it is an unknown one, or not the same everywhere."""
+    """The kernels' name of the activation after all layers; None if it is unknown or not the same everywhere."""
     names = {nn.Tanh: "tanh", nn.ReLU: "relu"}
     found = {names.get(type(layer)) for layer in trunk if not isinstance(layer, nn.Linear)}
     return found.pop() if len(found) == 1 else None

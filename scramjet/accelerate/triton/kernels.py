@@ -303,9 +303,7 @@ def _network_gradients(  # type: ignore[no-untyped-def]
     w1, w2, b2, w3, b3 = _read_weights(
         w1_at, b1_at, w2_at, b2_at, w3_at, b3_at, num_inputs, inputs, hidden, num_outputs, outputs, precision
     )
-    ones = tl.full(
-        [block, outputs], 1.0, tl.float32
-    )  # sums over samples as a product, which is faster than a reduction
+    ones = tl.full([block, outputs], 1.0, tl.float32)  # sums over samples as a product: faster than a reduction
     w1_sum, w2_sum = tl.zeros([hidden, inputs], tl.float32), tl.zeros([hidden, hidden], tl.float32)
     w3_sum, b3_sum = tl.zeros([hidden, outputs], tl.float32), tl.zeros([block, outputs], tl.float32)
     b2_sum = tl.zeros([hidden, outputs], tl.float32)

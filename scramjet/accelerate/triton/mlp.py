@@ -136,16 +136,14 @@ class TritonMLP:
         self.num_parameters = sum(sizes)
         self.grads = torch.zeros(self.num_parameters, device=self.device)
         self.views = [part.view_as(weight) for part, weight in zip(self.grads.split(sizes), weights, strict=True)]
-        self._row = (
-            -(-self.num_parameters // REDUCE_COLUMNS) * REDUCE_COLUMNS
-        )  # padded, so that each row of partials is aligned
+        self._row = -(-self.num_parameters // REDUCE_COLUMNS) * REDUCE_COLUMNS  # padded: rows are aligned
         self._partials = torch.empty(self.num_programs, self._row, device=self.device)
         self._terms = torch.empty(self.num_programs, 2, TERMS, device=self.device)
         self._squares = torch.empty(self._row // REDUCE_COLUMNS, device=self.device)
         self._chunks: dict[int, Tensor] = {}  # by number of minibatches; kept, since a CUDA graph may use them
 
     def act(self, obs: Tensor, mask: Tensor | None, uniform: Tensor, action: Tensor, log_prob: Tensor) -> None:
-        """Draw `action` [B] int64 for `obs` [B, D], as `Categorical.sample` does, and write its `log_prob` [B].
+        """Draw `action` [B] int64 for `obs` [B, D], as `categorical.sample` does, and write its `log_prob` [B].
 
         `mask` [B, A] bool marks legal actions, None if all are; `uniform` [B] are random numbers from [0, 1). All
         tensors are contiguous.
@@ -182,7 +180,7 @@ class TritonMLP:
     def gradients(
         self, samples: Samples, indices: Tensor, statistics: Tensor | None, loss: LossSettings, *, diagnostics: Tensor
     ) -> None:
-        """Write the gradient of `ppo_loss` over the samples numbered `indices` [MB] to `grads`, and the diagnostics [7].
+        """Write the gradient of `ppo_loss` over the samples `indices` [MB] to `grads`, and the diagnostics [7].
 
         The samples' tensors are contiguous. `statistics` [2], one row from `advantage_statistics`, normalizes the
         advantages; with None they are not normalized. `loss.clip` and `loss.entropy_coef` are scalars on the device,
