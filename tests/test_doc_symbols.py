@@ -30,7 +30,7 @@ OUTSIDE_FILES = {"my_world.py", "FILE.py", "treasure.py", "helpers.py", "my_worl
 """Files of the reader's own."""
 OUTSIDE_NAMES = {
     *("Dict", "Discrete", "MultiBinary", "MultiDiscrete", "Box", "Tuple"),  # Gymnasium
-    *("RecordEpisodeStatistics", "action_mask", "rgb_array"),
+    *("RecordEpisodeStatistics", "action_mask", "register_envs", "rgb_array"),
     *("None", "True", "ValueError", "KeyboardInterrupt", "SystemExit", "NameError"),  # Python
     *("breakpoint", "float", "self", "_exit"),
     *("to", "register_buffer", "use_deterministic_algorithms"),  # torch

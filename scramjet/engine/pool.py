@@ -1,4 +1,4 @@
-"""The one interface over many envs, whatever runs them."""
+"""The interface of pools: many envs that step together, whatever runs them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _warn(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Finished episodes, in the order they ended (by step, then by env); of very many, the newest."""
+    """Finished episodes in the order they ended, by step, then by env; if there are too many to keep, the newest."""
 
-    num_ended: int  # all of them; E of them are kept
+    num_ended: int  # number of finished episodes, of which E are kept
     returns: np.ndarray  # [E] float64
     lengths: np.ndarray  # [E] int64
     env_ids: np.ndarray  # [E] int64
@@ -39,9 +39,9 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What `recv` hands over: which rows have stepped, and the arrays that hold their results."""
+    """The result of `recv`: which rows have stepped, and the arrays that hold their results."""
 
-    rows: Rows  # neighbours as a slice; of envs that take their own time, the numbers of the rows ready first
+    rows: Rows  # a slice if they are neighbours; else the numbers of the rows that were ready first
     out: Transition  # of the whole pool; only these rows of it were written
 
     @property
@@ -51,7 +51,7 @@ class Batch:
 
 
 def check_actions_fit(actions: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Refuse actions of another shape or type."""
+    """Raise a ConfigError unless `actions` is an array of this shape and dtype."""
     if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != dtype:
         given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
         raise ConfigError(f"actions are {given}; this pool takes {dtype} {list(shape)} as a NumPy array")
@@ -66,13 +66,13 @@ class Pool(ABC):
     """
 
     name: str
-    """What messages call the world."""
+    """The world's name in messages."""
     env: Any
-    """What the world says of itself: a native world's `Env`, or a `ForeignWorld`."""
+    """The description of the world: a native world's `Env`, or a `ForeignWorld`."""
     restarts: int = 0
-    """How often an env failed and was made anew, since the start."""
+    """How many envs failed and were replaced, since the start."""
     resume_note: str | None = None
-    """After `restore`: what could not be brought back, if anything."""
+    """After `restore`: what could not be restored, in words; None if everything was."""
     num_envs: int
     num_rows: int
     """Rows of observations and actions: one an env, or one for each of its agents."""
@@ -84,10 +84,10 @@ class Pool(ABC):
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
     _own: Transition
-    """What `reset` and `step` write to where the caller names no arrays."""
+    """The arrays that `reset` and `step` write to if the caller passes none."""
     _actions_sent: Any = None  # by `send`, of pools that step all rows at once; for `recv`
     say: Callable[[str], None] = staticmethod(_warn)
-    """Tells people what they should know, such as that an env failed and was made anew; on any thread."""
+    """Receives messages for the user, such as that an env failed and was replaced; may be called on any thread."""
     can_step_rows = False
     """Whether `send` takes either half of the rows (see `halves`); if not, it takes all rows or none."""
     overlaps = False
@@ -130,7 +130,7 @@ class Pool(ABC):
         return out
 
     def tell(self, say: Callable[[str], None]) -> None:
-        """From now on, `say` what people should know, in place of a warning."""
+        """Have `say` receive the pool's messages for the user from now on; by default they are warnings."""
         self.say = say
 
     @property
@@ -215,7 +215,7 @@ class Pool(ABC):
 
     @abstractmethod
     def views(self) -> Any:
-        """What each player sees now, whoever is to move: observations [num_envs * num_players, ...]."""
+        """The current observations of all players, whoever is to move: [num_envs * num_players, ...]."""
 
     @abstractmethod
     def episodes(self) -> Episodes:

@@ -39,8 +39,9 @@ def test_each_line_of_benchs_table_has_the_best_env_steps_beside_the_median_and_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert call("bench", "bandit", "--num-envs", 4, 16, "--num-threads", 1, "--num-steps", 8, "--seconds", 0.05) == 0
-    _, header, *rows = capsys.readouterr().out.splitlines()
+    _, header, *rows, executor = capsys.readouterr().out.splitlines()
     assert len(rows) == 2
+    assert executor.startswith("acting and learning: ")
     for line in rows:
         assert re.fullmatch(r" *\d+ +1 +[\d.]+ [KM] \([\d.]+ [KM]\) +[\d.]+ [KM] +[\d.]+ [KM] +\d+%", line)
         assert len(line) == len(header) <= 80

@@ -26,10 +26,10 @@ from scramjet.runtime.machine.memory import require_memory
 
 
 class WorldPool(Pool):
-    """Base of the pools of native worlds: what is the same on the CPU and on the GPU."""
+    """Base class of the pools of native worlds on the CPU and on the GPU."""
 
     episodes_kept_per_env = 1
-    """Finished episodes that the log holds for each player until `episodes` is called."""
+    """Finished episodes that are kept for each player until `episodes` is called."""
 
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
@@ -50,7 +50,7 @@ class WorldPool(Pool):
         self._check_memory()
 
     def _check_memory(self) -> None:
-        """Refuse more envs than memory holds: their records, and what one step of all of them writes."""
+        """Raise an error if memory cannot hold the records of all envs and what one step of all of them writes."""
         env = self.env
         row = 2 * obs_bytes(env.observation_space) + 3 * self.mask_size
         log = self.episodes_kept_per_env * self.num_players * episode_dtype(env).itemsize
@@ -60,10 +60,10 @@ class WorldPool(Pool):
 
     @abstractmethod
     def states(self) -> np.ndarray:
-        """A copy of every env's record, to branch from with `simulate`."""
+        """A copy of every env's record, from which `simulate` can step."""
 
     def record(self, index: int) -> Any:
-        """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
+        """The record of env `index` with its fields as attributes, as `render` and `ascii` take it."""
         if not is_whole(index) or not -self.num_envs <= index < self.num_envs:
             raise ConfigError(f"there is no env {index!r}; this pool has {self.num_envs}, counted from 0")
         return self.as_record(self._state_of(index))
@@ -82,12 +82,13 @@ class WorldPool(Pool):
         return returns.ravel(), lengths
 
     def as_record(self, state: np.void) -> Any:
-        """One of `states()` with its fields as attributes."""
+        """An element of `states()` as a record with its fields as attributes."""
         from scramjet.engine.worlds.interpreted import Record
 
         return Record(state, self.name)
 
     def _check_snapshot(self, snapshot: dict[str, np.ndarray], record_bytes: int) -> None:
+        """Raise a ConfigError unless a snapshot fits this pool, whose records have `record_bytes` bytes."""
         if missing := {"states", "tick"} - set(snapshot):
             raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
         raw = snapshot["states"]
@@ -99,7 +100,7 @@ class WorldPool(Pool):
             )
 
     def _listed(self, log: np.ndarray, num_ended: int) -> Episodes:
-        """Rows of a log as episodes, in the order they ended."""
+        """The rows of a log of finished episodes as `Episodes`, in the order they ended."""
         log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
         return Episodes(
             num_ended=num_ended,
