@@ -49,7 +49,7 @@ class NumbaExecutor(Executor):
         self.network.refresh()
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
-        # Where encoding is a view, the functions read observations where the envs write them.
+        # If encoding returns a view, the functions read observations where the envs write them.
         first = self.network.encode(steps[0].obs)
         is_view = isinstance(steps[0].obs, Tensor) and first.data_ptr() == steps[0].obs.data_ptr()
         inputs = torch.zeros(first.shape)

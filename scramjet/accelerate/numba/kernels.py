@@ -292,7 +292,7 @@ def compile_steps(num_workers: int) -> None:
 def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: AdaptiveThreading) -> None:
     """Take a gradient step on each minibatch of the `WORK` record at `address`.
 
-    `pays` measures whether threads are faster here and chooses; with one worker no threads are used.
+    `pays` runs them on one thread while threads are slow to start; with one worker there are no threads.
     """
     functions = begin_step.address, gradients_of_parts.address, end_step.address
     if num_workers == 1:

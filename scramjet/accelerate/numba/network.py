@@ -27,7 +27,7 @@ from scramjet.policies.recurrent.autograd import CoreNumbers
 from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
 
 BLOCK = 128
-"""Rows that a thread computes at a time, if the network has no memory."""
+"""Rows that a thread computes at a time; gradient steps with memory take whole sequences instead."""
 ROWS_PER_PART = 32
 """Fewest rows of a forward pass for each thread: fewer take less time than waking the thread."""
 SAMPLES_PER_PART = 64
@@ -62,7 +62,7 @@ class Head:
 class Tower:
     """One part of a network: hidden layers, possibly a recurrent core, then heads."""
 
-    layers: Sequence[tuple[nn.Linear, nn.Module]]  # each with its activation
+    layers: Sequence[tuple[nn.Linear, nn.Module]]  # linear layers, each with its activation
     core: LayeredCore | None
     heads: Sequence[Head]
 
@@ -117,7 +117,7 @@ class NumbaNetwork:
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
-        self._pays = AdaptiveThreading()  # measures whether threads pay in gradient steps
+        self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
         self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of parts; diagnostics
@@ -317,7 +317,7 @@ class NumbaNetwork:
 def _adam_state(optimizer: torch.optim.Adam, parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The first and second moments and the step count that an optimizer holds for a parameter; created if missing."""
     state = optimizer.state[parameter]
-    if not state:  # as torch makes it in its first step
+    if not state:  # as torch creates it in its first step
         state["step"] = torch.zeros((), dtype=torch.float32)
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
     return state["exp_avg"], state["exp_avg_sq"], state["step"]

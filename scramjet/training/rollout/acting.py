@@ -51,7 +51,8 @@ class Acting:
 
 
 def value_rollout(executor: Executor, rollout: Rollout) -> None:
-    """Compute the values that acting did not: all of them if the policy splits, else only those after the last step."""
+    """Compute the values that acting did not: all of them if the policy computes values separately
+    (`Policy.splits`), else only those after the last step."""
     if executor.policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
         executor.values(flat_obs, None, rollout.value.flatten())

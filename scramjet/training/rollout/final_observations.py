@@ -154,7 +154,7 @@ class FinalsOnGPU:
         """Value all buffers, and write the values of truncated episodes to `final_value`."""
         rollout = self._rollout
         if not self._has_limit:
-            return  # final_value was zero from the start
+            return  # final_value is zero from the start
         for window, steps in self._windows.items():
             observations = self._transitions[steps[0]].final_obs
             values = torch.empty_like(rollout.final_value[0])
