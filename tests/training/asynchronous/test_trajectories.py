@@ -76,7 +76,7 @@ def test_what_is_too_old_is_dropped_told_and_its_place_is_free_again():
     assert ours.depth == 0
     assert ours.num_in_flight == 0
     assert ours.read_waits().num_stale == 1
-    assert ours.begin(0).rollout is slow.rollout
+    assert ours.begin(0).slot is slow.slot
 
 
 def test_one_that_waits_in_the_queue_may_grow_too_old():
@@ -93,7 +93,7 @@ def test_slots_are_used_again():
     seen = set()
     for _ in range(30):
         for trajectory in begin_all(ours):
-            seen.add(id(trajectory.rollout))
+            seen.add(id(trajectory.slot))
             ours.finish(trajectory)
         ours.give_back(ours.take())
         ours.publish(nothing)
