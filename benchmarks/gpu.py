@@ -27,7 +27,7 @@ import torch
 
 from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.commands.bench import _gpu_env_rate
+from scramjet.commands.rates import measure_gpu_env_rate
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
@@ -147,7 +147,7 @@ def jax_speed(python: str, num_envs: int, num_steps: int) -> float:
 def env_steps() -> None:
     print("\n| world | envs | M env steps/s |\n|---|---|---|")
     for world, num_envs in ENV_SIZES:
-        rate = _gpu_env_rate(CudaPool(load_env(world), num_envs), 1.0)
+        rate = measure_gpu_env_rate(CudaPool(load_env(world), num_envs), 1.0)
         print(f"| {world} | {num_envs:,} | {rate.median / 1e6:,.1f} |", flush=True)
         torch.cuda.empty_cache()
 

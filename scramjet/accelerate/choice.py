@@ -1,4 +1,4 @@
-"""Which executor a policy gets, decided in one place and said in words."""
+"""Chooses the executor of a policy, and says in words why."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def choose_executor(
 ) -> Executor:
     """The fastest executor that can run a policy: Triton on the GPU, Numba on the CPU, else torch's operators.
 
-    `fused` is the user's leave to use kernels (`--fused`); `precision` that of matrix products on the GPU; `loss` what
-    will be learned. The executor's `why` says what kept the kernels from being chosen, or from learning.
+    `fused`: whether kernels may be used (`--fused`). `precision`: that of matrix products on the GPU. `loss`: what will
+    be learned. The `why` of the executor that is returned says what kept kernels from being chosen, or from learning.
     """
     if not fused:
         return TorchExecutor(policy, "--no-fused")

@@ -1,4 +1,4 @@
-"""CUDA graphs: work that is the same every time is recorded once, and replayed without Python in the way."""
+"""CUDA graphs: work that is the same every time is recorded once, then replayed without running its Python code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 Result = TypeVar("Result")
 
 _RECORDING = threading.Lock()
-"""One thread records at a time: nobody may wait for the whole GPU meanwhile, and each does before it begins."""
+"""Held while a thread records: a recording begins with a wait for the whole GPU, which would break another one."""
 
 
 def _nothing() -> None:
@@ -20,15 +20,18 @@ def _nothing() -> None:
 
 
 def stage(name: str, device: torch.device, say: Callable[[str], None] = print) -> Stage[Any]:
-    """What runs a stage of training on a device: recorded and replayed on the GPU, as it is on the CPU."""
+    """A runner for one stage of training: a `Recorder` on the GPU, a plain `Stage` on the CPU.
+
+    `name` and `say` are for the message that the stage could not be recorded.
+    """
     return Recorder(name, say) if device.type == "cuda" else Stage()
 
 
 class Stage(Generic[Result]):
-    """Runs work as it is."""
+    """Calls the work each time; nothing is recorded."""
 
     is_recorded = False
-    """Whether the work is replayed from now on, so that it writes its results to the same memory again."""
+    """Whether the work is replayed from now on, and each run writes its results to the same memory."""
 
     def run(
         self,
@@ -38,15 +41,19 @@ class Stage(Generic[Result]):
         before_replay: Callable[[], None] = _nothing,
         may_record: bool = True,
     ) -> Result:
-        """The work's result. `recording` is entered around a recording, which does not execute anything."""
+        """Run the work and return its result.
+
+        `recording` is a context to enter while the work is recorded, which does not execute it. `before_replay` is
+        called before each replay. With `may_record` False, the work is not recorded this time.
+        """
         return work()
 
 
 class Recorder(Stage[Result]):
-    """Runs work on the GPU: the first time as it is, then recorded, then replayed.
+    """Runs work on the GPU: executes it the first time, records it the second time, and replays it from then on.
 
-    The work must read and write the same memory every time; what it returned when it was recorded is returned by each
-    replay, with new numbers in it. Work that cannot be recorded runs as it is for good, and says so once.
+    The work must read and write the same memory every time. Each replay returns the tensors that the recorded call
+    returned, with new numbers in them. Work that cannot be recorded is executed every time, and `say` is told once.
     """
 
     def __init__(self, name: str, say: Callable[[str], None] = print) -> None:
@@ -80,7 +87,7 @@ class Recorder(Stage[Result]):
         return self._graph is not None
 
     def _run_aside(self, work: Callable[[], Result]) -> Result:
-        """On a stream of its own, as a recording will: what autograd sets up now must not belong to another."""
+        """Execute the work on the stream that will record it: autograd ties what it sets up to the current stream."""
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             result = work()
@@ -93,7 +100,7 @@ class Recorder(Stage[Result]):
         try:
             # "thread_local": actors on other threads use the GPU meanwhile.
             captured = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
-            with _RECORDING, recording(), captured:  # which waits for all that the GPU was asked to do
+            with _RECORDING, recording(), captured:  # `captured` first waits for the GPU
                 self._result = work()
         except Exception as error:
             self.is_refused = True

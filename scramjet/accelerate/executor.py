@@ -1,7 +1,7 @@
-"""The one seam for speed: an executor acts, values observations and takes gradient steps for one policy.
+"""The interface of executors: an executor acts, values observations and takes gradient steps for one policy.
 
-`TorchExecutor` is the plain one, torch's operators and autograd. Others do the same work in fused kernels and give the
-same numbers up to rounding. `choice.py` decides which one a policy gets, and why.
+`TorchExecutor` is the plain one: torch's operators and autograd. The others do the same work in fused kernels and give
+the same numbers up to rounding. `choice.py` chooses the executor of a policy.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from scramjet.policies.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class ActStep:
-    """What deciding on one step of R rows reads and writes."""
+    """The buffers of one decision: what drawing the actions of R rows reads and writes."""
 
     obs: Any  # [R, *obs_shape], or nested dicts of such
     mask: Tensor | None  # [R, mask_size] bool, legal actions; None where all are
     noise: Tensor  # [R, ...], the random numbers that actions are drawn with
     action: Tensor  # [R, *action_shape], written
     log_prob: Tensor  # [R], written
-    value: Tensor | None  # [R], written; None where values are asked for after the rollout
-    state: Tensor | None  # [R, state_size], read and brought up to date; None without memory
+    value: Tensor | None  # [R], written; None if values are computed after the rollout
+    state: Tensor | None  # [R, state_size], recurrent states, read and updated; None without memory
 
 
 @dataclass(frozen=True, slots=True)
 class LossSettings:
-    """The numbers of the loss and of its gradient step. Those that schedules move are tensors on the GPU."""
+    """The coefficients of the loss and of its gradient step.
+
+    On the GPU, the coefficients that schedules change are tensors.
+    """
 
     clip: float | Tensor
     entropy_coef: float | Tensor
@@ -42,23 +45,23 @@ class LossSettings:
     value_clip: float | None
     max_grad_norm: float | None
     normalizes_advantages: bool
-    """Bring advantages to mean 0 and deviation 1 within each minibatch."""
+    """Whether advantages are normalized to mean 0 and deviation 1 within each minibatch."""
     is_impala: bool = False
-    """The policy gradient of IMPALA in the place of the clipped surrogate."""
+    """Whether the policy loss is IMPALA's policy gradient instead of the clipped surrogate."""
     rho_clip: float | None = None
-    """IMPALA: the bound on the probability ratio that weighs the gradient; None: the ratio does not weigh it."""
+    """IMPALA: upper bound of the probability ratio that multiplies the gradient; None: no ratio multiplies it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What gradient steps report, by name; kept on the device and read once an update."""
+    """Named numbers that gradient steps report; they stay on the device and are read once an update."""
 
     NAMES: ClassVar[tuple[str, ...]] = (
         "policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction", "grad_norm",
     )  # fmt: skip
-    """What every executor reports, in the order in which kernels write it."""
+    """The names that every executor reports, in the order in which kernels write them."""
 
-    table: Tensor  # [gradient steps, names]: NAMES, then the user's own losses
+    table: Tensor  # [gradient steps, names]; columns are NAMES, then `own`
     own: tuple[str, ...] = ()  # names of the losses of the user's own network
 
     def column(self, name: str) -> Tensor:
@@ -66,51 +69,54 @@ class Diagnostics:
         return self.table[:, (*self.NAMES, *self.own).index(name)]
 
     def clone(self) -> Diagnostics:
-        """A copy, where a replayed graph will write over this one."""
+        """A copy, to keep when a replayed CUDA graph will write over this one."""
         return replace(self, table=self.table.clone())
 
 
 class Executor(ABC):
-    """Acts, values and learns for one policy."""
+    """Draws actions, computes values and takes gradient steps for one policy."""
 
     name: ClassVar[str]
-    """What people call it: torch, numba, triton."""
+    """The name in messages: torch, numba or triton."""
     moves_every_weight = False
-    """Whether each gradient step moves all weights, so that the optimizer has a state for every one of them."""
+    """Whether each gradient step changes every weight, so that the optimizer has a state for each of them."""
 
     def __init__(self, policy: Policy, why: str = "") -> None:
         self.policy = policy
         self.why = why
-        """Why this one runs, in words."""
+        """Why this executor was chosen, in words; empty if there is nothing to say."""
         self.own_losses = OwnLosses.of(policy.network)
-        """The losses that a user's own network adds; torch's operators learn them."""
+        """The losses that a user's own network adds, which only torch's operators can compute; None if it adds none."""
 
     @property
     def note(self) -> str:
-        """What the header of a run says of it."""
+        """The executor's name and the reason for it, for the header of a run."""
         return f"{self.name} executor" + (f" ({self.why})" if self.why else "")
 
     @property
     def can_be_recorded(self) -> bool:
-        """Whether an epoch may become a CUDA graph: a loss of the user's may do what cannot be recorded."""
+        """Whether an epoch may be recorded as a CUDA graph; a user's own loss may do what cannot be recorded."""
         return self.own_losses is None
 
     def refresh(self) -> None:  # noqa: B027 - torch's operators always see the weights as they are
-        """Take notice of weights that were changed or moved since the last call; before a rollout is played."""
+        """Look up the weights again, which may have changed or moved; called before each rollout."""
 
     @abstractmethod
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
-        """One function for each step: it draws that step's actions into the buffers of `steps`.
+        """Return one function for each step, which draws that step's actions into its buffers.
 
-        Buffers are looked at once, here, and must stay where they are.
+        The addresses of the buffers are looked up once, here: the buffers must not move.
         """
 
     @abstractmethod
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
-        """Write `value` [B] of observations [B, ...] and, with memory, states [B, state_size]."""
+        """Write the values of observations [B, ...] to `value` [B].
+
+        `state` [B, state_size] are the recurrent states before them; None without memory.
+        """
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:  # noqa: B027 - most need none
-        """Take notice of the samples and the optimizer of the passes that follow; once an update."""
+        """Prepare for the passes of one update over these samples with this optimizer."""
 
     @abstractmethod
     def learn(
@@ -121,9 +127,12 @@ class Executor(ABC):
         loss: LossSettings,
         optimizer: torch.optim.Adam,
     ) -> Diagnostics:
-        """One pass over the samples: a gradient step on each of the minibatches that `order` [units] is split into."""
+        """Take one pass over the samples: a gradient step on each minibatch. Returns the diagnostics of each step.
+
+        `order` [units] numbers the samples, or with memory the sequences, and is split into `num_minibatches`.
+        """
 
     def warm_up(  # noqa: B027 - torch's operators need none
         self, step: ActStep, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings
     ) -> None:
-        """Compile what the first update would, on buffers that nobody has written to yet."""
+        """Compile now what the first update would compile; the buffers need not be filled."""

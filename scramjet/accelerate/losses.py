@@ -15,7 +15,7 @@ from scramjet.policies.policy import Policy
 def minibatch_loss(
     policy: Policy, minibatch: Samples, loss: LossSettings, own_losses: OwnLosses | None = None
 ) -> LossTerms:
-    """The terms of the loss on a minibatch, scalars with gradients; `own_losses` are in the total alone."""
+    """The terms of the loss on a minibatch, scalars with gradients; `own_losses` are added to the total only."""
     output = policy(minibatch.obs, minibatch.state, minibatch.begins)
     now = policy.distribution.log_prob_and_entropy(output.logits, minibatch.action, minibatch.mask)
     log_prob, entropy = now
@@ -23,7 +23,7 @@ def minibatch_loss(
     advantage = minibatch.advantage
     if loss.normalizes_advantages:
         advantage = normalize(advantage, counts)
-    if counts is not None:  # what does not count adds nothing to any sum
+    if counts is not None:  # samples that do not count add nothing to any sum
         log_prob = torch.where(counts, log_prob, minibatch.log_prob)
         value, old_value = (torch.where(counts, each, minibatch.returns) for each in (value, old_value))
         entropy, advantage = (torch.where(counts, each, 0.0) for each in (entropy, advantage))

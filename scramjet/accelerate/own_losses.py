@@ -1,6 +1,6 @@
 """Losses of a user's own network, added to PPO's in every gradient step: auxiliary heads, regularizers.
 
-A network asks for it by a method `loss(batch) -> dict of scalar tensors by name`.
+A network adds losses by having a method `loss(batch)` that returns a dict of scalar tensors by name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scramjet.policies.layers import PolicyOutput
 from scramjet.policies.policy import Policy
 
 MAX_NAME_LENGTH = 100
-"""Characters of the name of a loss or metric that a user's code adds."""
+"""Most characters in the name of a loss or metric that a user's code adds."""
 
 _WHAT_IT_MAY_NOT_DO = (
     "it may not change the batch or the weights in place, call backward() on what the batch holds, or turn gradients "
@@ -28,16 +28,16 @@ _WHAT_IT_MAY_NOT_DO = (
 
 @dataclass(frozen=True, slots=True)
 class LossBatch:
-    """One minibatch, as `network.loss` sees it: B samples, and what the network gives for them now.
+    """One minibatch as `network.loss` receives it: B samples, and the network's current outputs for them.
 
-    Without memory the samples stand in no order. With memory they are L steps of M sequences, time-major, B = L * M:
-    `obs.unflatten(0, (-1, len(state)))` has the steps of each.
+    Without memory the samples are in no particular order. With memory they are L steps of M sequences, time-major,
+    B = L * M: `obs.unflatten(0, (-1, len(state)))` is [L, M, ...].
     """
 
     obs: Any  # [B, *obs_shape] or nested dicts of such, as `forward` gets them: normalized, floats as float32
-    action: Tensor  # [B, *action_shape], that was taken
+    action: Tensor  # [B, *action_shape], the actions taken
     mask: Tensor | None  # [B, mask_size], which actions were legal; None where all are
-    advantage: Tensor  # [B], as the rollout has them: not brought to mean 0 for this minibatch
+    advantage: Tensor  # [B], of the rollout: not normalized within this minibatch
     returns: Tensor  # [B], what the value is learned from
     old_log_prob: Tensor  # [B], of the action under the policy that acted
     old_value: Tensor  # [B], at the time of acting
@@ -45,13 +45,13 @@ class LossBatch:
     value: Tensor  # [B], of the network now, with gradients
     log_prob: Tensor  # [B], of the action under the policy now, with gradients
     entropy: Tensor  # [B], of the policy now, with gradients
-    state: Tensor | None  # [M, state_size], remembered before each sequence; None without memory
+    state: Tensor | None  # [M, state_size], recurrent states before each sequence; None without memory
     begins: Tensor | None  # [L, M] bool, steps that are an episode's first; None without memory
-    counts: Tensor | None  # [B] bool, what may be learned from; None: all. Agents die, and sequences are filled up
+    counts: Tensor | None  # [B] bool, samples to learn from (not dead agents or padding); None: all
 
 
 class OwnLosses:
-    """Calls a network's `loss` and adds up what it returns."""
+    """Calls the method `loss` of a user's network, checks what it returns and adds it up."""
 
     def __init__(self, network: nn.Module, loss: Callable[[LossBatch], Any]) -> None:
         self.names: tuple[str, ...] = ()  # as the first minibatch named them
@@ -61,7 +61,7 @@ class OwnLosses:
 
     @classmethod
     def of(cls, network: nn.Module) -> OwnLosses | None:
-        """Those of a network; None where it has no method `loss`. A layer of that name is just a layer."""
+        """The losses of a network, or None if it has no method `loss` (a layer of that name does not count)."""
         loss = getattr(network, "loss", None)
         return cls(network, loss) if callable(loss) and not isinstance(loss, nn.Module) else None
 
@@ -86,7 +86,7 @@ class OwnLosses:
             counts=minibatch.counts,
         )
         try:
-            with torch.enable_grad():  # which puts back what a loss turns off
+            with torch.enable_grad():  # restores the setting if a loss turns gradients off
                 losses = self._loss(batch)
                 has_gradients = torch.is_grad_enabled()
         except Exception as error:
@@ -99,7 +99,7 @@ class OwnLosses:
         return torch.stack(values).sum()
 
     def backward(self, total: Tensor) -> None:
-        """The backward pass of PPO's loss and these; one that fails is told with the network."""
+        """Run the backward pass of the total loss; if it fails, the error names the network."""
         try:
             total.backward()
         except Exception as error:
@@ -108,7 +108,7 @@ class OwnLosses:
             ) from error
 
     def summary(self, means: list[float]) -> dict[str, float]:
-        """The metrics of an update from the means over its gradient steps; refuses what is not finite."""
+        """Metrics by name from `means` [names] over an update's gradient steps; raises if one is not finite."""
         for name, mean in zip(self.names, means, strict=True):
             if not torch.isfinite(torch.tensor(mean)):
                 raise TrainingError(
@@ -118,7 +118,7 @@ class OwnLosses:
         return {f"loss/{name}": mean for name, mean in zip(self.names, means, strict=True)}
 
     def _check(self, losses: Any) -> None:
-        """Refuse what is no dict of scalars, and names that are not those of the first minibatch."""
+        """Raise a ConfigError unless `losses` is a dict of scalars with the names of the first minibatch."""
         if not isinstance(losses, Mapping) or not losses:
             raise ConfigError(
                 f"{self._where} returned {shortened(losses)}; it returns a dict of scalar tensors by name, such as "
@@ -150,7 +150,7 @@ def _check_name(name: Any, where: str) -> None:
 
 
 def note(network: nn.Module) -> str:
-    """What the header of a run says of a network with losses of its own; empty without."""
+    """A remark for the header of a run whose network adds losses; empty if it adds none."""
     if OwnLosses.of(network) is None:
         return ""
     return f"adds the losses of {type(network).__name__}, so learns by torch's operators"

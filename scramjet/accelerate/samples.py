@@ -1,4 +1,4 @@
-"""Samples: what gradient steps are taken on."""
+"""The samples that gradient steps are taken on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scramjet.engine.trees import map_fields
 class Samples:
     """B samples: a whole rollout, or one minibatch of it.
 
-    Without memory they stand in no order. With memory they are L steps of M sequences, time-major, B = L * M, and each
-    sequence goes on from a state of its own.
+    Without memory their order does not matter. With memory they are L steps of M sequences, time-major, B = L * M, and
+    each sequence begins from its own recurrent state.
     """
 
     obs: Any  # [B, *obs_shape], or nested dicts of such
@@ -27,14 +27,14 @@ class Samples:
     advantage: Tensor  # [B]
     returns: Tensor  # [B], what the value is learned from
     place: Tensor  # [B], index into the flattened rollout [T * R]; -1 pads a sequence
-    counts: Tensor | None = None  # [B] bool, what may be learned from; None: all. Sequences are padded, agents die
+    counts: Tensor | None = None  # [B] bool, samples to learn from (not dead agents or padding); None: all
     state: Tensor | None = None  # [M, state_size], recurrent state before each sequence; None without memory
     begins: Tensor | None = None  # [L, M] bool, steps that are an episode's first; None without memory
-    num_rows: int = 1  # neighbouring samples that are of the same step of the rollout
+    num_rows: int = 1  # neighbouring samples that belong to the same step of the rollout
 
     @property
     def num_units(self) -> int:
-        """How many units minibatches are drawn from: samples, or with memory whole sequences."""
+        """Number of units that minibatches are made of: samples, or with memory whole sequences."""
         return len(self.action) if self.state is None else len(self.state)
 
     @property
@@ -62,13 +62,13 @@ class Samples:
         return data if self.counts is None else data[self.counts]
 
     def set_targets(self, advantage: Tensor, returns: Tensor) -> None:
-        """Replace advantages and returns by those of the rollout, [T, R] each."""
+        """Replace advantages and returns; both are given for the whole rollout, [T, R]."""
         place = self.place.clamp(min=0)
         torch.index_select(advantage.flatten(), 0, place, out=self.advantage)
         torch.index_select(returns.flatten(), 0, place, out=self.returns)
 
     def write_back(self, target: Tensor, data: Tensor) -> None:
-        """Write data [B] to the places of a rollout's target [T (+ 1), R] that the samples come from."""
+        """Write `data` [B] to `target` [T or T + 1, R] at the steps and rows that the samples come from."""
         place = self.place
         if self.state is not None and self.counts is not None:  # sequences may be padded
             is_step = place >= 0

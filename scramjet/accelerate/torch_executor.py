@@ -15,15 +15,16 @@ from scramjet.accelerate.samples import Samples
 from scramjet.engine.trees import leaves, map_leaves
 
 VALUE_CHUNK = 4096
-"""Observations valued at a time: small enough that activations stay in cache."""
+"""Observations valued at a time on the CPU: few enough that activations stay in cache."""
 VALUE_CHUNK_ON_GPU = 1 << 20
-"""On the GPU: enough to fill it."""
+"""Most observations valued at a time on the GPU: enough to fill it."""
 VALUED_NUMBERS = 1 << 26
-"""Observed numbers at a time on the GPU: of large observations fewer are valued at once, but never under a chunk."""
+"""Numbers in the observations valued at a time on the GPU. Large observations are valued fewer at a time, but never
+fewer than VALUE_CHUNK."""
 
 
 class TorchExecutor(Executor):
-    """Acts, values and learns by the policy's own forward pass and autograd."""
+    """Acts, values and learns with the policy's own forward pass and autograd."""
 
     name = "torch"
 
@@ -62,7 +63,7 @@ class TorchExecutor(Executor):
         return Diagnostics(torch.stack(rows), () if self.own_losses is None else self.own_losses.names)
 
     def _gradient_step(self, minibatch: Samples, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
-        """Move the weights by one minibatch; its diagnostics, a row of the table."""
+        """Take a gradient step on one minibatch; returns its diagnostics, one row of the table."""
         terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses)
         optimizer.zero_grad(set_to_none=True)
         if self.own_losses is None:

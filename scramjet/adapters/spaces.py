@@ -1,5 +1,5 @@
-"""Spaces of envs that others wrote, brought to ours: what they observe becomes rows of our arrays, and what a policy
-chooses becomes what they expect.
+"""Converts the spaces, observations and actions of other libraries' envs: a foreign space is adapted to one of ours,
+observations are written to rows of our arrays, and a policy's actions become actions of the foreign space.
 
 Ours are Box, Discrete, MultiDiscrete, MultiBinary and nested Dicts of these, with choices from 0 and floats of 32 bits.
 A Tuple becomes a Dict with the entries `item0`, `item1`, and so on. Text in a Dict or Tuple is left out.
@@ -22,7 +22,7 @@ SUPPORTED_ACTIONS = "Discrete, MultiDiscrete, MultiBinary and Box of floats"
 
 
 def adapted_observation_space(name: str, space: Any) -> Any:
-    """Our space for what `name` observes; refuses what has none."""
+    """The adapted observation space of the env `name`; raises a WorldError if there is none."""
     adapted = _adapted(name, space, "observation_space")
     if isinstance(adapted, spaces.Dict) and not list(named_leaves(space_tree(adapted))):
         raise WorldError(f"{name}.observation_space is {space}: there is nothing to observe")
@@ -30,7 +30,7 @@ def adapted_observation_space(name: str, space: Any) -> Any:
 
 
 def _adapted(name: str, space: Any, where: str) -> Any:
-    if isinstance(space, spaces.Dict):  # pairs stay in their order, a dict would be sorted by its keys
+    if isinstance(space, spaces.Dict):  # pairs keep their order; a dict would be sorted by its keys
         seen = {key: part for key, part in space.spaces.items() if not is_only_text(part)}
         return spaces.Dict([(key, _adapted(name, part, f"{where}[{key!r}]")) for key, part in seen.items()])
     if isinstance(space, spaces.Tuple):
@@ -54,7 +54,7 @@ def _adapted(name: str, space: Any, where: str) -> Any:
 
 
 def is_only_text(space: Any) -> bool:
-    """Whether a space is text, by Gymnasium's class or one of an env's own, or has parts that are nothing else."""
+    """Whether a space is text, by Gymnasium's class or an env's own, or a Dict or Tuple of nothing but text."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         parts = list(space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces)
         return bool(parts) and all(map(is_only_text, parts))
@@ -62,7 +62,7 @@ def is_only_text(space: Any) -> bool:
 
 
 def texts_left_out(space: Any, where: str = "") -> list[str]:
-    """The ways to the parts of a space that are text, which no policy sees: `mission`, `inner.mission`, `item1`."""
+    """The names of the text parts of a space, which no policy sees: `mission`, `inner.mission`, `item1`."""
     if isinstance(space, spaces.Dict):
         parts = [(str(key), part) for key, part in space.spaces.items()]
     elif isinstance(space, spaces.Tuple):
@@ -73,26 +73,26 @@ def texts_left_out(space: Any, where: str = "") -> list[str]:
 
 
 def plain_space(space: Any) -> Any:
-    """The same space of Gymnasium's own classes, which any process can read; an env may have derived from them."""
+    """A copy of a space in Gymnasium's own classes instead of an env's subclasses, so that any process can load it."""
     if isinstance(space, spaces.Dict):
         return spaces.Dict([(key, plain_space(part)) for key, part in space.spaces.items()])
     if isinstance(space, spaces.Tuple):
         return spaces.Tuple([plain_space(part) for part in space.spaces])
     if isinstance(space, spaces.Discrete):
         plain = spaces.Discrete(int(space.n), start=int(space.start))
-        plain.dtype = space.dtype  # older versions cannot be told
+        plain.dtype = space.dtype  # older versions of Gymnasium take no dtype argument
         return plain
     if isinstance(space, spaces.MultiDiscrete):
         return spaces.MultiDiscrete(np.array(space.nvec), dtype=space.dtype.type, start=np.array(space.start))
     if isinstance(space, spaces.MultiBinary):
         return spaces.MultiBinary(space.n)
     if is_only_text(space):
-        return spaces.Text(1)  # which text it may be is nobody's concern
+        return spaces.Text(1)  # text is never read, so its details do not matter
     return spaces.Box(np.array(space.low), np.array(space.high), dtype=space.dtype.type)
 
 
 def adapted_action_space(name: str, space: Any) -> Any:
-    """Our space for the actions of `name`; refuses what has none."""
+    """The adapted action space of the env `name`; raises a WorldError if there is none."""
     if isinstance(space, spaces.MultiDiscrete) and 0 in space.shape:
         raise WorldError(f"{name}.action_space is {space}: there is nothing to choose")
     if isinstance(space, spaces.Discrete):
@@ -108,7 +108,7 @@ def adapted_action_space(name: str, space: Any) -> Any:
 
 
 def action_shape_and_dtype(space: Any) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of one action of an adapted space, as a policy gives it."""
+    """Shape and dtype of one action of a policy, for an adapted action space."""
     if isinstance(space, spaces.Discrete):
         return (), np.dtype(np.int64)
     if isinstance(space, spaces.MultiDiscrete):
@@ -117,7 +117,7 @@ def action_shape_and_dtype(space: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def native_action(space: Any) -> Callable[[np.ndarray], Any]:
-    """A function from a row of a policy's actions to an action of the env's own space."""
+    """A function that turns one action of a policy into an action of the foreign space."""
     if isinstance(space, spaces.Discrete):
         first, kind = int(space.start), space.dtype.type
         return lambda action: kind(action + first)
@@ -132,7 +132,7 @@ def native_action(space: Any) -> Callable[[np.ndarray], Any]:
 
 
 def native_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """The same for a batch [N, ...] of them, as vector envs take it."""
+    """A function that turns a batch of a policy's actions [N, ...] into actions of the foreign space, [N, ...]."""
     if isinstance(space, spaces.Discrete):
         first, dtype = int(space.start), space.dtype
         return lambda actions: (actions + first).astype(dtype)
@@ -147,7 +147,7 @@ def native_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _within(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:
-    """Keeps actions within bounds that a policy's floats of 32 bits round to numbers just beyond them."""
+    """A function that clips actions to the bounds of a Box, if rounding the bounds to float32 can exceed them."""
     low, high = (bound.astype(np.float32).astype(space.dtype) for bound in (space.low, space.high))
     if (low >= space.low).all() and (high <= space.high).all():
         return lambda actions: actions
@@ -155,7 +155,7 @@ def _within(space: spaces.Box) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def observation_parts(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """For each leaf of the adapted space, in its order: the way to it in an observation of theirs, and its start."""
+    """For each leaf of the adapted space, in its order: its keys in a foreign observation, and its first choice."""
     return [
         (way, getattr(leaf, "start", 0) if np.any(getattr(leaf, "start", 0)) else 0)
         for way, leaf in observed_leaves(space)
@@ -163,7 +163,7 @@ def observation_parts(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 def observed_leaves(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
-    """The parts of a space of theirs that have none themselves and are no text, each with the way to it."""
+    """The leaves of a foreign space that are not text, each with the keys that lead to it."""
     if isinstance(space, spaces.Dict):
         return [((key, *way), leaf) for key, part in space.spaces.items() for way, leaf in observed_leaves(part)]
     if isinstance(space, spaces.Tuple):
@@ -172,13 +172,14 @@ def observed_leaves(space: Any) -> list[tuple[tuple[Any, ...], Any]]:
 
 
 class UnfitObservationError(ValueError):
-    """An observation that its space does not have; the message goes on after who observed it."""
+    """An observation that does not fit its space; the message continues a sentence that names the env."""
 
 
 def observation_writer(space: Any, arrays: Sequence[np.ndarray]) -> Callable[[Any, int], None]:
-    """A function (observation of theirs, row) that writes it into a row of our arrays, which are the adapted leaves.
+    """A function (observation, row) that writes a foreign observation into that row of `arrays`.
 
-    It refuses an observation whose shape is not its space's; numbers are converted to the array's type.
+    `arrays` has one array for each leaf of the adapted space. The function raises `UnfitObservationError` for another
+    shape than the space's; numbers are converted to the array's type.
     """
     parts = [
         (way, start, tuple(leaf.shape), array)
@@ -209,6 +210,7 @@ def observation_writer(space: Any, arrays: Sequence[np.ndarray]) -> Callable[[An
 
 
 def _part_of(obs: Any, way: tuple[Any, ...]) -> Any:
+    """The part of an observation that the keys `way` lead to."""
     value = obs
     for key in way:
         try:
@@ -219,7 +221,10 @@ def _part_of(obs: Any, way: tuple[Any, ...]) -> Any:
 
 
 def _write_checked(value: Any, way: tuple[Any, ...], shape: tuple[int, ...], array: np.ndarray, row: int) -> None:
-    """Write what is no array of its space's shape: a list or a number may stand for one, but none is repeated."""
+    """Write a value that may be a list or a number instead of an array; raises if its shape is not the space's.
+
+    Shapes may differ in leading axes of length 1; nothing else is broadcast.
+    """
     where = "".join(f"[{key!r}]" for key in way)
     try:
         given = np.shape(value)
@@ -246,14 +251,14 @@ def without_leading_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _said(value: Any) -> str:
-    """A value in few words: of an array what it is, of anything else how it looks."""
+    """A short description of a value: dtype and shape of an array, else its shortened repr."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {list(value.shape)}"
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
 def batch_parts(space: Any, obs: Any) -> list[Any]:
-    """The leaves of a vector env's batch of observations [N, ...], in the order of the adapted space."""
+    """The leaves of a vector env's observations, each [N, ...], in the order of the adapted space's leaves."""
     found = []
     for way, start in observation_parts(space):
         value = obs

@@ -1,11 +1,9 @@
-"""`scramjet bench`: env steps, rollouts and training, in steps a second."""
+"""`scramjet bench`: measures env steps, rollouts and training in steps per second, and prints a table."""
 
 from __future__ import annotations
 
 import json
 import platform
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -18,10 +16,9 @@ from scramjet.adapters.pool_choices import pool_choices
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.command_line import parse
+from scramjet.commands.rates import Rate, format_rate, measure_env_rate, median_rate
 from scramjet.compile.cuda import require_cuda
-from scramjet.engine.pool import Pool
-from scramjet.engine.random_play import random_actions
-from scramjet.engine.worlds.cuda_pool import CudaPool, random_actions_on_gpu
+from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import ENVS_PER_THREAD, NativePool
 from scramjet.envs.api import Env
 from scramjet.envs.registry import canonical_name, load_env, registrations
@@ -41,7 +38,7 @@ from scramjet.training.worlds.user_worlds import name_of
 DESCRIPTION = """Measure a world's speed: env steps alone, rollouts (policy and envs), whole training.
 
 Training is separate 64x64 tanh networks, 128-step rollouts, 4 epochs, 4 minibatches, unless told otherwise.
-Each figure is the median of repeats after a warm-up, in env steps per second; beside that of env steps is the best.
+Each figure is the median of repeats after a warm-up, in env steps per second; env steps also show the best repeat.
 
   scramjet bench
   scramjet bench cartpole --num-envs 1024 --num-threads 1 2
@@ -51,45 +48,43 @@ Each figure is the median of repeats after a warm-up, in env steps per second; b
   scramjet bench my_world.py --json
   scramjet bench gym:CartPole-v1 --num-envs 8 64
 
-On the GPU env steps are 32 at a time, recorded as a CUDA graph, with legal random actions chosen beforehand.
+On the GPU, env steps are measured 32 at a time as a CUDA graph, with legal random actions chosen beforehand.
 """
-
-REPEATS = 5
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What to measure."""
+    """The arguments of `scramjet bench`: what to measure."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[ENV]")] = "cartpole"
-    """A world's name or file; all: the env steps of every world at 1024 envs; of another library, such as gym:ID: env
-    steps by each pool that can step it."""
+    """A world's name or file. all: measures the env steps of every world at 1024 envs. Another library's world, such as
+    gym:ID: measures the env steps of each pool that can step it."""
     num_envs: tuple[int, ...] = ()
-    """Batch sizes; by default 64 to 4096, on the GPU 1024 to 65536."""
+    """Numbers of envs to measure with; by default 64 to 4096, on the GPU 1024 to 65536."""
     device: Literal["cpu", "cuda"] = "cpu"
-    """Where to measure."""
+    """Device to measure on."""
     precision: Literal["float32", "tf32", "bfloat16"] = "tf32"
-    """Of matrix products on the GPU."""
+    """Precision of matrix products on the GPU."""
     fused: bool = True
-    """Use compiled functions in place of torch's operators where they apply."""
+    """Use compiled functions instead of torch's operators where they can run the policy."""
     num_threads: tuple[int, ...] = ()
-    """Thread counts; by default 1 and all cores."""
+    """Numbers of threads to measure with; by default 1 and all cores."""
     num_steps: int = 128
     """Steps of each env in a rollout."""
     num_epochs: int = 4
-    """Passes over each rollout."""
+    """Passes over the samples of each rollout."""
     num_minibatches: int = 4
     """Gradient steps per pass."""
     hidden: tuple[int, ...] = (64, 64)
-    """Hidden layers of policy and value."""
+    """Sizes of the hidden layers of policy and value."""
     shared_trunk: bool = False
     """One trunk for policy and value, instead of one each."""
     memory: MemoryName | None = None
-    """What the policy carries from step to step."""
+    """Recurrent core of the policy."""
     memory_size: int = 128
-    """Units of its memory."""
+    """Units of the recurrent core."""
     seconds: float = 2.0
-    """Time for each figure."""
+    """Seconds to measure each figure for."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -104,24 +99,8 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Rate:
-    """Steps per second over repeats."""
-
-    median: float
-    best: float
-
-    @classmethod
-    def of(cls, rates: list[float]) -> Rate:
-        """Summarise what each repeat reached."""
-        return cls(float(np.median(rates)), max(rates))
-
-    def __str__(self) -> str:
-        return f"{_human(self.median)} ({_human(self.best)})"
-
-
-@dataclass(frozen=True)
 class Row:
-    """One setting and its three speeds: medians, and the best of the env steps."""
+    """The measured speeds of one number of envs and threads: medians, and for env steps the best repeat too."""
 
     env: str
     device: str
@@ -132,9 +111,9 @@ class Row:
     rollout_steps_per_second: float
     train_steps_per_second: float
     rollout_share: float
-    """Of the time of training; the rest is learning."""
+    """Share of the time of training that rollouts take; the rest is learning."""
     executor: str
-    """What acts and learns, and why."""
+    """The executor, and why it was chosen."""
 
 
 def bench_command(words: list[str]) -> int:
@@ -150,7 +129,7 @@ def bench_command(words: list[str]) -> int:
         set_precision(arguments.precision)
     if arguments.env == "all":
         return _bench_all(arguments)
-    load_env(arguments.env)  # one that cannot be is told before anything else
+    load_env(arguments.env)  # raises now if the world cannot be loaded
     threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
     rows: list[Row] = []
     if not arguments.json:
@@ -164,7 +143,7 @@ def bench_command(words: list[str]) -> int:
             rows.append(row)
             if not arguments.json:
                 env_rate = Rate(row.env_steps_per_second, row.env_steps_per_second_best)
-                rollout, training = _human(row.rollout_steps_per_second), _human(row.train_steps_per_second)
+                rollout, training = format_rate(row.rollout_steps_per_second), format_rate(row.train_steps_per_second)
                 line = f"{num_envs:>7} {num_threads:>8} {env_rate!s:>20} {rollout:>12} {training:>12}"
                 print(f"{line} {row.rollout_share:>12.0%}", flush=True)
     if not arguments.json:
@@ -186,7 +165,7 @@ ALL_NUM_ENVS_ON_GPU = 1 << 18
 
 
 def _bench_foreign(arguments: Arguments) -> int:
-    """Env steps of another library's world, by each pool that can step it."""
+    """Measure the env steps of another library's world with each pool that can step it; returns the exit code."""
     if arguments.device == "cuda":
         raise ConfigError(f"--device cuda is for native worlds, and {arguments.env} steps on the CPU; leave it out")
     world = load_world(arguments.env, {})
@@ -197,7 +176,7 @@ def _bench_foreign(arguments: Arguments) -> int:
         print(f"{'envs':>7}  {'pool':<36} {'env steps (best)':>20}")
     for num_envs in arguments.num_envs or FOREIGN_NUM_ENVS:
         for label, pool in pool_choices(world, num_envs):
-            rate = _env_rate(pool, arguments.seconds)
+            rate = measure_env_rate(pool, arguments.seconds)
             speeds = {"env_steps_per_second": rate.median, "env_steps_per_second_best": rate.best}
             rows.append({"env": arguments.env, "num_envs": num_envs, "pool": label, **speeds})
             if not arguments.json:
@@ -208,7 +187,7 @@ def _bench_foreign(arguments: Arguments) -> int:
 
 
 def _bench_all(arguments: Arguments) -> int:
-    """Env steps of every world, a line each."""
+    """Measure the env steps of every world and print a line for each; returns the exit code."""
     on_gpu = arguments.device == "cuda"
     num_envs = ALL_NUM_ENVS_ON_GPU if on_gpu else ALL_NUM_ENVS
     threads = (1,) if on_gpu else arguments.num_threads or tuple(sorted({1, available_cores()}))
@@ -219,7 +198,7 @@ def _bench_all(arguments: Arguments) -> int:
         print(f"{'world':<23}" + "".join(f"{f'{count} threads' if count > 1 else '1 thread':>19}" for count in threads))
     for name in names:
         rates[name] = {
-            count: _env_rate(_make_pool(load_env(name), num_envs, count, arguments.device), arguments.seconds)
+            count: measure_env_rate(_make_pool(load_env(name), num_envs, count, arguments.device), arguments.seconds)
             for count in threads
         }
         if not arguments.json:
@@ -233,7 +212,7 @@ def _bench_all(arguments: Arguments) -> int:
 
 
 def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
-    """The three speeds of one setting."""
+    """Measure env steps, rollouts and training with `num_envs` envs and `num_threads` threads."""
     set_threads(num_threads)
     torch.manual_seed(0)
     env = load_env(arguments.env)
@@ -260,7 +239,7 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     player = RolloutPlayer(pool, executor, arguments.num_steps)
     learner = Learner.for_rollout(player.rollout, executor, settings, total_steps=10**9, seed=0)
     generator = torch.Generator(arguments.device).manual_seed(0)
-    env_rate = _env_rate(pool, arguments.seconds)
+    env_rate = measure_env_rate(pool, arguments.seconds)
     pool.reset(0, out=player.buffers.last)
 
     def rollouts() -> None:
@@ -269,8 +248,8 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
     def training() -> None:
         learner.update(learner.prepare(player.play(generator)), 0)
 
-    rollout_rate = _rate(rollouts, batch_size, arguments.seconds)
-    train_rate = _rate(training, batch_size, arguments.seconds)
+    rollout_rate = median_rate(rollouts, batch_size, arguments.seconds)
+    train_rate = median_rate(training, batch_size, arguments.seconds)
     return Row(
         env=canonical_name(arguments.env),
         device=arguments.device,
@@ -286,101 +265,21 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
 
 
 def _make_pool(env: Env, num_envs: int, num_threads: int, device: str) -> NativePool | CudaPool:
-    """As a run has it: of so many threads no more than pay for so few envs."""
+    """The pool that a run would use; few envs use fewer than `num_threads` threads."""
     if device == "cuda":
         return CudaPool(env, num_envs)
     return NativePool(env, num_envs, num_threads=min(num_threads, max(1, num_envs // ENVS_PER_THREAD)))
 
 
-def _env_rate(pool: Pool, seconds: float) -> Rate:
-    """Env steps per second; the time to choose legal actions is not counted."""
-    if isinstance(pool, CudaPool):
-        return _gpu_env_rate(pool, seconds)
-    out, random = pool.reset(0), np.random.default_rng(0)
-    ready = [random_actions(pool, out, random) for _ in range(64)]
-    rates: list[float] = []
-    for _ in range(REPEATS):
-        stepped, spent = 0, 0.0
-        while spent < seconds / REPEATS:
-            if pool.mask_size:  # what is legal depends on the step before
-                ready = [random_actions(pool, out, random)]
-            started = time.perf_counter()
-            for actions in ready:
-                out = pool.step(actions)
-            spent += time.perf_counter() - started
-            stepped += len(ready) * pool.num_envs
-        rates.append(stepped / spent)
-    return Rate.of(rates)
-
-
-STEPS_RECORDED = 32
-
-
-def _gpu_env_rate(pool: CudaPool, seconds: float) -> Rate:
-    """Legal actions are chosen step by step, then the same steps are played again and again from the same states."""
-    random = torch.Generator("cuda").manual_seed(0)
-    out = pool.reset(0)
-    for _ in range(2 * STEPS_RECORDED):  # away from where all episodes begin
-        out = pool.step(random_actions_on_gpu(pool, out, random))
-    states = pool.copied_states()
-    actions = []
-    for _ in range(STEPS_RECORDED):
-        actions.append(random_actions_on_gpu(pool, out, random))
-        out = pool.step(actions[-1])
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with pool.recording(), torch.cuda.graph(graph):
-        pool.put_states(states)
-        for action in actions:
-            pool.step(action, out=out)
-
-    def replay() -> None:
-        for _ in range(8):
-            graph.replay()
-        torch.cuda.synchronize()
-
-    return Rate.of(_rates(replay, 8 * STEPS_RECORDED * pool.num_envs, seconds))
-
-
-def _rate(work: Callable[[], None], steps: int, seconds: float) -> float:
-    """Median steps per second over repeats of `work`, which does `steps` steps."""
-    return float(np.median(_rates(work, steps, seconds)))
-
-
-def _rates(work: Callable[[], None], steps: int, seconds: float) -> list[float]:
-    """Steps per second of each repeat."""
-    for _ in range(3):  # compile, record and warm up
-        work()
-    rates: list[float] = []
-    share = seconds / REPEATS
-    for _ in range(REPEATS):
-        count, started = 0, time.perf_counter()
-        while True:
-            work()
-            count += 1
-            elapsed = time.perf_counter() - started
-            if elapsed >= share:
-                break
-        rates.append(count * steps / elapsed)
-    return rates
-
-
-def _human(rate: float) -> str:
-    """At most seven characters, so that tables stay in line."""
-    if rate < 1e6:
-        return f"{rate / 1e3:.1f} K"
-    if rate >= 1e9:
-        return f"{rate / 1e9:.2f} G"
-    return f"{rate / 1e6:.2f} M" if rate < 1e8 else f"{rate / 1e6:.1f} M"
-
-
 def _machine(device: str = "cpu") -> str:
+    """The GPU, or the number and type of cores, in words."""
     if device == "cuda":
         return describe_gpu()
     return f"{available_cores()} cores ({platform.machine()})"
 
 
 def _versions() -> dict[str, Any]:
+    """The versions of scramjet, Python and the libraries that matter for speed, by name."""
     import numba
 
     from scramjet.version import __version__

@@ -1,4 +1,4 @@
-"""The one interface over many envs, whatever runs them."""
+"""The interface of pools: many envs that step together, whatever runs them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,10 @@ from typing import Any
 import numpy as np
 
 from scramjet.engine.episode_seeds import EpisodeSeed
-from scramjet.engine.layout import (
-    PlayedBy,
-    action_layout,
-    check_spaces,
-    episode_dtype,
-    mask_size,
-    num_players,
-    obs_bytes,
-    played_by,
-    rows_per_env,
-    state_dtype,
-)
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.rows_under_way import Rows, neighbours
 from scramjet.engine.transition import Transition, allocate_transition
-from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
-from scramjet.runtime.machine.memory import require_memory
 from scramjet.settings import MAX_COUNT
 
 
@@ -37,9 +24,9 @@ def _warn(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Finished episodes, in the order they ended (by step, then by env); of very many, the newest."""
+    """Finished episodes in the order they ended, by step, then by env; if there are too many to keep, the newest."""
 
-    num_ended: int  # all of them; E of them are kept
+    num_ended: int  # number of finished episodes, of which E are kept
     returns: np.ndarray  # [E] float64
     lengths: np.ndarray  # [E] int64
     env_ids: np.ndarray  # [E] int64
@@ -52,9 +39,9 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What `recv` hands over: which rows have stepped, and the arrays that hold their results."""
+    """The result of `recv`: which rows have stepped, and the arrays that hold their results."""
 
-    rows: Rows  # neighbours as a slice; of envs that take their own time, the numbers of the rows ready first
+    rows: Rows  # a slice if they are neighbours; else the numbers of the rows that were ready first
     out: Transition  # of the whole pool; only these rows of it were written
 
     @property
@@ -64,7 +51,7 @@ class Batch:
 
 
 def check_actions_fit(actions: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Refuse actions of another shape or type."""
+    """Raise a ConfigError unless `actions` is an array of this shape and dtype."""
     if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != dtype:
         given = f"{actions.dtype} {list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)[:60]
         raise ConfigError(f"actions are {given}; this pool takes {dtype} {list(shape)} as a NumPy array")
@@ -79,13 +66,13 @@ class Pool(ABC):
     """
 
     name: str
-    """What messages call the world."""
+    """The world's name in messages."""
     env: Any
-    """What the world says of itself: a native world's `Env`, or a `ForeignWorld`."""
+    """The description of the world: a native world's `Env`, or a `ForeignWorld`."""
     restarts: int = 0
-    """How often an env failed and was made anew, since the start."""
+    """How many envs failed and were replaced, since the start."""
     resume_note: str | None = None
-    """After `restore`: what could not be brought back, if anything."""
+    """After `restore`: what could not be restored, in words; None if everything was."""
     num_envs: int
     num_rows: int
     """Rows of observations and actions: one an env, or one for each of its agents."""
@@ -97,10 +84,10 @@ class Pool(ABC):
     mask_size: int
     """Entries of the action mask; 0 where there is none."""
     _own: Transition
-    """What `reset` and `step` write to where the caller names no arrays."""
+    """The arrays that `reset` and `step` write to if the caller passes none."""
     _actions_sent: Any = None  # by `send`, of pools that step all rows at once; for `recv`
     say: Callable[[str], None] = staticmethod(_warn)
-    """Tells people what they should know, such as that an env failed and was made anew; on any thread."""
+    """Receives messages for the user, such as that an env failed and was replaced; may be called on any thread."""
     can_step_rows = False
     """Whether `send` takes either half of the rows (see `halves`); if not, it takes all rows or none."""
     overlaps = False
@@ -143,7 +130,7 @@ class Pool(ABC):
         return out
 
     def tell(self, say: Callable[[str], None]) -> None:
-        """From now on, `say` what people should know, in place of a warning."""
+        """Have `say` receive the pool's messages for the user from now on; by default they are warnings."""
         self.say = say
 
     @property
@@ -228,7 +215,7 @@ class Pool(ABC):
 
     @abstractmethod
     def views(self) -> Any:
-        """What each player sees now, whoever is to move: observations [num_envs * num_players, ...]."""
+        """The current observations of all players, whoever is to move: [num_envs * num_players, ...]."""
 
     @abstractmethod
     def episodes(self) -> Episodes:
@@ -237,92 +224,6 @@ class Pool(ABC):
     @abstractmethod
     def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns and lengths of the episodes under way, [N * num_players] each; NaN for agents that are dead."""
-
-
-class WorldPool(Pool):
-    """Base of the pools of native worlds: what is the same on the CPU and on the GPU."""
-
-    episodes_kept_per_env = 1
-    """Finished episodes that the log holds for each player until `episodes` is called."""
-
-    def __init__(self, env: Env, num_envs: int) -> None:
-        check_count("num_envs", num_envs)
-        check_spaces(env)
-        self.env = env
-        self.name = type(env).__name__
-        self.num_envs = num_envs
-        self.played_by = played_by(env)
-        self.num_players = num_players(env)
-        self._rows_per_env = rows_per_env(env)
-        self.num_rows = num_envs * self._rows_per_env
-        self.observation_space = env.observation_space
-        self.action_space = env.action_space
-        self.has_time_limit = env.max_episode_steps is not None
-        self.mask_size = mask_size(env)
-        action_shape, self._action_dtype = action_layout(env)
-        self._action_shape = (self.num_rows, *action_shape)
-        self._check_memory()
-
-    def _check_memory(self) -> None:
-        """Refuse more envs than memory holds: their records, and what one step of all of them writes."""
-        env = self.env
-        row = 2 * obs_bytes(env.observation_space) + 3 * self.mask_size
-        log = self.episodes_kept_per_env * self.num_players * episode_dtype(env).itemsize
-        bytes_per_env = state_dtype(env).itemsize + self._rows_per_env * row + log
-        what = f"num_envs={self.num_envs} of {self.name}"
-        require_memory(self.num_envs * bytes_per_env, what, "lower --num-envs, or the world's size")
-
-    @abstractmethod
-    def states(self) -> np.ndarray:
-        """A copy of every env's record, to branch from with `simulate`."""
-
-    def record(self, index: int) -> Any:
-        """Env `index`'s record with its fields as attributes: what `render` and `ascii` take."""
-        if not is_whole(index) or not -self.num_envs <= index < self.num_envs:
-            raise ConfigError(f"there is no env {index!r}; this pool has {self.num_envs}, counted from 0")
-        return self.as_record(self._state_of(index))
-
-    def _state_of(self, index: int) -> Any:
-        return self.states()[index]
-
-    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
-        states = self.states()
-        lengths = np.repeat(states["_steps"].astype(np.int64), self.num_players)
-        if self.played_by is PlayedBy.ONE:
-            return states["_return"].copy(), lengths
-        returns = states["_returns"].astype(np.float64)
-        if self.played_by is PlayedBy.AGENTS:
-            returns[states["_alive"] == 0] = np.nan
-        return returns.ravel(), lengths
-
-    def as_record(self, state: np.void) -> Any:
-        """One of `states()` with its fields as attributes."""
-        from scramjet.engine.worlds.interpreted import Record
-
-        return Record(state, self.name)
-
-    def _check_snapshot(self, snapshot: dict[str, np.ndarray], record_bytes: int) -> None:
-        if missing := {"states", "tick"} - set(snapshot):
-            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
-        raw = snapshot["states"]
-        if raw.shape != (self.num_envs, record_bytes) or raw.dtype != np.uint8:
-            raise ConfigError(
-                f"a snapshot of {raw.dtype} {list(raw.shape)} does not fit a pool of "
-                f"{self.num_envs} envs of {record_bytes} bytes; use the same world and num_envs, or where the "
-                f"world's state has changed, begin a new run with --fork"
-            )
-
-    def _listed(self, log: np.ndarray, num_ended: int) -> Episodes:
-        """Rows of a log as episodes, in the order they ended."""
-        log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
-        return Episodes(
-            num_ended=num_ended,
-            returns=log["_return"],
-            lengths=log["_length"],
-            env_ids=log["_env"],
-            players=log["_player"],
-            stats={name: log[name] for name in self.env.stat_names},
-        )
 
 
 def halves(num_envs: int, rows_per_env: int = 1) -> list[slice]:

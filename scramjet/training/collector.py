@@ -1,4 +1,4 @@
-"""Where the loop's rollouts come from: played when they are asked for, here, or beside the learner."""
+"""The interface of collectors, which give the training loop its rollouts, and the synchronous one."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class Collector(ABC):
     """Gives the learner its rollouts."""
 
     num_rollouts: int | None = None
-    """How many there are; None: without end."""
+    """How many rollouts there are; None if there is no limit."""
 
     @abstractmethod
     def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
-        """The next rollout to learn from; None where it `gives_up` waiting for envs."""
+        """The next rollout to learn from. Returns None if `gives_up()` becomes true while it waits for envs."""
 
     @abstractmethod
     def learned(self) -> None:
-        """The policy has new weights."""
+        """Called after each update: the policy has new weights."""
 
     @abstractmethod
     def episodes(self) -> Episodes:
-        """That ended in what was collected since the last call."""
+        """The episodes that ended in what was collected since the last call."""
 
     def metrics(self) -> dict[str, float]:
-        """How collecting went since the last call."""
+        """Metrics of collecting since the last call, by name."""
         return {}
 
     def close(self) -> None:  # noqa: B027 - nothing runs beside
-        """End what runs beside this thread."""
+        """End the threads of this collector, if it has any."""
 
 
 class Synchronous(Collector):

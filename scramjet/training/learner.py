@@ -1,7 +1,7 @@
 """The learner: PPO's update. Advantages of a rollout, then epochs of minibatch gradient steps on its samples.
 
-What computes a gradient step is the executor's; on the GPU the stages are recorded as CUDA graphs, and all diagnostics
-stay there until they are read once an update.
+The executor computes the gradient steps. On the GPU the stages of an update are recorded as CUDA graphs, and all
+diagnostics stay there until they are read once an update.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _SHUFFLE_SEED = 0xA11CE
 
 @dataclass(frozen=True, slots=True)
 class RolloutSize:
-    """How much a learner gets from each rollout."""
+    """The size of the rollouts that a learner learns from."""
 
-    num_rewards: int  # of one step of the pool: one for each row or seat
+    num_rewards: int  # in one step of the pool: one for each row or seat
     num_samples: int
     sequence_length: int = 1  # steps of each sequence where the policy has memory
 
     @classmethod
     def of(cls, rollout: Rollout) -> RolloutSize:
-        """The size of rollouts such as this one."""
+        """The size of a rollout."""
         length = rollout.horizon if rollout.recurrent.is_used else 1
         return cls(rollout.reward[0].numel(), rollout.log_prob.numel(), length)
 
 
 class Learner:
-    """Owns the optimizer and all that changes with it."""
+    """Updates a policy from rollouts; owns the optimizer, the schedules and the scaling of rewards."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Learner:
         seed: int,
         is_behind: bool = False,
     ) -> None:
-        """Schedules end at `total_steps`. `is_behind`: rollouts are played by weights that may be older."""
+        """Schedules end at `total_steps`. `is_behind`: whether rollouts may be played with older weights."""
         policy = executor.policy
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
@@ -68,10 +68,10 @@ class Learner:
         self.num_minibatches = config.num_minibatches_for(size.num_samples, size.sequence_length)
         self.policy, self.executor, self.config = policy, executor, config
         self.total_steps, self.is_behind = total_steps, is_behind
-        self._ratios: dict[str, float] = {}  # of the policy's probabilities now to those that acted
+        self._ratios: dict[str, float] = {}  # metrics of probability ratios, current policy to the one that acted
         device = policy.device
         is_on_gpu = device.type == "cuda"
-        self._clip, self._entropy = _number(device), _number(device)  # what the schedules give now
+        self._clip, self._entropy = _number(device), _number(device)  # current values of their schedules
         self.optimizer = torch.optim.Adam(
             policy.parameters(), lr=_number(device, 1.0), eps=config.adam_eps, fused=True, capturable=is_on_gpu
         )
@@ -96,7 +96,7 @@ class Learner:
         seed: int,
         is_behind: bool = False,
     ) -> Learner:
-        """A learner from rollouts such as this one."""
+        """A learner for rollouts of the size of this one."""
         if rollout.seat is not None and rollout.num_steps < rollout.reward.shape[2]:
             seats = rollout.reward.shape[2]
             raise ConfigError(
@@ -108,11 +108,11 @@ class Learner:
 
     @property
     def shuffle_generator(self) -> torch.Generator:
-        """Draws the order of samples; a part of what a checkpoint keeps."""
+        """The generator that draws the order of samples; checkpoints save its state."""
         return self._shuffler.generator
 
     def warm_up(self, rollout: Rollout) -> None:
-        """Compile for the GPU what the first update would, on a rollout that nobody has played yet."""
+        """On the GPU, compile now what the first update would compile; the rollout need not be filled."""
         if self.policy.device.type == "cpu" or not _has_fixed_shapes(rollout):
             return
         samples = prepare_batch(rollout, rollout.reward, self.config).samples
@@ -123,7 +123,7 @@ class Learner:
         )
 
     def prepare(self, rollout: Rollout) -> Batch:
-        """Advantages and returns of a rollout, and its samples as gradient steps take them."""
+        """Estimate the advantages and returns of a rollout, and lay out its samples for gradient steps."""
         if not _has_fixed_shapes(rollout):
             return self._prepare(rollout)
         return self._preparing.run(lambda: self._prepare(rollout))
@@ -132,19 +132,19 @@ class Learner:
         return prepare_batch(rollout, self._learned_reward(rollout), self.config)
 
     def _learned_reward(self, rollout: Rollout) -> Tensor:
-        """Rewards clipped and scaled as the config says; moves the scaler's statistics."""
+        """Rewards clipped and scaled as the config says; updates the statistics of the scaler."""
         reward = self.clipped(rollout.reward)
         if self.reward_scaler is not None:
             reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated, rollout.alive)
         return reward
 
     def clipped(self, reward: Tensor) -> Tensor:
-        """Rewards within the bound that the config sets."""
+        """Rewards clipped to the bound that the config sets, if any."""
         bound = self.config.reward_clip
         return reward if bound is None else reward.clamp(-bound, bound)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
-        """All epochs and minibatches of one update, made after `step` env steps. Returns the metrics."""
+        """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
         samples, config = batch.samples, self.config
         if not samples.num_units:
             raise TrainingError(
@@ -167,7 +167,7 @@ class Learner:
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
-        """Set what the schedules give at `step`."""
+        """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""
         learning_rate = self._learning_rate.at(step, self.total_steps)
         clip = self._clip_epsilon.at(step, self.total_steps)
         entropy_coef = self._entropy_coef.at(step, self.total_steps)
@@ -193,7 +193,11 @@ class Learner:
         return diagnostics.clone() if self._learning.is_recorded else diagnostics
 
     def _estimate_again(self, batch: Batch, *, is_first: bool) -> None:
-        """Advantages for the policy as it is now; the first time, from weights that played to those that learn."""
+        """Estimate advantages again for the current policy.
+
+        The first time in an update, also keep metrics of the ratios between the weights that learn and those that
+        played.
+        """
         log_ratio = self._correcting.run(
             lambda: estimate_again(self.policy, batch, self.num_minibatches), may_record=self._preparing.is_recorded
         )
@@ -202,7 +206,7 @@ class Learner:
 
 
 def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossSettings:
-    """The numbers of the loss that a config asks for, with those that schedules move."""
+    """The coefficients of the loss that a config asks for; `clip` and `entropy_coef` have schedules."""
     return LossSettings(
         clip=clip,
         entropy_coef=entropy_coef,
@@ -216,17 +220,17 @@ def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: floa
 
 
 def _number(device: torch.device, value: float = 0.0) -> Any:
-    """A number that changes from update to update: on the GPU a tensor, which recorded work reads anew."""
+    """A number that changes from update to update: on the GPU a tensor, which each replay of recorded work reads."""
     return torch.tensor(value, device=device) if device.type == "cuda" else value
 
 
 def _set(number: Any, value: float) -> Any:
-    """The number with a new value: a tensor keeps its place."""
+    """Return the number with a new value; a tensor is filled in place."""
     return number.fill_(value) if isinstance(number, Tensor) else value
 
 
 def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLosses | None) -> dict[str, float | None]:
-    """The mean of each diagnostic over the gradient steps; refuses to go on where one is not finite."""
+    """The mean of each diagnostic over the gradient steps; raises a TrainingError if a loss is not finite."""
     table = torch.cat([epoch.table for epoch in epochs])
     *means, explained_number = torch.cat([table.double().mean(0), explained.double().view(1)]).tolist()
     metrics: dict[str, float | None] = dict(zip(Diagnostics.NAMES, means, strict=False))
@@ -245,11 +249,12 @@ def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLoss
 
 
 def _summary_of_ratios(log_ratio: Tensor, clip: float) -> dict[str, float]:
+    """Metrics of probability ratios: their mean, maximum and the share above `clip`."""
     ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()
     numbers = torch.stack([ratio.mean(), ratio.max(), (ratio > clip).float().mean()]).tolist()
     return dict(zip(("async/ratio_mean", "async/ratio_max", "async/ratio_clipped"), numbers, strict=True))
 
 
 def _has_fixed_shapes(rollout: Rollout) -> bool:
-    """Whether every rollout gives as many samples: agents die, and seats with memory take turns of their own."""
+    """Whether every rollout has the same number of samples; agents that die and seats with memory vary it."""
     return rollout.alive is None and (rollout.seat is None or not rollout.recurrent.is_used)

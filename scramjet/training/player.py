@@ -1,4 +1,4 @@
-"""A policy at play outside of training: for evaluation and for whoever watches."""
+"""Plays a policy outside of training: for evaluation and rendering."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 
 class Player:
-    """A policy at play on a pool: it takes its most likely actions, or with a generator draws them, and remembers."""
+    """Plays a policy on a pool and keeps its recurrent states.
+
+    It takes the most likely actions, or draws them if there is a generator.
+    """
 
     def __init__(self, pool: Pool, policy: Policy, generator: torch.Generator | None = None) -> None:
         self._policy, self._generator = policy, generator
@@ -20,7 +23,7 @@ class Player:
         self._turn = torch.zeros(0)
 
     def act(self, out: Transition) -> np.ndarray:
-        """Actions for what the pool shows."""
+        """Choose actions for the observations in `out`."""
         self._turn = torch.from_numpy(out.turn.copy())
         self._recurrent.fetch_movers(self._turn)
         state = self._recurrent.movers if self._recurrent.is_used else None
@@ -29,5 +32,5 @@ class Player:
         return action.numpy()
 
     def see(self, out: Transition) -> None:
-        """Take notice of a step's results: an episode that ended leaves no memory."""
+        """Take in a step's results: reset the recurrent states of episodes that ended."""
         self._recurrent.reset_ended(self._turn, out.terminated, out.truncated)

@@ -65,9 +65,9 @@ class Session:
     policy: Policy
     learner: Learner
     player: RolloutPlayer
-    """Plays what the learner learns from."""
+    """Holds the rollout that the learner learns from, and plays it in synchronous training."""
     generator: torch.Generator
-    """Draws the actions."""
+    """The generator that actions are drawn with."""
     progress: Progress
     evaluator: Evaluator
     collector: Collector
@@ -97,7 +97,7 @@ class Session:
 
     @property
     def rollout(self) -> Rollout:
-        """What the learner learns from."""
+        """The rollout that the learner learns from."""
         return self.player.rollout
 
     @property
@@ -130,6 +130,7 @@ class Session:
 def _collector(
     config: RunConfig, run: Run, player: RolloutPlayer, learner: Learner, generator: torch.Generator, seed: int
 ) -> Collector:
+    """The collector that the config asks for: synchronous, asynchronous, or replaying a schedule."""
     policy, pool, rollout = learner.policy, player.pool, player.rollout
     if not isinstance(pool, ConcatenatedPool):
         return Synchronous(player, generator)
@@ -147,11 +148,11 @@ def _collector(
     parameters = {f"env.{name}": value for name, value in config.env_parameters.items()}
     settings = {name: getattr(config, name) for name in ("seed", "num_envs", "num_steps")}
     settings["env"] = placeless_name(config.env)
-    settings = json.loads(json.dumps({**settings, **parameters}, default=str))  # as a schedule's first line has them
+    settings = json.loads(json.dumps({**settings, **parameters}, default=str))  # as in the first line of a schedule
     if config.replay_schedule is not None:
         return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule), settings)
     is_resumed = bool(CheckpointStore(run.checkpoints_path, None).steps())
-    if config.record_schedule and not is_resumed:  # what that plays cannot be replayed from the start
+    if config.record_schedule and not is_resumed:  # a resumed run cannot be replayed from the start
         actors.exchange.record = ScheduleLog(run.path / SCHEDULE, settings)
     return Asynchronous(actors, pool, learner, rollout)
 
@@ -159,12 +160,12 @@ def _collector(
 def build_session(
     config: RunConfig, run: Run, network: nn.Module | None = None, parent_digest: str | None = None
 ) -> Session:
-    """A session before its first update.
+    """Build a session that is ready for its first update.
 
     `config` is resolved, and `run` locked by this process. `network` is the user's own, or None. `parent_digest` is the
     hash of the checkpoint that a fork comes from.
     """
-    # These come first because they may refuse what lies at their paths.
+    # These come first because they may refuse the files at their paths.
     store = CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n, run.check_lock)
     metrics_log = MetricsLog(run.metrics_path, run.check_lock)
     _prepare_process(config)
@@ -205,7 +206,7 @@ def build_session(
 
 
 def _prepare_process(config: RunConfig) -> None:
-    """Set what holds for the whole process: threads, memory that is kept, the GPU's precision."""
+    """Apply settings of the whole process: threads, reuse of freed memory, the GPU's precision."""
     assert isinstance(config.num_threads, int)
     set_threads(config.num_threads)
     keep_freed_memory()
@@ -216,7 +217,7 @@ def _prepare_process(config: RunConfig) -> None:
 
 
 def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[RolloutPlayer, Learner]:
-    """What a run plays with and learns with, ready to begin."""
+    """Build the rollout player and the learner of a run."""
     assert isinstance(config.num_steps, int)
     is_async = isinstance(pool, ConcatenatedPool)
     executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.ppo.loss)

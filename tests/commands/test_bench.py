@@ -42,6 +42,7 @@ def test_each_line_of_benchs_table_has_the_best_env_steps_beside_the_median_and_
     _, header, *rows, executor = capsys.readouterr().out.splitlines()
     assert executor == "acting and learning: numba executor"
     assert len(rows) == 2
+    assert executor.startswith("acting and learning: ")
     for line in rows:
         assert re.fullmatch(r" *\d+ +1 +[\d.]+ [KM] \([\d.]+ [KM]\) +[\d.]+ [KM] +[\d.]+ [KM] +\d+%", line)
         assert len(line) == len(header) <= 80
@@ -55,7 +56,9 @@ def test_bench_all_gives_each_worlds_median_and_best(
     monkeypatch.setattr(
         bench, "NativePool", lambda env, num_envs, num_threads: SimpleNamespace(num_threads=num_threads)
     )
-    monkeypatch.setattr(bench, "_env_rate", lambda pool, seconds: bench.Rate.of([1e8, 2.5e8, 9e7 * pool.num_threads]))
+    monkeypatch.setattr(
+        bench, "measure_env_rate", lambda pool, seconds: bench.Rate.of([1e8, 2.5e8, 9e7 * pool.num_threads])
+    )
     assert call("bench", "all", "--num-threads", 1, 2, 3) == 0
     _, header, *rows = capsys.readouterr().out.splitlines()
     cells = ["mountain_car_continuous", "100.0 M (250.0 M)", "180.0 M (250.0 M)", "250.0 M (270.0 M)"]

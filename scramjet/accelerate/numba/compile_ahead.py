@@ -1,8 +1,9 @@
-"""What every first start compiles, compiled on a second core while the first loads torch and compiles the world.
+"""Compiles the kernels of small networks in a second process, while the first loads torch and compiles the world.
 
-`compile_ahead` starts a process that fills the compile cache; whoever needs a function that is just being compiled
-waits for it, and what it has not come to yet is compiled where it is needed. It leaves a mark when it is done: later
-starts look for that and start nothing. It ends with the process that started it; the next start goes on from there.
+`compile_ahead` starts that process, which fills the compile cache. A run that needs a function while it is being
+compiled waits for it; a function that the process has not begun is compiled by the run itself. When all are compiled,
+the process leaves a mark in the cache, and later runs do not start it. It ends when the run that started it ends; the
+next run continues from there.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from scramjet.compile.cache_folder import entry_directory, entry_lock, make_entr
 from scramjet.compile.numba_versions import IS_TESTED
 from scramjet.envs.beside import path_without_worlds
 
-# Modules come from where this process has them. With -m, a folder that the user happens to be in would come first.
+# The process imports modules from the same paths as this one. With -m, the current folder would come first.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv[1:]; from scramjet.accelerate.numba import compile_ahead as ahead; ahead.main()"
 )
-_STARTED: list[subprocess.Popen[bytes]] = []  # kept, or the pipe that tells it of our end would be closed
+_STARTED: list[subprocess.Popen[bytes]] = []  # kept, so that the pipe stays open until this process ends
 
 
 def compile_ahead() -> None:
-    """Begin to compile the functions of small networks, unless that was done before or there is but one core."""
+    """Start the process that compiles kernels, unless they are compiled already or there is only one core."""
     silent = subprocess.DEVNULL
-    with contextlib.suppress(OSError):  # no cache or no process to be had: each is compiled when it is needed
+    with contextlib.suppress(OSError):  # no cache or no process: functions are compiled when they are needed
         if (os.cpu_count() or 1) == 1 or not IS_TESTED:
             return
         make_entry(entry := _entry())
@@ -41,7 +42,7 @@ def compile_ahead() -> None:
 
 
 def _entry() -> Path:
-    """The place in the cache that says whether all is compiled, for this very code."""
+    """The folder in the cache for the mark that all is compiled; another one after any change of the code."""
     digest = hashlib.sha256(versions().encode())
     package = Path(__file__).parents[2]
     for layer in ("accelerate", "compile", "policies"):
@@ -51,12 +52,12 @@ def _entry() -> Path:
 
 
 def _mark(entry: Path) -> Path:
-    """A file that is there once all is compiled."""
+    """The file that exists once all is compiled."""
     return entry / "done"
 
 
 def _compile() -> None:
-    """Compile what an MLP with discrete actions needs: by far the most common."""
+    """Compile the functions for an MLP with discrete actions, by far the most common policy."""
     entry = _entry()
     with entry_lock(entry):  # a second such process waits, and finds the mark
         if _mark(entry).exists():
@@ -64,24 +65,24 @@ def _compile() -> None:
         from scramjet.accelerate.numba import kernels, loss_kernels
         from scramjet.accelerate.numba import towers as native_towers
 
-        # The three that share most of their code come first: here that is compiled once.
+        # The three that share most of their code come first, so that the shared code is compiled once.
         for function in (
             kernels.gradients_of_parts, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
             kernels.end_step, kernels.begin_step, native_towers.layer_back, native_towers.head_back,
             kernels.draw_choices, native_towers.head, native_towers.layer,
         ):  # fmt: skip
-            function.address  # noqa: B018 - asked for, it is compiled
+            function.address  # noqa: B018 - reading the address compiles the function
         _mark(entry).touch(mode=0o600)
 
 
 def _end_with_parent() -> None:
-    """Its end closes the pipe, however it ends."""
+    """Wait until the pipe from the parent process closes, which happens however the parent ends; then exit."""
     os.read(0, 1)
     os._exit(1)
 
 
 def main() -> None:
-    """What the process does; its input is a pipe that nobody writes to."""
+    """Run the compiling process. Its standard input is a pipe that nobody writes to."""
     gc.disable()  # it ends soon
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(OSError, KeyboardInterrupt):

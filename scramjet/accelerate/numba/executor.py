@@ -1,4 +1,4 @@
-"""The executor of small networks on the CPU: compiled functions over the policy's own weights."""
+"""The executor of small networks on the CPU: compiled functions that use the policy's own weights in place."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ from scramjet.policies.recurrent.cores import Core, LayeredCore
 
 
 class UnsupportedPolicyError(Exception):
-    """Why compiled functions cannot run a policy, in words that end a sentence."""
+    """A policy that compiled functions cannot run; the message is the reason."""
 
 
 class NumbaExecutor(Executor):
-    """Acts, values and learns by compiled functions; what these do not cover is learned by torch's operators."""
+    """Acts, values and learns with compiled functions.
+
+    IMPALA's loss, a user's own losses and samples that do not count are learned with torch's operators.
+    """
 
     name = "numba"
 
     def __init__(self, policy: Policy, why: str = "") -> None:
-        """Raises `UnsupportedPolicyError` where the policy's network is of a kind that the functions do not take."""
+        """Raises `UnsupportedPolicyError` if the compiled functions cannot run the policy's network."""
         super().__init__(policy, why)
         self.network = numba_network(policy)
         self._plain = TorchExecutor(policy)
@@ -43,7 +46,7 @@ class NumbaExecutor(Executor):
         self.network.refresh()
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
-        # Where encoding is a view, the functions read observations where the envs write them.
+        # If encoding returns a view, the functions read observations where the envs write them.
         first = self.network.encode(steps[0].obs)
         is_view = isinstance(steps[0].obs, Tensor) and first.data_ptr() == steps[0].obs.data_ptr()
         inputs = torch.zeros(first.shape)
@@ -82,13 +85,13 @@ class NumbaExecutor(Executor):
 
 
 def numba_network(policy: Policy) -> NumbaNetwork:
-    """Compiled functions over a policy's own weights."""
+    """Prepare the compiled functions for a policy; raises `UnsupportedPolicyError` if they cannot run it."""
     network, distribution = policy.network, policy.distribution
     if not AVAILABLE:
         raise UnsupportedPolicyError("this version of Numba is not among those tried out")
     if not HAS_BLAS:
         raise UnsupportedPolicyError("this torch brings no BLAS that compiled functions can call")
-    # A class of the user's own may do anything, and weights may be shared or kept from learning.
+    # A user's own class may do anything, share weights or exclude some from learning.
     if type(network) not in (SeparateActorCritic, SharedActorCritic):
         raise UnsupportedPolicyError(f"compiled functions do not run a {type(network).__name__}")
     if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
@@ -122,7 +125,7 @@ def numba_network(policy: Policy) -> NumbaNetwork:
 
 
 def _check_weights(network: nn.Module) -> None:
-    """Refuse weights that are not floats on the CPU that learn, each in one place, and hooks that listen in."""
+    """Raise unless all weights are float32 on the CPU, learn, and are not shared, and no module has hooks."""
     parameters = [parameter for _, parameter in network.named_parameters(remove_duplicate=False)]
     if not all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad for p in parameters):
         raise UnsupportedPolicyError("not all weights are float32 on the CPU and learn")
@@ -133,7 +136,7 @@ def _check_weights(network: nn.Module) -> None:
 
 
 def _linear(module: nn.Module) -> nn.Linear:
-    """The module itself, a plain linear layer with a bias."""
+    """Return the module if it is a plain linear layer with a bias; raises if it is not."""
     if type(module) is not nn.Linear or module.bias is None:
         raise UnsupportedPolicyError(f"compiled functions do not run a {type(module).__name__} there")
     return module

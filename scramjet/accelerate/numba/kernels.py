@@ -1,11 +1,11 @@
-"""PPO of small networks on the CPU, compiled: forward, loss and backward of a block of samples on one core.
+"""Compiled PPO for small networks on the CPU: acting, values, gradients and the optimizer's step.
 
-Operator by operator, a small network's time goes into calling operators, waiting for threads between them and moving
-activations through memory. Here a thread takes its part of a minibatch through everything, block by block: what it
-computes stays in the cache of its core. What a network is, and its way forward and back, is in native_towers.py.
+Run operator by operator, a small network spends its time on calling operators, waiting for threads between them and
+moving activations through memory. Here each thread takes its part of a minibatch through forward pass, loss and
+backward pass, block by block, so that activations stay in the cache of its core. The forward and backward passes of a
+network are in towers.py, the loss in loss_kernels.py.
 
-Letters of shapes: N samples, D inputs, A inputs of the distribution, U units (samples, or with memory sequences of T
-steps).
+A unit is what minibatches are made of: a sample, or with memory a sequence of T steps.
 """
 
 from __future__ import annotations
@@ -55,21 +55,25 @@ from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_n
 TERMS = ("policy_loss", "value_loss", "entropy", "approx_kl", "approx_kl_k1", "clip_fraction")
 NUM_TERMS = len(TERMS)
 
-# What Adam needs of a parameter: addresses of it, of both its moments and of its count of steps, its place among
-# gradients, how many numbers.
+# Columns of the table of parameters that Adam reads: the addresses of the parameter, of its first and second moments
+# and of its step count; where its gradient begins among all gradients; and its number of elements.
 VALUES, MEANS, SQUARES, STEPS, AT, COUNT = range(6)
 NUM_PARAMETER_COLUMNS = 6
 
 
 @callable_from_compiled
 def samples_of(work, address):  # type: ignore[no-untyped-def]
-    """One number for each sample."""
+    """The array at `address` that holds one float for each sample, [num_units * steps]."""
     return floats(address, work.num_units * work.steps)
 
 
 @callable_from_compiled
 def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[no-untyped-def]
-    """Units `first` on of those taken: their samples' numbers, inputs, and with memory beginnings and states."""
+    """Gather `num_units` units of the minibatch from number `first` on.
+
+    Writes the numbers of their samples to `samples`, their inputs to `x`, and with memory the flags of episodes' first
+    steps to `begins` and the recurrent states to `state`.
+    """
     units = words(work.units + 8 * first, num_units)
     steps, width, states = work.steps, work.num_inputs, work.state_size
     for t in range(steps):
@@ -88,8 +92,11 @@ def _fetch(work, first, num_units, samples, x, begins, state):  # type: ignore[n
 
 @AddressedFunction
 def gradients_of_parts(worker, num_parts, address):  # type: ignore[no-untyped-def]
-    """A worker's: of parts that nobody has begun, one after the other, so that all end together however fast each is.
-    Which worker did a part makes no difference."""
+    """Compute the gradients of parts of the minibatch until none is left; run by each worker.
+
+    Each worker takes the next part that nobody has begun, so that all workers end at about the same time. The result
+    does not depend on which worker computes which part.
+    """
     work, threads = work_at(address), set_blas_threads(1)
     part = fetch_and_increment(work.next_part)
     while part < num_parts:
@@ -100,8 +107,11 @@ def gradients_of_parts(worker, num_parts, address):  # type: ignore[no-untyped-d
 
 @callable_from_compiled
 def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-def]
-    """Forward, loss and backward of a part's units; its gradients to partials[part], its terms to terms[part]. All that
-    it computes lies from `x` on."""
+    """Run forward pass, loss and backward pass for the units of one part.
+
+    Writes the gradients to partials[part] and the loss terms to terms[part]. `x` is the address of the worker's scratch
+    memory.
+    """
     work = work_at(address)
     steps, width, num_towers = work.steps, work.num_outputs, work.num_towers
     partial, terms = work.partials + FLOAT * part * work.num_weights, work.terms + 8 * NUM_TERMS * part
@@ -150,7 +160,10 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
 
 @AddressedFunction
 def begin_step(address, k):  # type: ignore[no-untyped-def]
-    """Minibatch k of `order`, in `num_minibatches` parts of one size or one more; weights turned round for memory."""
+    """Prepare the step on minibatch k: its units, the statistics of its advantages, and transposed memory weights.
+
+    `order` is split into `num_minibatches`; the first ones have one unit more where it does not divide evenly.
+    """
     work = work_at(address)
     size, rest = work.num_ordered // work.num_minibatches, work.num_ordered % work.num_minibatches
     work.units = work.order + 8 * (size * k + min(k, rest))
@@ -166,7 +179,7 @@ def begin_step(address, k):  # type: ignore[no-untyped-def]
 
 @callable_from_compiled
 def _normalize_advantages(work):  # type: ignore[no-untyped-def]
-    """Mean and 1 / (deviation + 1e-8) of the advantages taken, as `ppo.normalize` has it."""
+    """Set the mean and 1 / (deviation + 1e-8) of the minibatch's advantages, as in `ppo.normalize`."""
     units, count, total, squares = words(work.units, work.num_taken), work.num_taken * work.steps, 0.0, 0.0
     for t in range(work.steps):
         advantage = floats(work.advantage + FLOAT * t * work.num_units, work.num_units)
@@ -198,8 +211,11 @@ def _squared_distances_of_chosen(row, chosen, centre):  # type: ignore[no-untype
 
 @AddressedFunction
 def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
-    """The gradients of all parts to those of the first, brought to a norm of at most `max_norm`; diagnostics to row k,
-    the terms and the norm it had. With a learning rate, a step of Adam."""
+    """Finish the step on minibatch k: add up the gradients of all parts, clip them and, if asked for, step Adam.
+
+    The sum is written to the gradients of the first part and scaled to a norm of at most `max_norm`. Row k of the
+    diagnostics becomes the mean loss terms and the norm before clipping. Adam runs if `num_parameters` is above 0.
+    """
     work = work_at(address)
     size = work.num_weights
     total = floats(work.partials, size)
@@ -207,7 +223,7 @@ def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
         add(total, floats(work.partials + FLOAT * part * size, size))
     norm = math.sqrt(sum_of_squares(total))
     factor = np.float32(work.max_norm / (norm + 1e-6))
-    if not factor >= 1:  # nor where it is not a number: that must be seen
+    if not factor >= 1:  # true for NaN as well, which then spreads to the weights and is noticed
         for i in range(size):
             total[i] *= factor
     row = doubles(work.diagnostics + 8 * (NUM_TERMS + 1) * k, NUM_TERMS + 1)
@@ -222,7 +238,7 @@ def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
 
 @callable_from_compiled
 def _adam(work):  # type: ignore[no-untyped-def]
-    """One step of Adam (Kingma and Ba 2015), as torch has it."""
+    """Take one step of Adam (Kingma and Ba 2015), with the arithmetic of torch."""
     work.num_steps += 1.0
     rate = np.float32(work.learning_rate / (1.0 - work.beta1**work.num_steps))
     root = np.float32(1.0 / math.sqrt(1.0 - work.beta2**work.num_steps))
@@ -250,7 +266,10 @@ def _adam_loop(weight, gradient, mean, square, rate, root, one_less_beta1, beta2
 def _steps(
     address: int, num_workers: int, num_parts: int, begin: int, gradients: int, end: int, num_minibatches: int
 ) -> None:
-    """A gradient step on each minibatch: its parts on as many threads as there are workers, the rest on this one."""
+    """Take a gradient step on each minibatch: gradients on `num_workers` threads, the rest on this thread.
+
+    `begin`, `gradients` and `end` are the addresses of `begin_step`, `gradients_of_parts` and `end_step`.
+    """
     for k in range(num_minibatches):
         call(begin, (address, k))
         for worker in prange(num_workers):
@@ -262,16 +281,19 @@ _steps_alone, _steps_threaded = compiled(_steps), compiled(_steps, parallel=True
 
 
 def compile_steps(num_workers: int) -> None:
-    """Do what `take_steps` would wait for, but for functions that it is given addresses of."""
+    """Compile what `take_steps` calls, except the functions whose addresses are in the `WORK` record."""
     steps = cast(Any, _steps_alone if num_workers == 1 else _steps_threaded)
     if not steps.signatures:
         steps.compile((types.int64,) * 7)
     for function in (begin_step, end_step, gradients_of_parts):
-        function.address  # noqa: B018 - asked for, it is compiled
+        function.address  # noqa: B018 - reading the address compiles the function
 
 
 def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: AdaptiveThreading) -> None:
-    """A gradient step on each minibatch of a `WORK`."""
+    """Take a gradient step on each minibatch of the `WORK` record at `address`.
+
+    `pays` runs them on one thread while threads are slow to start; with one worker there are no threads.
+    """
     functions = begin_step.address, gradients_of_parts.address, end_step.address
     if num_workers == 1:
         _steps_alone(address, 1, num_parts, *functions, num_minibatches)
@@ -291,7 +313,10 @@ _sample_components, _sample_normal = sample_components.body, sample_normal.body
 
 @AddressedFunction
 def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
-    """Actions and log-probabilities of rows `start` on."""
+    """Draw discrete actions for `rows` rows from number `start` on, and write their log-probabilities.
+
+    The network's outputs for these rows are at `outputs_at`, [rows, A + 1]; masked logits are overwritten there.
+    """
     work = work_at(address)
     width, size = work.num_components, work.num_outputs - 1
     outputs, offsets = float_rows(outputs_at, rows, size + 1), words(work.offsets, width + 1)
@@ -311,7 +336,10 @@ def draw_choices(address, start, rows, outputs_at):  # type: ignore[no-untyped-d
 
 @AddressedFunction
 def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-def]
-    """The same for a normal distribution."""
+    """Draw actions from normal distributions for `rows` rows from number `start` on, and write their log-probabilities.
+
+    The network's outputs for these rows are at `outputs_at`: means, logarithms of deviations, value.
+    """
     work = work_at(address)
     width = work.num_components
     outputs, noise = (
@@ -325,7 +353,11 @@ def draw_points(address, start, rows, outputs_at):  # type: ignore[no-untyped-de
 
 @AddressedFunction
 def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """Draw the actions of a part's rows. Where there is a value all towers run, and `state` is brought up to date."""
+    """Draw the actions of the rows of one part.
+
+    If values are asked for, all towers run, values are written and recurrent states updated; else only the first
+    tower runs.
+    """
     work, threads = work_at(address), set_blas_threads(1)
     num_towers = work.num_towers if work.value != 0 else 1
     stop = work.num_taken * (part + 1) // num_parts
@@ -345,6 +377,7 @@ def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
 
 @callable_from_compiled
 def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
+    """Copy the last column of the outputs to the values of `rows` rows from number `start` on."""
     value, given = floats(work.value + FLOAT * start, rows), float_rows(outputs, rows, work.num_outputs)
     for row in range(rows):
         value[row] = given[row, work.num_outputs - 1]
@@ -352,7 +385,7 @@ def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
 
 @AddressedFunction
 def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
-    """Values of a part's rows; states stay as they are."""
+    """Write the values of the rows of one part; their recurrent states are not changed."""
     work, threads = work_at(address), set_blas_threads(1)
     stop, tower = work.num_taken * (part + 1) // num_parts, work.num_towers - 1
     outputs = work.scratch + FLOAT * part * work.scratch_size

@@ -1,8 +1,8 @@
-"""PPO's loss and its gradient by a network's outputs, compiled, for native_kernels.py.
+"""PPO's loss and its gradient with respect to a network's outputs, compiled; kernels.py calls it.
 
-Samples are done many at a time: what belongs to them is fetched into columns [what, LANES], one number for each sample
-side by side, and loops run along these. A loop that takes sample after sample waits for memory, and for an
-exponential, at each.
+The loss is computed for LANES samples at a time: their numbers are copied into `columns` [quantities, LANES], so that
+each row holds one quantity for all these samples, and vectorized loops run along the rows. A loop over single samples
+would wait for memory, and for an exponential, at each sample.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scramjet.compile.vector_maths import exp, inlined, inlined_sum, log
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT
 
-POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(NUM_TERMS)  # in the order of native_kernels.TERMS
-# Behind the terms of each sample comes what it brings and what is worked out, then its actions (the number of each
-# choice too, which is exact), and where there are choices their probabilities; the rest are the network's outputs.
+POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(NUM_TERMS)  # in the order of kernels.TERMS
+# Rows of `columns`: the loss terms; the sample's data and intermediate results; its actions (numbers of choices are
+# exact in float32); for discrete actions their probabilities; then the network's outputs.
 ADVANTAGE, RETURNS, OLD_VALUE, LOG_RATIO, SLOPE, HIGHEST, TOTAL = range(NUM_TERMS, NUM_TERMS + 7)
 ACTIONS = NUM_TERMS + 7
 LANES = 64
-"""Samples done at a time. Known when compiled: only then does the compiler see that columns do not overlap."""
+"""Samples computed at a time. A constant, so that the compiler can see that rows of `columns` do not overlap."""
 
 _FLOAT = 4  # bytes
 _HALF_LOG_TWO_PI = np.float32(0.9189385332046727)
@@ -31,7 +31,7 @@ _HALF_LOG_TWO_PI = np.float32(0.9189385332046727)
 
 @callable_from_compiled
 def _fetch(work, samples, outputs, columns, first_output):  # type: ignore[no-untyped-def]
-    """What the samples bring, their actions aside."""
+    """Copy the data of `samples` and their outputs [rows, A + 1] into `columns`, except for the actions."""
     log_prob, advantage = samples_of(work, work.log_prob), samples_of(work, work.advantage)
     returns, old_value = samples_of(work, work.returns), samples_of(work, work.value)
     mean, scale = np.float32(work.advantage_mean), np.float32(work.advantage_scale)
@@ -49,9 +49,10 @@ def _fetch(work, samples, outputs, columns, first_output):  # type: ignore[no-un
 
 @inlined
 def _policy_loss(columns, clip, scale, num):  # type: ignore[no-untyped-def]
-    """Terms of the policy; SLOPE becomes that of the loss by the log-probability.
+    """Compute the policy's terms, and into SLOPE the derivative of the loss with respect to the log-probability.
 
-    The surrogate min(r A, clip(r) A) (Schulman et al. 2017, eq. 7) has slope r A by log r, or 0 where clipped.
+    The surrogate min(r A, clip(r) A) (Schulman et al. 2017, eq. 7) has the derivative r A with respect to log r, or 0
+    where it is clipped.
     """
     one = np.float32(1)
     low, high = one - clip, one + clip
@@ -70,10 +71,10 @@ def _policy_loss(columns, clip, scale, num):  # type: ignore[no-untyped-def]
 
 @inlined
 def _value_loss(columns, value, bound, weight, num):  # type: ignore[no-untyped-def]
-    """The term of the value, whose column becomes the gradient.
+    """Compute the value's loss term, and replace row `value` of `columns` by the gradient of the loss.
 
-    Of the errors of values and clipped values the larger counts; where they are equal, half of each slope, as torch
-    has it. Where nothing is clipped, the old value is the new one and both are the same.
+    The larger of the errors of the value and of the clipped value counts; if they are equal, the gradient is the mean
+    of both slopes, as in torch. Without clipping, `_fetch` sets the old value to the new one, so both are equal.
     """
     half = np.float32(0.5)
     for i in range(num):
@@ -91,6 +92,7 @@ def _value_loss(columns, value, bound, weight, num):  # type: ignore[no-untyped-
 
 @inlined_sum
 def _add_terms(terms, columns, num):  # type: ignore[no-untyped-def]
+    """Add the loss terms of `num` samples to `terms`."""
     for term in range(NUM_TERMS):
         total = 0.0
         for i in range(num):
@@ -100,8 +102,11 @@ def _add_terms(terms, columns, num):  # type: ignore[no-untyped-def]
 
 @inlined
 def _log_probabilities(columns, action, first, end, shift, num):  # type: ignore[no-untyped-def]
-    """The logits of one choice, columns `first` to `end`, become log-probabilities, and the columns `shift` before
-    these probabilities. Adds to the entropy, and what was chosen to the ratio."""
+    """Replace the logits of one choice, rows `first` to `end` of `columns`, by log-probabilities.
+
+    Writes the probabilities to the rows `shift` before them, and adds to ENTROPY and, for the chosen action, to
+    LOG_RATIO.
+    """
     for i in range(num):
         columns[HIGHEST, i] = columns[first, i]
         columns[TOTAL, i] = 0
@@ -127,7 +132,7 @@ def _log_probabilities(columns, action, first, end, shift, num):  # type: ignore
 
 @inlined
 def _choice_back(columns, action, first, end, shift, to_entropy, num):  # type: ignore[no-untyped-def]
-    """The log-probabilities of one choice become the gradients by its logits."""
+    """Replace the log-probabilities of one choice by the gradients with respect to its logits."""
     for i in range(num):
         columns[TOTAL, i] = 0
     for a in range(first, end):
@@ -143,11 +148,15 @@ def _choice_back(columns, action, first, end, shift, to_entropy, num):  # type: 
 
 @AddressedFunction
 def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
-    """The gradient of PPO's loss by the outputs of `samples` [rows], actions being choices; adds to the terms."""
+    """Compute PPO's loss for discrete actions: writes its gradient with respect to the outputs and adds to the terms.
+
+    `samples_at` holds the numbers of the samples [rows], `outputs_at` the network's outputs [rows, A + 1]; the gradient
+    is written to `to_outputs_at`, of the same shape. `scale_at` holds the factor of each sample's gradient.
+    """
     work, scale, terms = work_at(address), floats(scale_at, 1)[0], doubles(terms_at, NUM_TERMS)
     size, width = work.num_outputs - 1, work.num_components
     offsets, to_entropy = words(work.offsets, width + 1), np.float32(-scale * work.entropy_coef)
-    logits = ACTIONS + width + size  # their first column; behind the probabilities
+    logits = ACTIONS + width + size  # the first row of the logits, after the probabilities
     columns = np.empty((logits + size + 1, LANES), np.float32)
     for start in range(0, rows, LANES):
         num = LANES if start + LANES <= rows else rows - start
@@ -183,7 +192,10 @@ def loss_of_choices(address, samples_at, rows, outputs_at, to_outputs_at, scale_
 
 @inlined
 def _add_density(columns, action, mean, deviation, num):  # type: ignore[no-untyped-def]
-    """The log-density and entropy of one number of the actions; each is in the column of that number."""
+    """Add the log-density of one component of the actions to LOG_RATIO and its entropy to ENTROPY.
+
+    `action`, `mean` and `deviation` are the rows of `columns` of this component.
+    """
     low, high, half = np.float32(MIN_LOG_STD), np.float32(MAX_LOG_STD), np.float32(0.5)
     for i in range(num):
         log_std = min(max(columns[deviation, i], low), high)
@@ -194,7 +206,7 @@ def _add_density(columns, action, mean, deviation, num):  # type: ignore[no-unty
 
 @inlined
 def _density_back(columns, action, mean, deviation, to_entropy, num):  # type: ignore[no-untyped-def]
-    """The mean and deviation of one number become the gradients by them."""
+    """Replace the mean and the log-deviation of one component by the gradients with respect to them."""
     low, high, one = np.float32(MIN_LOG_STD), np.float32(MAX_LOG_STD), np.float32(1)
     for i in range(num):
         given, slope = columns[deviation, i], columns[SLOPE, i]
@@ -208,7 +220,10 @@ def _density_back(columns, action, mean, deviation, to_entropy, num):  # type: i
 
 @AddressedFunction
 def loss_of_points(address, samples_at, rows, outputs_at, to_outputs_at, scale_at, terms_at):  # type: ignore[no-untyped-def]
-    """The same, actions being numbers under independent normal distributions: means, then logarithms of deviations."""
+    """Compute PPO's loss for actions from independent normal distributions; otherwise as `loss_of_choices`.
+
+    Outputs are means, then logarithms of deviations, then the value.
+    """
     work, scale, terms = work_at(address), floats(scale_at, 1)[0], doubles(terms_at, NUM_TERMS)
     size, width = work.num_outputs - 1, work.num_components
     to_entropy, means = np.float32(-scale * work.entropy_coef), ACTIONS + width

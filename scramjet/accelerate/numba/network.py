@@ -1,8 +1,8 @@
-"""PPO of small networks on the CPU without torch's operators: acting, valuing and gradients over a network's own
-weights, by compiled functions (towers.py, kernels.py).
+"""Runs small networks on the CPU with compiled functions (kernels.py, towers.py) instead of torch's operators: acting,
+values and gradient steps, on the network's own weights in place.
 
-Networks: one or two towers of tanh or ReLU layers, each with a memory core or none; choices or normal numbers. Inputs
-are float32 [B, D]: whatever stands before the first layer has no weights.
+Networks: one or two towers of tanh or ReLU layers, each with or without a recurrent core; actions are discrete or from
+normal distributions. Inputs are float32 [B, D]: an encoder before the first layer may not have weights.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from scramjet.policies.recurrent.autograd import CoreNumbers
 from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
 
 BLOCK = 128
-"""Rows that a thread takes at a time; with memory sequences, as many as memory does."""
+"""Rows that a thread computes at a time; gradient steps with memory take whole sequences instead."""
 ROWS_PER_PART = 32
-"""At least so many rows of a forward pass for a thread: fewer take less time than to wake it."""
+"""Fewest rows of a forward pass for each thread: fewer take less time than waking the thread."""
 SAMPLES_PER_PART = 64
-"""At least so many samples of a minibatch for a thread."""
+"""Fewest samples of a minibatch for each thread."""
 SAMPLES_PER_PART_SQUARED = 16
-"""Samples of a minibatch for the square of the number of threads: gradients of all are added up by one."""
+"""Fewest samples of a minibatch divided by the square of the number of threads: one thread adds up the gradients of
+all of them."""
 SAMPLES_TO_SHARE, PARTS_PER_THREAD = 2048, 8
-"""Of larger minibatches a thread takes parts of at least so many samples, up to so many parts, until none is left: the
-one that others hold up takes fewer."""
+"""Larger minibatches are split into up to PARTS_PER_THREAD parts for each thread, of at least SAMPLES_TO_SHARE samples;
+threads take parts until none is left, so that a slow thread takes fewer."""
 ROWS_IN_SCRATCH = 8192
-"""With memory: of long sequences fewer are taken at a time, for all their steps are kept."""
+"""With memory: most steps that a thread computes at a time, in whole sequences, since it keeps all their
+activations."""
 ACTIVATIONS: dict[type, int] = {nn.Tanh: layers.TANH, nn.ReLU: layers.RELU}
 CORES: dict[type, memory_kernels.Sequences] = {
     LSTM: memory_kernels.LSTM,
@@ -49,35 +51,35 @@ CORES: dict[type, memory_kernels.Sequences] = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Some columns of the outputs, from the features; without a weight the bias itself."""
+    """Computes some columns of the outputs from a tower's features; without a weight they are the bias."""
 
     weight: Tensor | None  # [outputs, features]
     bias: Tensor  # [outputs]
-    place: int  # the first column
+    place: int  # the first of its columns in the outputs
 
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Layers, a core or none, heads."""
+    """One part of a network: hidden layers, possibly a recurrent core, then heads."""
 
-    layers: Sequence[tuple[nn.Linear, nn.Module]]  # each with its activation
+    layers: Sequence[tuple[nn.Linear, nn.Module]]  # linear layers, each with its activation
     core: LayeredCore | None
     heads: Sequence[Head]
 
 
 class NumbaStep(NamedTuple):
-    """What the compiled functions read and write when they act in one step."""
+    """The tensors that the compiled functions read and write when they draw the actions of one step."""
 
     inputs: Tensor  # [B, D] float32
     mask: Tensor | None  # [B, A] bool, legal actions
-    noise: Tensor  # [B] or [B, components], what actions are drawn with
-    action: Tensor  # [B, ...]
-    log_prob: Tensor  # [B]
-    value: Tensor | None  # [B]; None: not asked for, and towers that only value do not run
+    noise: Tensor  # [B] or [B, components], the random numbers that actions are drawn with
+    action: Tensor  # [B, ...], written
+    log_prob: Tensor  # [B], written
+    value: Tensor | None  # [B], written; None: not computed, and a tower that only has the value does not run
 
 
 class NumbaNetwork:
-    """A network's forward, PPO's loss and backward, over its own weights."""
+    """Acts, values and takes PPO's gradient steps for one network, on its own weights in place."""
 
     def __init__(
         self,
@@ -88,19 +90,20 @@ class NumbaNetwork:
         num_components: int,
         offsets: Tensor | None,
     ) -> None:
-        """`encode` makes inputs of observations. `num_inputs` of the distribution and its `num_components`; `offsets`
-        of each component's logits, or None for normal numbers.
+        """`encode` turns observations into inputs [B, D]. `num_inputs` is the size of the distribution's inputs and
+        `num_components` that of an action. `offsets` are where each component's logits begin and the last ones end, or
+        None for normal distributions.
 
         The first tower has the policy's heads; the last head of the last tower is the value, column `num_inputs`.
         """
         self.encode = encode
         self.num_outputs = num_inputs + 1
         self.has_memory = any(tower.core is not None for tower in towers)
-        self._rows: list[list[int]] = []  # the numbers of layers
+        self._rows: list[list[int]] = []  # one row of numbers for each layer, see towers.py
         self._num_weights = 0
         self._layers_of: list[tuple[int, Tensor | None, Tensor]] = []  # layer, weight, bias
         self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
-        self._places: list[tuple[Tensor, int]] = []  # each parameter and its place among gradients
+        self._places: list[tuple[Tensor, int]] = []  # each parameter, and where its gradient begins
         self._offsets = None if offsets is None else offsets.numpy()
         self._task = Task(layers.WORK)
         self._number(towers)
@@ -114,15 +117,15 @@ class NumbaNetwork:
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
         self._scratch = np.zeros(0, np.float32)
-        self._pays = AdaptiveThreading()  # of gradient steps
+        self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
-        self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of each part, diagnostics
-        self._loss: LossSettings | None = None  # as the task has it
-        self._acting: list[Task] = []  # kept, for functions hold their addresses
+        self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of parts; diagnostics
+        self._loss: LossSettings | None = None  # the settings that the task holds now
+        self._acting: list[Task] = []  # kept alive: functions hold their addresses
 
     def _number(self, towers: Sequence[Tower]) -> None:
-        """Put the network into numbers."""
+        """Describe the network in the tables of numbers that compiled functions read (see towers.py)."""
         rows: list[list[int]] = []
         for tower in towers:
             first, place, core = len(self._rows), 0, [0] * 7
@@ -148,7 +151,7 @@ class NumbaNetwork:
             self._add_weights(parameter)
 
     def _add_core(self, core: LayeredCore) -> tuple[list[int], int]:
-        """Its columns in the numbers of a tower, and how many numbers it keeps for each row."""
+        """Add a recurrent core; returns its columns in the table of towers and the number of floats it keeps a row."""
         kind, states = CORES[type(core)], core.state_size
         state_place = sum(before.state_size for before, _ in self._cores)
         made = CoreNumbers(core.layers[0].weights(), states)
@@ -164,7 +167,7 @@ class NumbaNetwork:
         self._num_weights += parameter.numel()
 
     def refresh(self) -> None:
-        """Look where the weights are and what they have become; before acting with them."""
+        """Look up the addresses of all weights; call it before acting, since the weights may have moved."""
         for index, weight, bias in self._layers_of:
             self._layers[index, layers.BIAS] = bias.data_ptr()
             if weight is not None:
@@ -173,10 +176,10 @@ class NumbaNetwork:
             numbers.point_to(core.layers[0].weights())
 
     def acts(self, steps: Sequence[NumbaStep], state: Tensor | None) -> list[Callable[[], None]]:
-        """Functions that act in each of these steps, with addresses looked up once: call `refresh` before.
+        """Return one function for each step, which draws its actions and writes their log-probabilities.
 
-        Each draws actions and writes their log-probabilities; with memory `state` [B, state_size] is brought up to
-        date. Tensors must be contiguous, and are kept alive.
+        With memory, each call updates `state` [B, state_size]. Addresses are looked up once, here; call `refresh`
+        before the functions. Tensors must be contiguous, and are kept alive.
         """
         num_rows = len(steps[0].inputs)
         num_parts = self._num_parts(num_rows, ROWS_PER_PART)
@@ -192,7 +195,7 @@ class NumbaNetwork:
         return functions
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
-        """Write `value` [B] of observations and, with memory, states [B, state_size]."""
+        """Write the values of observations to `value` [B]; `state` [B, state_size] are their recurrent states."""
         inputs = self.encode(obs)
         num_parts = self._num_parts(len(inputs), ROWS_PER_PART)
         self._give_scratch(num_parts, BLOCK)
@@ -201,7 +204,7 @@ class NumbaNetwork:
         kernels.value_in_part.in_parts(num_parts, self._task.address)
 
     def use_samples(self, samples: Samples) -> None:
-        """Take minibatches from these samples; call it again when they lie elsewhere."""
+        """Take minibatches from these samples from now on; call it again when their tensors have moved."""
         steps = 1 if samples.begins is None else len(samples.begins)
         self._task.set(
             inputs=_array(self.encode(samples.obs)), mask=_array(samples.mask), action=_array(samples.action),
@@ -214,8 +217,10 @@ class NumbaNetwork:
         )  # fmt: skip
 
     def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:
-        """Give all parameters the gradient of `ppo_loss` over the samples, or sequences, `units`. Returns its terms, in
-        the order of `native_kernels.TERMS`, and the norm it had."""
+        """Set the gradient of all parameters to that of `ppo_loss` over the samples, or sequences, numbered `units`.
+
+        Returns the loss terms in the order of `kernels.TERMS`, then the norm of the gradient before clipping.
+        """
         (diagnostics,), partials = self._take_steps(units, 1, loss)
         grads = torch.from_numpy(partials.copy())
         for parameter, at in self._places:
@@ -223,7 +228,7 @@ class NumbaNetwork:
         return diagnostics.tolist()
 
     def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
-        """Whose moments `learn` moves, and the learning rate it has now; look again after they were loaded."""
+        """Have `learn` use this optimizer's moments and current learning rate; call it again when either changed."""
         (group,) = optimizer.param_groups
         states = [_adam_state(optimizer, parameter) for parameter, _ in self._places]
         table = np.array(
@@ -240,21 +245,27 @@ class NumbaNetwork:
         )  # fmt: skip
 
     def learn(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> Tensor:
-        """A gradient step on each of the minibatches that `order` is split into; moves weights and the optimizer's
-        moments. Returns diagnostics as `gradients` has them, [num_minibatches, 7]."""
+        """Take a gradient step on each of the minibatches that `order` [units] is split into.
+
+        Changes the weights and the optimizer's moments. Returns the diagnostics, [num_minibatches, 7], with columns as
+        in `Diagnostics.NAMES`.
+        """
         self._task.set(num_parameters=len(self._places))
         diagnostics, _ = self._take_steps(order, num_minibatches, loss)
         self._task.set(num_parameters=0)
         return torch.from_numpy(diagnostics).float()
 
     def _take_steps(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> tuple[np.ndarray, np.ndarray]:
-        """Diagnostics of each minibatch, and the gradients of the last; the next call writes over both."""
+        """Compute the gradients of each minibatch, and step the optimizer if the task has `num_parameters`.
+
+        Returns the diagnostics of each minibatch and the gradients of the last; the next call writes over both.
+        """
         self.refresh()
         steps, fewest = int(self._task.record["steps"]), len(order) // num_minibatches
         block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, ROWS_IN_SCRATCH // steps))
-        most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # adding up the gradients of all is one's work
+        most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # one thread adds up all gradients
         num_workers = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
-        to_share = max(SAMPLES_TO_SHARE, 2 * block * steps)  # so that few blocks are not full
+        to_share = max(SAMPLES_TO_SHARE, 2 * block * steps)  # large enough that most blocks are full
         parts_each = max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
         num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
@@ -263,7 +274,7 @@ class NumbaNetwork:
         if loss != self._loss:
             self._loss = loss
             kernels.compile_steps(num_workers)
-            # Asked for last, for it is compiled last by the process that does so ahead.
+            # Asked for last, since the process of compile_ahead.py compiles it last.
             function = loss_kernels.loss_of_points if self._offsets is None else loss_kernels.loss_of_choices
             self._task.set(
                 loss=function.address,
@@ -276,7 +287,7 @@ class NumbaNetwork:
         return diagnostics, partials[0]
 
     def _give_results(self, num_parts: int, num_minibatches: int) -> tuple[np.ndarray, np.ndarray]:
-        """Room for the gradients of each part and the diagnostics of each minibatch; the same as long as both last."""
+        """Arrays for the gradients of each part and the diagnostics of each minibatch; reused while sizes are equal."""
         if self._results is None or (len(self._results[0]), len(self._results[1])) != (num_parts, num_minibatches):
             partials = np.empty((num_parts, self._num_weights), np.float32)
             diagnostics = np.empty((num_minibatches, len(kernels.TERMS) + 1))
@@ -287,11 +298,11 @@ class NumbaNetwork:
         return self._results
 
     def _num_parts(self, rows: int, least: int) -> int:
-        """In how many parts so many rows are done, of at least so many each."""
+        """The number of parts that `rows` are split into: one a thread, of at least `least` rows each."""
         return max(1, min(torch.get_num_threads(), rows // least))
 
     def _scratch_size(self, rows: int) -> int:
-        """Numbers that a part needs for so many rows of all steps."""
+        """Floats of scratch memory that a thread needs for `rows` rows."""
         record = self._task.record
         inputs, widest, states = (int(record[name]) for name in ("num_inputs", "widest", "state_size"))
         return rows * (inputs + 2 * self.num_outputs + 2 * widest + states + 1 + self._width)
@@ -304,9 +315,9 @@ class NumbaNetwork:
 
 
 def _adam_state(optimizer: torch.optim.Adam, parameter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Both moments and the count of steps of a parameter."""
+    """The first and second moments and the step count that an optimizer holds for a parameter; created if missing."""
     state = optimizer.state[parameter]
-    if not state:  # as torch makes it in its first step
+    if not state:  # as torch creates it in its first step
         state["step"] = torch.zeros((), dtype=torch.float32)
         state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
     return state["exp_avg"], state["exp_avg_sq"], state["step"]

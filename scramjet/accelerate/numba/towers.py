@@ -1,9 +1,9 @@
-"""Networks in numbers, for compiled functions: layers, memory cores and heads, forward and back.
+"""Forward and backward passes of layers, recurrent cores and heads, as compiled functions.
 
-A network is one or two towers: layers, where asked for a memory core, and heads that write some columns of the outputs
-[rows, A + 1]: what the distribution needs, then the value. Numbers say where weights are and what follows what, so that
-one compilation serves every network (see compile/addresses.py); an address of 0 stands for what is not there. Matrix
-products are those of torch's own BLAS (see compile/blas.py).
+A network is one or two towers: hidden layers, possibly a recurrent core, and heads that write some columns of the
+outputs [rows, A + 1]: the inputs of the distribution, then the value. Tables of numbers describe the network, such as
+the addresses and sizes of its weights, so that one compilation serves every network (see compile/addresses.py); the
+address 0 means that something does not exist. Matrix products are those of torch's BLAS (see compile/blas.py).
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from scramjet.compile.blas import multiply, multiply_by_transposed, multiply_tra
 from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, tanh
 
-# A layer in numbers: addresses of its weight [outputs, inputs] and bias, sizes, what follows, where the gradients of
-# weight and bias stand among all, and its first column: among a tower's activations, or of a head in the outputs.
+# Columns of the table of layers: addresses of the weight [outputs, inputs] and the bias; sizes; the activation; where
+# the gradients of weight and bias begin among all gradients; and the first column of its results: among the tower's
+# activations, or for a head among the outputs.
 WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE = range(7)
 NUM_LAYER_COLUMNS = 7
 NOTHING, TANH, RELU = range(3)
-# A tower in numbers: its layers and heads, columns of activations and of all it keeps; with a core its numbers and
-# functions, its sizes, and its places among gradients and in a state.
+# Columns of the table of towers: its first layer, first head and end in the table of layers; floats of activations and
+# of everything it keeps, for each row; for a recurrent core the address of its numbers, its functions, its sizes, and
+# where its gradients and its part of a recurrent state begin.
 (
     FIRST_LAYER, FIRST_HEAD, END, NUM_ACTIVATIONS, WIDTH,
     CORE, CORE_FORWARD, CORE_BACKWARD, CORE_SIZE, CORE_STATE, CORE_GRADIENT, STATE_PLACE,
@@ -48,7 +50,8 @@ WORK = np.dtype(
         )
     ]
 )  # fmt: skip
-"""What the functions below work on. Addresses: of the network's numbers, of samples [N, ...] or rows, of functions."""
+"""The record that all functions read: addresses of the network's tables, of tensors and of functions, sizes, and
+coefficients."""
 
 work_at = record_at(WORK)
 FLOAT = 4  # bytes
@@ -66,7 +69,7 @@ def _add_and_cut(row, bias):  # type: ignore[no-untyped-def]
     use_wide_vectors()
     for j in range(len(row)):
         total = row[j] + bias[j]
-        row[j] = np.float32(0) if total < 0 else total  # what is not a number stays so
+        row[j] = np.float32(0) if total < 0 else total  # NaN stays NaN
 
 
 @inlined
@@ -101,7 +104,7 @@ def _dot(row, other):  # type: ignore[no-untyped-def]
 
 @AddressedFunction
 def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
-    """y [rows, outputs] of x [rows, inputs]."""
+    """Write y [rows, outputs], the layer's activations for x [rows, inputs]."""
     use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
@@ -118,8 +121,11 @@ def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
 
 @AddressedFunction
 def layer_back(numbers, x, y, to_y, to_x, is_first, rows, to_weights):  # type: ignore[no-untyped-def]
-    """Adds to the gradients of its weights, sets to_x [rows, inputs]; nobody reads that of the first layer. `to_y` is
-    written over."""
+    """The backward pass of a layer: adds to the gradients of its weights and writes `to_x` [rows, inputs].
+
+    `to_y` [rows, outputs], the gradient with respect to its results, is overwritten. For the first layer `to_x` holds
+    no gradient: it may be used as scratch memory.
+    """
     use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
@@ -133,7 +139,7 @@ def layer_back(numbers, x, y, to_y, to_x, is_first, rows, to_weights):  # type: 
             _through_cut(to_result, floats(y + FLOAT * row * num_outputs, num_outputs))
         add(to_bias, to_result)
     if is_first != 0 and 4 * num_inputs < num_outputs and num_inputs < rows:
-        # A long thin product is faster the other way round; there is room for it.
+        # A long thin product is faster transposed; `to_x` is free to hold it.
         multiply_transposed(
             num_inputs, num_outputs, rows, x, num_inputs, to_y, num_outputs, 0.0, to_x, num_outputs
         )  # fmt: skip
@@ -147,12 +153,12 @@ def layer_back(numbers, x, y, to_y, to_x, is_first, rows, to_weights):  # type: 
 
 
 NARROW = 4
-"""Columns of a head up to which loops are faster than products."""
+"""Most columns of a head for which loops are faster than matrix products."""
 
 
 @AddressedFunction
 def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-def]
-    """A head's columns of outputs [rows, width]; one without inputs gives its bias."""
+    """Write a head's columns of the outputs [rows, width]; without inputs they are its bias."""
     use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
@@ -178,7 +184,10 @@ def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-de
 
 @AddressedFunction
 def head_back(numbers, features, to_outputs, to_features, keep, rows, width, to_weights):  # type: ignore[no-untyped-def]
-    """Adds to the gradients of its weights; sets those of the features, or adds to them where it is to `keep` them."""
+    """The backward pass of a head: adds to the gradients of its weights and writes that of the features.
+
+    With `keep` 1, the gradient of the features is added to what `to_features` holds; with 0 it replaces that.
+    """
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     to_columns, to_weight = to_outputs + FLOAT * own[PLACE], to_weights + FLOAT * own[GRADIENT]
@@ -198,19 +207,22 @@ def head_back(numbers, features, to_outputs, to_features, keep, rows, width, to_
 
 @callable_from_compiled
 def layer_numbers(layers, k):  # type: ignore[no-untyped-def]
+    """The address of row k of the table of layers."""
     return layers + 8 * NUM_LAYER_COLUMNS * k
 
 
 @callable_from_compiled
 def tower_numbers(work, tower):  # type: ignore[no-untyped-def]
+    """A tower's row of the table of towers."""
     return words(work.towers + 8 * NUM_TOWER_COLUMNS * tower, NUM_TOWER_COLUMNS)
 
 
 @callable_from_compiled
 def features_of(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
-    """Where a tower's features are, of inputs at x; all that it computes lies from `kept` on.
+    """Run a tower up to its heads on the inputs at `x`; returns the address of its features.
 
-    `rows` of all steps of `sequences`; with a core `state` [sequences, state size] is brought up to date.
+    All activations are written from the address `kept` on. `rows` counts all steps of all `sequences`; a recurrent core
+    updates `state` [sequences, state size].
     """
     work = work_at(address)
     own = tower_numbers(work, tower)
@@ -224,13 +236,13 @@ def features_of(address, tower, x, rows, sequences, state, begins, kept):  # typ
     return kept + FLOAT * sequences * own[CORE_STATE]
 
 
-# A tower's core is compiled by itself, where there is one. From `kept` on lie the states it was given, its outputs, the
-# states after it, and what its way back needs.
+# Recurrent cores are compiled separately, and only if a network has one. In memory from `kept` on: the states before,
+# the core's outputs, the states after, and what its backward pass needs.
 
 
 @AddressedFunction
 def core(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
-    """The outputs of a tower's core, of features at x; `state` is brought up to date."""
+    """Run a tower's recurrent core on the features at `x` and update `state`; everything is written from `kept` on."""
     work = work_at(address)
     own = tower_numbers(work, tower)
     states = sequences * own[CORE_STATE]
@@ -246,12 +258,12 @@ def core(address, tower, x, rows, sequences, state, begins, kept):  # type: igno
 
 @AddressedFunction
 def core_back(address, tower, x, to_outputs, rows, sequences, begins, kept, to_x, to_weights):  # type: ignore[no-untyped-def]
-    """Sets the gradient by x and adds to that of the core's weights."""
+    """The backward pass of a recurrent core: writes the gradient `to_x` and adds to that of its weights."""
     work = work_at(address)
     own = tower_numbers(work, tower)
     states = sequences * own[CORE_STATE]
     after = kept + FLOAT * (states + rows * own[CORE_SIZE])
-    fill(floats(after, states), np.float32(0))  # nobody learns from what comes after the rollout
+    fill(floats(after, states), np.float32(0))  # no gradient comes from after the sequences
     arguments = (
         own[CORE], x, to_outputs, begins, kept, after, after + FLOAT * states, sequences, sequences, rows // sequences,
         to_x, to_weights + FLOAT * own[CORE_GRADIENT],
@@ -261,7 +273,7 @@ def core_back(address, tower, x, to_outputs, rows, sequences, begins, kept, to_x
 
 @callable_from_compiled
 def _take_state(work, own, sequences, state, result):  # type: ignore[no-untyped-def]
-    """A core's own part of states."""
+    """Copy one core's part of the recurrent states `state` to `result`."""
     size = own[CORE_STATE]
     for i in range(sequences):
         part = floats(state + FLOAT * (i * work.state_size + own[STATE_PLACE]), size)
@@ -270,6 +282,7 @@ def _take_state(work, own, sequences, state, result):  # type: ignore[no-untyped
 
 @callable_from_compiled
 def _give_state(work, own, sequences, part, state):  # type: ignore[no-untyped-def]
+    """Copy `part`, one core's states, to its place in the recurrent states `state`."""
     size = own[CORE_STATE]
     for i in range(sequences):
         place = floats(state + FLOAT * (i * work.state_size + own[STATE_PLACE]), size)
@@ -278,7 +291,10 @@ def _give_state(work, own, sequences, part, state):  # type: ignore[no-untyped-d
 
 @callable_from_compiled
 def features_back(address, tower, x, rows, sequences, begins, kept, to_features, other, to_weights):  # type: ignore[no-untyped-def]
-    """The way back from a tower's features; `to_features` and `other` are written over."""
+    """The backward pass of a tower from its features on: adds to the gradients of its weights.
+
+    `to_features`, the gradient with respect to the features, and `other` are overwritten.
+    """
     work = work_at(address)
     own = tower_numbers(work, tower)
     if own[CORE] != 0:
@@ -303,6 +319,7 @@ def features_back(address, tower, x, rows, sequences, begins, kept, to_features,
 
 @callable_from_compiled
 def give_outputs(work, tower, features, outputs, rows):  # type: ignore[no-untyped-def]
+    """Write the columns of the outputs that a tower's heads compute from its features."""
     own = tower_numbers(work, tower)
     for k in range(own[FIRST_HEAD], own[END]):
         call(work.head, (layer_numbers(work.layers, k), features, outputs, rows, work.num_outputs))

@@ -1,4 +1,4 @@
-"""The executor of small networks on the GPU: Triton kernels over the policy's own weights."""
+"""The executor of small networks on the GPU: Triton kernels that use the policy's own weights in place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from scramjet.policies.policy import Policy
 
 
 class TritonExecutor(Executor):
-    """Acts, values and learns by kernels that keep activations on chip; what these do not cover is learned by torch."""
+    """Acts, values and learns with kernels that keep activations on chip.
+
+    IMPALA's loss, a user's own losses and samples that do not count are learned with torch's operators.
+    """
 
     name = "triton"
 
@@ -63,10 +66,10 @@ class TritonExecutor(Executor):
         loss: LossSettings,
         optimizer: torch.optim.Adam,
     ) -> Diagnostics:
-        """The kernels write gradients where the optimizer looks for them."""
+        """Learn with the kernels, which write gradients to the memory that the optimizer reads."""
         rows = []
         for diagnostics in self._gradients(samples, order, num_minibatches, loss):
-            if loss.max_grad_norm is not None:  # the optimizer divides by it
+            if loss.max_grad_norm is not None:  # the optimizer divides gradients by `grad_scale`
                 excess = (diagnostics[-1:] + 1e-6) / loss.max_grad_norm
                 optimizer.grad_scale = excess.clamp(min=1.0)  # type: ignore[attr-defined]
             optimizer.step()
@@ -74,7 +77,7 @@ class TritonExecutor(Executor):
         return Diagnostics(torch.stack(rows))
 
     def _gradients(self, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings) -> Iterator[Tensor]:
-        """Compute the gradients of one minibatch after the other; gives the diagnostics of each, a row of a table."""
+        """Compute the gradients of one minibatch after the other, and yield the diagnostics of each."""
         table = torch.empty(num_minibatches, len(Diagnostics.NAMES), device=order.device)
         statistics = torch.empty(num_minibatches, 2, device=order.device)
         if loss.normalizes_advantages:
@@ -95,9 +98,9 @@ class TritonExecutor(Executor):
 
 
 def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
-    """The kernels over a policy's own weights; or why they do not take it, in words.
+    """The kernels for a policy; or, if they cannot run it, the reason in words.
 
-    The gradients of its weights become views of what the kernels write.
+    The `grad` of each weight becomes a view of the memory that the kernels write gradients to.
     """
     network, space = policy.network, pool.observation_space
     if not HAS_TRITON:
@@ -127,7 +130,7 @@ def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
 
 
 def _take_gradients_from(mlp: TritonMLP, network: SeparateActorCritic) -> None:
-    """Have each weight's gradient be the view that the kernels write."""
+    """Set the `grad` of each weight to the view that the kernels write its gradient to."""
     layers = [
         layer
         for trunk, head in ((network.actor, network.actor_head), (network.critic, network.critic_head))
@@ -141,7 +144,7 @@ def _take_gradients_from(mlp: TritonMLP, network: SeparateActorCritic) -> None:
 
 
 def _activation(trunk: nn.Sequential) -> str | None:
-    """The one activation between all layers, by the kernels' name; None for another or for several."""
+    """The kernels' name of the activation after all layers; None if it is unknown or not the same everywhere."""
     names = {nn.Tanh: "tanh", nn.ReLU: "relu"}
     found = {names.get(type(layer)) for layer in trunk if not isinstance(layer, nn.Linear)}
     return found.pop() if len(found) == 1 else None

@@ -1,8 +1,8 @@
-"""The Triton kernels of `TritonMLP`: forward, loss gradient and backward of two small networks, and sums.
+"""The Triton kernels of `TritonMLP`: forward pass, loss gradient and backward pass of a small actor and critic.
 
-Names that end in `_at` are pointers; constexpr arguments are known when a kernel compiles, and None is too. Functions
-without `kernel` in their name are parts of those. Sums are taken in fixed order: no atomics.
-Letters of shapes: D inputs, H hidden units, A actions.
+Names that end in `_at` are pointers. Constexpr arguments, and whether a pointer is None, are known when a kernel is
+compiled. Functions without `kernel` in their name are called by kernels. Sums are taken in a fixed order, without
+atomics, so that results are reproducible. Letters of shapes: D inputs, H hidden units, A actions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ except ImportError:  # a machine without a GPU: the module can still be imported
     HAS_TRITON = False
 
 OUTPUTS = 16
-"""Columns of the last layer, actions or the value and padding: the narrowest product of matrices there is."""
+"""Columns of the last layer: actions, or the value, then padding. Matrix products cannot be narrower."""
 TERMS = 8
-"""Columns of a program's sums of diagnostics: `Diagnostics.NAMES` but the norm, and padding."""
+"""Columns of a program's sums of loss terms: `Diagnostics.NAMES` without the norm, then padding."""
 
 
 def _jit(*unspecialized: str) -> Any:
-    """Triton's compiler, where there is one.
+    """Triton's decorator for kernels; without Triton, one that changes nothing.
 
-    One kernel must serve every value of the `unspecialized` numbers and every place of such tensors: rows of a larger
-    tensor do not all begin aligned, and a graph's capture is no time to compile another version.
+    A kernel is compiled once for all values of the `unspecialized` numbers and all alignments of the `unspecialized`
+    pointers: rows of a larger tensor are not all aligned, and no kernel can be compiled while a CUDA graph is captured.
     """
     if not HAS_TRITON:
         return lambda function: function
@@ -41,7 +41,7 @@ def _jit(*unspecialized: str) -> Any:
 
 @_jit()
 def _operand(x, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """What a product of matrices reads."""
+    """`x` converted to the type that matrix products read."""
     if precision == "bfloat16":
         x = x.to(tl.bfloat16)
     return x
@@ -49,7 +49,7 @@ def _operand(x, precision: tl.constexpr):  # type: ignore[no-untyped-def]
 
 @_jit()
 def _dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`a` @ `b`, added to `total` where that is not None; float32."""
+    """`a` @ `b` in float32, plus `total` if that is not None."""
     a, b = _operand(a, precision), _operand(b, precision)
     if precision == "float32":
         product = tl.dot(a, b, acc=total, input_precision="ieee")
@@ -63,13 +63,13 @@ def _activate(x, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     if activation == "tanh":
         y = 2.0 * tl.sigmoid(2.0 * x) - 1.0
     else:
-        y = tl.where(x < 0.0, 0.0, x)  # what is not a number stays so
+        y = tl.where(x < 0.0, 0.0, x)  # NaN stays NaN
     return y
 
 
 @_jit()
 def _through_activation(gradient, y, activation: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The gradient before an activation that gave `y`, from the one after it."""
+    """The gradient with respect to an activation's input, from its result `y` and the gradient with respect to that."""
     if activation == "tanh":
         gradient = gradient * (1.0 - y * y)
     else:
@@ -79,7 +79,7 @@ def _through_activation(gradient, y, activation: tl.constexpr):  # type: ignore[
 
 @_jit()
 def _read_rows(at, row, is_row, width: tl.constexpr, padded: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Rows of a matrix of `width` columns, zeros to the right of them, [rows, padded]."""
+    """Read rows of a matrix of `width` columns, padded with zeros: [rows, padded]."""
     column = tl.arange(0, padded)
     return tl.load(
         at + row[:, None] * width + column[None, :], mask=is_row[:, None] & (column < width)[None, :], other=0.0
@@ -88,9 +88,10 @@ def _read_rows(at, row, is_row, width: tl.constexpr, padded: tl.constexpr):  # t
 
 @_jit()
 def _read_inputs(obs_at, row, is_row, num_inputs: tl.constexpr, inputs: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Observations [block, inputs]; a 1 behind each, that the first layer's bias is one more column of its weights.
+    """Read observations [block, inputs], each followed by a 1.
 
-    So the product that gives its gradient gives the bias's too, and the bias takes no registers.
+    The first layer's bias is treated as one more column of its weights, which is multiplied by that 1. So one product
+    gives the gradients of both, and the bias takes no registers.
     """
     is_one = (tl.arange(0, inputs) == num_inputs)[None, :]
     return tl.where(is_one, 1.0, _read_rows(obs_at, row, is_row, num_inputs, inputs))
@@ -102,9 +103,9 @@ def _read_weights(  # type: ignore[no-untyped-def]
     num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr, num_outputs: tl.constexpr,
     outputs: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
-    """All of a network as the passes need it: w1 and b1 turned round [inputs, H], w2 [H, H], b2, w3 [outputs, H], b3.
+    """Read all weights of a network: w1 with b1, transposed [inputs, H], w2 [H, H], b2, w3 [outputs, H], b3.
 
-    Outputs past the last have weight 0.
+    The weights of outputs that are padding are 0.
     """
     unit, column, output = tl.arange(0, hidden)[None, :], tl.arange(0, inputs)[:, None], tl.arange(0, outputs)
     w1 = tl.load(w1_at + unit * num_inputs + column, mask=column < num_inputs, other=0.0)
@@ -117,7 +118,7 @@ def _read_weights(  # type: ignore[no-untyped-def]
 
 @_jit()
 def _forward(x, w1, w2, b2, w3, b3, precision: tl.constexpr, activation: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Both hidden layers [block, H] and the outputs [block, outputs] of inputs [block, inputs]."""
+    """The activations of both hidden layers [block, H] and the outputs [block, outputs] for x [block, inputs]."""
     first = _activate(_dot(x, w1, None, precision), activation)
     second = _activate(_dot(first, tl.trans(w2), None, precision) + b2, activation)
     return first, second, _dot(second, tl.trans(w3), None, precision) + b3
@@ -127,7 +128,7 @@ def _forward(x, w1, w2, b2, w3, b3, precision: tl.constexpr, activation: tl.cons
 def _legal_logits(  # type: ignore[no-untyped-def]
     logits, mask_at, row, is_row, num_actions: tl.constexpr, outputs: tl.constexpr, masked_logit: tl.constexpr
 ):
-    """Logits with illegal actions out of reach and padding of probability 0, and which are legal actions."""
+    """The logits with illegal actions masked and padding at -inf, and which of them are legal actions (bool)."""
     is_action = (tl.arange(0, outputs) < num_actions)[None, :] & is_row[:, None]
     is_legal = is_action
     if mask_at is not None:
@@ -144,7 +145,7 @@ def act_kernel(  # type: ignore[no-untyped-def]
     block: tl.constexpr, precision: tl.constexpr, activation: tl.constexpr,
     outputs: tl.constexpr = OUTPUTS, masked_logit: tl.constexpr = MASKED_LOGIT,
 ):  # fmt: skip
-    """See `TritonMLP.act`; one program a block."""
+    """Draw actions, see `TritonMLP.act`; one program for each block of rows."""
     row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     is_row = row < num_rows
     w1, w2, b2, w3, b3 = _read_weights(
@@ -158,10 +159,10 @@ def act_kernel(  # type: ignore[no-untyped-def]
     total = tl.sum(weight, axis=1)
     threshold = tl.load(uniform_at + row, mask=is_row, other=0.0) * total
     column = tl.arange(0, outputs)[None, :]
-    # Added up as a tree, sums may round up where nothing was added: an impossible action must not seem the first.
+    # Cumulative sums are added as a tree and may round up at an impossible action, which must not be drawn.
     is_reached = (weight > 0.0) & (tl.cumsum(weight, axis=1) > threshold[:, None])
     first = tl.min(tl.where(is_reached, column, outputs), axis=1)
-    last = tl.max(tl.where(weight > 0.0, column, 0), axis=1)  # should rounding leave the sum short of the threshold
+    last = tl.max(tl.where(weight > 0.0, column, 0), axis=1)  # used if rounding keeps the sum below the threshold
     chosen = tl.where(first < outputs, first, last)
     logit = tl.sum(tl.where(column == chosen[:, None], logits, 0.0), axis=1)
     tl.store(action_at + row, chosen.to(tl.int64), mask=is_row)
@@ -174,7 +175,7 @@ def value_kernel(  # type: ignore[no-untyped-def]
     num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr, block: tl.constexpr,
     precision: tl.constexpr, activation: tl.constexpr, outputs: tl.constexpr = OUTPUTS,
 ):  # fmt: skip
-    """See `TritonMLP.values`; one program a block."""
+    """Compute values, see `TritonMLP.values`; one program for each block of rows."""
     row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     is_row = row < num_rows
     w1, w2, b2, w3, b3 = _read_weights(
@@ -195,9 +196,11 @@ def _actor_loss(  # type: ignore[no-untyped-def]
     logits, row, is_row, scale, mask_at, action_at, log_prob_at, advantage_at, statistics_at, clip_at, entropy_coef_at,
     num_actions: tl.constexpr, outputs: tl.constexpr, terms: tl.constexpr, masked_logit: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the surrogate and the entropy bonus by the logits [block, outputs], and terms [block, terms].
+    """The gradient of the policy loss and entropy bonus with respect to the logits [block, outputs], and the loss terms
+    [block, terms].
 
-    The surrogate min(r A, clip(r) A) (Schulman et al. 2017, eq. 7) has slope r A by log r, or 0 where clipped.
+    The surrogate min(r A, clip(r) A) (Schulman et al. 2017, eq. 7) has the derivative r A with respect to log r, or 0
+    where it is clipped.
     """
     logits, is_legal = _legal_logits(logits, mask_at, row, is_row, num_actions, outputs, masked_logit)
     shifted = logits - tl.max(logits, axis=1)[:, None]
@@ -236,9 +239,10 @@ def _actor_loss(  # type: ignore[no-untyped-def]
 def _critic_loss(  # type: ignore[no-untyped-def]
     outcome, row, is_row, scale, value_at, returns_at, value_clip, outputs: tl.constexpr, terms: tl.constexpr
 ):
-    """The gradient of the value loss by the outputs [block, outputs], and terms [block, terms].
+    """The gradient of the value loss with respect to the outputs [block, outputs], and the loss terms [block, terms].
 
-    Of the two squared errors the larger counts; where they are equal, half of each slope, as torch has it.
+    The larger of the squared errors of the value and of the clipped value counts; if they are equal, the gradient is
+    the mean of both slopes, as in torch.
     """
     value = _first_column(outcome, outputs)
     returns = tl.load(returns_at + row, mask=is_row, other=0.0)
@@ -263,9 +267,10 @@ def _write_sums(  # type: ignore[no-untyped-def]
     at, w1, w2, b2, w3, b3, num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr,
     num_outputs: tl.constexpr, outputs: tl.constexpr,
 ):  # fmt: skip
-    """A program's gradients in the order of `MLPWeights`: w1 and b1 [H, inputs], w2 [H, H], w3 turned [H, outputs].
+    """Write a program's gradients to `at` in the order of `MLPWeights`.
 
-    That of b2 stands in every column of [H, outputs], that of b3 is yet to be added up, [block, outputs].
+    Given are those of w1 with b1 [H, inputs], w2 [H, H], and w3 transposed [H, outputs]; that of b2 in every column of
+    [H, outputs]; and that of b3 for each sample of a block, [block, outputs], which is summed here.
     """
     unit = tl.arange(0, hidden)[:, None]
     column, output = tl.arange(0, inputs)[None, :], tl.arange(0, outputs)
@@ -290,11 +295,15 @@ def _network_gradients(  # type: ignore[no-untyped-def]
     hidden: tl.constexpr, block: tl.constexpr, precision: tl.constexpr, activation: tl.constexpr,
     outputs: tl.constexpr, terms: tl.constexpr, masked_logit: tl.constexpr,
 ):  # fmt: skip
-    """One program's share of one network: every so many blocks of samples; its sums to `sums_at` and `terms_at`."""
+    """Compute one program's share of one network's gradients.
+
+    Of P programs, program p takes the blocks of samples p, p + P, p + 2 P and so on. It writes the sums of its
+    gradients to `sums_at` and those of its loss terms to `terms_at`.
+    """
     w1, w2, b2, w3, b3 = _read_weights(
         w1_at, b1_at, w2_at, b2_at, w3_at, b3_at, num_inputs, inputs, hidden, num_outputs, outputs, precision
     )
-    ones = tl.full([block, outputs], 1.0, tl.float32)  # a sum over samples as a product: faster than between threads
+    ones = tl.full([block, outputs], 1.0, tl.float32)  # sums over samples as a product: faster than a reduction
     w1_sum, w2_sum = tl.zeros([hidden, inputs], tl.float32), tl.zeros([hidden, hidden], tl.float32)
     w3_sum, b3_sum = tl.zeros([hidden, outputs], tl.float32), tl.zeros([block, outputs], tl.float32)
     b2_sum = tl.zeros([hidden, outputs], tl.float32)
@@ -338,7 +347,11 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
     hidden: tl.constexpr, block: tl.constexpr, precision: tl.constexpr, activation: tl.constexpr,
     outputs: tl.constexpr = OUTPUTS, terms: tl.constexpr = TERMS, masked_logit: tl.constexpr = MASKED_LOGIT,
 ):  # fmt: skip
-    """Partial gradients of program (p, network) to row p of `partials_at`, terms to row (p, network) of `terms_at`."""
+    """Compute partial gradients; the grid is (programs, 2), and network 0 is the actor, 1 the critic.
+
+    Program (p, network) writes its gradients to row p of `partials_at` and its loss terms to row (p, network) of
+    `terms_at`.
+    """
     program, network = tl.program_id(0), tl.program_id(1)
     sums_at = partials_at + program * row_size
     terms_at += (2 * program + network) * terms
@@ -363,7 +376,10 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
 def reduce_kernel(  # type: ignore[no-untyped-def]
     partials_at, grads_at, squares_at, num_partials, num_parameters, row_size, rows: tl.constexpr, columns: tl.constexpr
 ):
-    """Add up the partial gradients of some parameters, in fixed order, and square the sums for the norm."""
+    """Add up the partial gradients of all programs, and the squares of the sums for the norm.
+
+    Each program of this kernel does so for `columns` parameters, in a fixed order.
+    """
     column = tl.program_id(0) * columns + tl.arange(0, columns)
     is_column = column < num_parameters
     sums = tl.zeros([rows, columns], tl.float32)
@@ -381,7 +397,7 @@ def finish_kernel(  # type: ignore[no-untyped-def]
     squares_at, num_squares, terms_at, num_rows, diagnostics_at, num_samples,
     block: tl.constexpr, terms: tl.constexpr = TERMS,
 ):  # fmt: skip
-    """Means of the terms and the norm of the gradient, in the order of `DIAGNOSTICS`."""
+    """Write the means of the loss terms and the norm of the gradient, in the order of `Diagnostics.NAMES`."""
     squares = tl.zeros([block], tl.float32)
     for start in range(0, num_squares, block):
         place = start + tl.arange(0, block)
@@ -400,7 +416,10 @@ def finish_kernel(  # type: ignore[no-untyped-def]
 def chunk_kernel(  # type: ignore[no-untyped-def]
     advantage_at, order_at, chunks_at, size, chunk_size, max_chunks: tl.constexpr, block: tl.constexpr
 ):
-    """Mean of chunk (c, minibatch) of the advantages and the sum of squares around it, to `chunks_at`."""
+    """Write the mean of one chunk of a minibatch's advantages, and their sum of squares around it, to `chunks_at`.
+
+    The grid is (chunks, minibatches).
+    """
     chunk, minibatch = tl.program_id(0), tl.program_id(1)
     order_at += minibatch.to(tl.int64) * size
     begin = chunk * chunk_size
@@ -424,7 +443,7 @@ def chunk_kernel(  # type: ignore[no-untyped-def]
 
 @_jit("out_at", "size", "chunk_size")
 def statistics_kernel(chunks_at, out_at, size, chunk_size, max_chunks: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A minibatch's mean and inverse deviation from those of its chunks (Chan et al. 1983, eq. 2.1)."""
+    """Write a minibatch's mean and inverse deviation from the statistics of its chunks (Chan et al. 1983, eq. 2.1)."""
     minibatch, chunk = tl.program_id(0), tl.arange(0, max_chunks)
     count = tl.minimum(tl.maximum(size - chunk * chunk_size, 0), chunk_size)
     at = chunks_at + (minibatch * max_chunks + chunk) * 2

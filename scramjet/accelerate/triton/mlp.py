@@ -1,10 +1,10 @@
 """PPO of a small separate actor and critic on a GPU, in Triton kernels that keep activations on chip.
 
-Layer by layer, a small network's time goes into moving activations through memory. Here a program takes a block of
-samples through forward, loss gradient and backward without writing any of them down; only weight gradients leave it.
-There are no atomics: the same inputs give the same bits. Nothing waits for the host and scratch memory is kept, so a
-CUDA graph can capture every call; make the same calls once before capturing, for kernels compile on first use. The
-kernels themselves are in `kernels.py`; this is how to call them.
+Run layer by layer, a small network spends its time on moving activations through memory. Here a program takes a block
+of samples through forward pass, loss gradient and backward pass without writing activations to memory; it only writes
+the gradients of the weights. There are no atomics: the same inputs give the same bits. Nothing waits for the host and
+scratch memory is kept, so a CUDA graph can capture every call; make the same calls once before capturing, because
+kernels compile on first use. This module calls the kernels, which are in `kernels.py`.
 
 Networks: two hidden layers of one width, tanh or ReLU, float32 weights as `nn.Linear` keeps them; discrete actions.
 Letters of shapes: D inputs, H hidden units, A actions.
@@ -26,36 +26,36 @@ from scramjet.accelerate.triton.kernels import HAS_TRITON, OUTPUTS, TERMS
 HIDDEN_SIZES = (32, 64, 128)
 MAX_INPUTS = 64
 MAX_INPUTS_WIDE_TF32 = 31
-"""With 128 hidden units in tf32, whose weights must lie in shared memory twice."""
+"""Most inputs with 128 hidden units in tf32, which needs the weights in shared memory twice."""
 
 BLOCK = {
     "float32": {32: (32, 8), 64: (32, 8), 128: (16, 8)},
     "tf32": {32: (64, 4), 64: (64, 4), 128: (32, 8)},
     "bfloat16": {32: (64, 4), 64: (64, 4), 128: (32, 8)},
 }
-"""By precision and hidden units: samples a program takes at a time, and its warps. More would not fit on chip."""
+"""By precision and hidden units: samples that a program takes at a time (more would not fit on chip), and its warps."""
 FORWARD_BLOCK = {"float32": 16, "tf32": 64, "bfloat16": 64}
-"""By precision: samples of a program that only goes forward."""
+"""By precision: samples of a program that only runs the forward pass."""
 PROGRAMS_PER_MULTIPROCESSOR = 2
-"""Programs of each network, by default."""
+"""Programs for each network and multiprocessor, by default."""
 NUM_STAGES = {"float32": 1, "tf32": 2, "bfloat16": 2}
-"""By precision: in how many stages blocks are loaded and computed with; 1 waits for each load."""
+"""By precision: stages of the pipeline that loads blocks while others are computed; with 1 each load is waited for."""
 REDUCE_ROWS, REDUCE_COLUMNS = 64, 32
-"""Partial gradients that a program of the reduction adds up at a time."""
+"""Rows of partial gradients that a program of the reduction adds at a time, and parameters that it adds them for."""
 STATISTICS_BLOCK, STATISTICS_CHUNKS = 1024, 64
-"""Advantages read at a time, and into how many chunks at most a minibatch is split."""
+"""Advantages that a program reads at a time, and the most chunks that a minibatch is split into."""
 
 
 @dataclass(frozen=True, slots=True)
 class MLPWeights:
-    """One network's weights, as `nn.Linear` keeps them; float32, contiguous."""
+    """The weights of one network, in the shapes of `nn.Linear`; float32, contiguous."""
 
     w1: Tensor  # [H, D]
     b1: Tensor  # [H]
     w2: Tensor  # [H, H]
     b2: Tensor  # [H]
-    w3: Tensor  # [A, H]; [1, H] of a critic
-    b3: Tensor  # [A]; [1] of a critic
+    w3: Tensor  # [A, H]; for a critic [1, H]
+    b3: Tensor  # [A]; for a critic [1]
 
     @classmethod
     def of(cls, *modules: nn.Module) -> MLPWeights:
@@ -65,12 +65,12 @@ class MLPWeights:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All six, in order."""
+        """The six tensors in the order of the fields."""
         return (self.w1, self.b1, self.w2, self.b2, self.w3, self.b3)
 
 
 def why_unsupported(actor: MLPWeights, critic: MLPWeights, *, activation: str, precision: str) -> str | None:
-    """What keeps these networks from the kernels, in words; None: nothing does."""
+    """The reason why the kernels cannot run these networks, in words; None if they can."""
     hidden, num_inputs = actor.w1.shape
     num_actions = len(actor.w3)
     if precision not in BLOCK:
@@ -93,10 +93,10 @@ def why_unsupported(actor: MLPWeights, critic: MLPWeights, *, activation: str, p
 
 
 class TritonMLP:
-    """An actor's and a critic's forward and backward, a kernel or three each.
+    """Draws actions and computes values and gradients of an actor and a critic, with a few kernel launches each.
 
-    `grads` [num_parameters] holds all gradients, actor's first, each network's in the order of `MLPWeights`; `views`
-    are its twelve parts in the shapes of the weights, so that a parameter's `grad` can be one of them.
+    `grads` [num_parameters] holds all gradients, the actor's first, each network's in the order of `MLPWeights`.
+    `views` are twelve views of it in the shapes of the weights, to be used as the `grad` of parameters.
     """
 
     def __init__(
@@ -108,9 +108,10 @@ class TritonMLP:
         precision: str,
         num_programs: int | None = None,
     ) -> None:
-        """`precision` of products of matrices: float32, tf32, or bfloat16 inputs; all add up in float32.
+        """`precision` of the inputs of matrix products: float32, tf32 or bfloat16; sums are float32.
 
-        `num_programs` of each network share the samples; the order in which gradients add up depends on it.
+        `num_programs` programs for each network share the samples; the order in which gradients are added depends on
+        their number.
         """
         assert HAS_TRITON, "TritonMLP needs Triton"
         problem = why_unsupported(actor, critic, activation=activation, precision=precision)
@@ -135,16 +136,17 @@ class TritonMLP:
         self.num_parameters = sum(sizes)
         self.grads = torch.zeros(self.num_parameters, device=self.device)
         self.views = [part.view_as(weight) for part, weight in zip(self.grads.split(sizes), weights, strict=True)]
-        self._row = -(-self.num_parameters // REDUCE_COLUMNS) * REDUCE_COLUMNS  # rows of partials begin aligned
+        self._row = -(-self.num_parameters // REDUCE_COLUMNS) * REDUCE_COLUMNS  # padded: rows are aligned
         self._partials = torch.empty(self.num_programs, self._row, device=self.device)
         self._terms = torch.empty(self.num_programs, 2, TERMS, device=self.device)
         self._squares = torch.empty(self._row // REDUCE_COLUMNS, device=self.device)
-        self._chunks: dict[int, Tensor] = {}  # by number of minibatches; kept, for a graph may point there
+        self._chunks: dict[int, Tensor] = {}  # by number of minibatches; kept, since a CUDA graph may use them
 
     def act(self, obs: Tensor, mask: Tensor | None, uniform: Tensor, action: Tensor, log_prob: Tensor) -> None:
-        """Draw `action` [B] int64 for `obs` [B, D] as `categorical.sample` does, and write its `log_prob` [B].
+        """Draw `action` [B] int64 for `obs` [B, D], as `categorical.sample` does, and write its `log_prob` [B].
 
-        `mask` [B, A] bool of legal actions or None; `uniform` [B] from [0, 1). All contiguous.
+        `mask` [B, A] bool marks legal actions, None if all are; `uniform` [B] are random numbers from [0, 1). All
+        tensors are contiguous.
         """
         grid = (_blocks(len(obs), self._forward_block),)
         kernels.act_kernel[grid](
@@ -153,14 +155,15 @@ class TritonMLP:
         )  # fmt: skip
 
     def values(self, obs: Tensor, value: Tensor) -> None:
-        """Write `value` [B] of `obs` [B, D]. Both contiguous."""
+        """Write the values of `obs` [B, D] to `value` [B]; both are contiguous."""
         grid = (_blocks(len(obs), self._forward_block),)
         kernels.value_kernel[grid](obs, value, len(obs), *self.critic.tensors, block=self._forward_block, **self._shape)
 
     def advantage_statistics(self, advantage: Tensor, order: Tensor, num_minibatches: int, out: Tensor) -> None:
-        """Mean and 1 / (deviation + 1e-8) of each minibatch, to `out` [num_minibatches, 2], as `ppo.normalize` has it.
+        """Write the mean and 1 / (deviation + 1e-8) of each minibatch's advantages to `out` [num_minibatches, 2].
 
-        Minibatches are equal parts of `order` [num_minibatches * size], numbers of samples of `advantage` [N].
+        They normalize advantages as `ppo.normalize` does. Minibatches are equal parts of `order`
+        [num_minibatches * size], the numbers of samples of `advantage` [N].
         """
         size = len(order) // num_minibatches
         assert size * num_minibatches == len(order), (len(order), num_minibatches)
@@ -177,11 +180,11 @@ class TritonMLP:
     def gradients(
         self, samples: Samples, indices: Tensor, statistics: Tensor | None, loss: LossSettings, *, diagnostics: Tensor
     ) -> None:
-        """Write the gradient of `ppo_loss` over the samples `indices` [MB] to `grads`, and a row of `diagnostics`.
+        """Write the gradient of `ppo_loss` over the samples `indices` [MB] to `grads`, and the diagnostics [7].
 
-        The samples' tensors are contiguous. `statistics` [2], a row of `advantage_statistics`, normalizes advantages;
-        None: they are taken as they are. `loss.clip` and `loss.entropy_coef` are scalars on the device: schedules move
-        them between replays of a graph.
+        The samples' tensors are contiguous. `statistics` [2], one row from `advantage_statistics`, normalizes the
+        advantages; with None they are not normalized. `loss.clip` and `loss.entropy_coef` are scalars on the device,
+        which schedules change between replays of a CUDA graph.
         """
         num_programs = min(self.num_programs, _blocks(len(indices), self._block))
         kernels.gradients_kernel[(num_programs, 2)](
@@ -201,18 +204,18 @@ class TritonMLP:
 
 
 def _default_num_programs(device: torch.device) -> int:
-    if device.type != "cuda":  # the interpreter
+    if device.type != "cuda":  # Triton's interpreter
         return 2
     return PROGRAMS_PER_MULTIPROCESSOR * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _power_of_two(number: int) -> int:
-    """The smallest that is at least `number`."""
+    """The smallest power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()
 
 
 def _blocks(number: int, size: int) -> int:
-    """How many blocks of `size` hold `number`."""
+    """The number of blocks of `size` that are needed for `number` elements."""
     return -(-number // size)
 
 

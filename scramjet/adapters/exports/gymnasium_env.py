@@ -18,7 +18,7 @@ from scramjet.errors import WorldError
 
 
 def load_single(world: str, parameters: dict[str, Any]) -> Env:
-    """A world for one player: Gymnasium's interface has no place for more."""
+    """Load a world; raises a WorldError if it has several players, which Gymnasium's interface does not support."""
     env = load_env(world, **parameters)
     if num_players(env) > 1:
         raise WorldError(
@@ -29,7 +29,7 @@ def load_single(world: str, parameters: dict[str, Any]) -> Env:
 
 
 def for_gymnasium(space: Any, obs: Any) -> Any:
-    """Copies of observations [N, ...] in Gymnasium's form, where a Discrete one is a number."""
+    """Copy observations [N, ...] into Gymnasium's form, in which Discrete ones are [N] instead of [N, 1]."""
 
     def convert(part: Any, leaf: np.ndarray) -> np.ndarray:
         if isinstance(part, Discrete) or getattr(part, "shape", None) == ():
@@ -40,17 +40,20 @@ def for_gymnasium(space: Any, obs: Any) -> Any:
 
 
 def row_of(obs: Any, i: int) -> Any:
-    """One observation of a batch."""
+    """Observation `i` of a batch of observations."""
     return map_leaves(lambda leaf: leaf[i], obs)
 
 
 def render_modes(rules: Env, modes: list[str]) -> list[str]:
-    """Those of the modes that a world has: not every one draws pictures of itself."""
+    """The modes in `modes` that a world supports: rgb_array needs a `render` of its own."""
     return [mode for mode in modes if mode != "rgb_array" or type(rules).render is not Env.render]
 
 
 def _first_of(seeds: Any, num_envs: int) -> int:
-    """The one seed that a list of consecutive seeds stands for, as Gymnasium's own vector envs count them up."""
+    """The first of a list of consecutive seeds; raises an error for any other list.
+
+    Gymnasium's vector envs turn one seed into such a list, which is turned back here.
+    """
     first = int(seeds[0]) if len(seeds) and seeds[0] is not None else None
     if first is None or list(seeds) != list(range(first, first + num_envs)):
         raise gymnasium.error.Error(f"seed={seeds!r}: envs cannot be seeded one by one; give one seed for all")
@@ -147,7 +150,8 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
         return {"action_mask": mask.astype(np.int8)} if self._pool.mask_size else {}
 
     def _final_info(self, ended: np.ndarray, final_obs: Any) -> dict[str, Any]:
-        """What Gymnasium's same-step mode promises: the true last observations, and the episodes' statistics."""
+        """The entries of `info` for episodes that ended: their last observations and statistics, as Gymnasium specifies
+        for the same-step mode of auto-reset."""
         observations = np.full(self.num_envs, None, dtype=object)
         last = for_gymnasium(self.single_observation_space, final_obs)
         for i in np.flatnonzero(ended):

@@ -6,7 +6,7 @@ from scramjet.envs.registry import Registration
 
 
 def gym_id(world: Registration) -> str:
-    """`scramjet/CartPole-v1` where an alias has that form, else `scramjet/ProbeAction-v0`."""
+    """A world's id in Gymnasium: `scramjet/CartPole-v1` if it has an alias with a version, else its name with `-v0`."""
     versioned = [alias for alias in world.aliases if "-v" in alias]
     camel_case = "".join(part.capitalize() for part in world.name.split("_"))
     return f"scramjet/{versioned[0] if versioned else camel_case + '-v0'}"

@@ -24,7 +24,7 @@ RENDER_MODES = ["human", "rgb_array", "ansi"]
 
 try:
     _pettingzoo: Any = importlib.import_module("pettingzoo")
-except ImportError:  # said when an env is asked for
+except ImportError:  # `import_pettingzoo` raises the error when an env is made
     AECEnv: Any = object
     ParallelEnv: Any = object
 else:
@@ -44,6 +44,7 @@ def env(world: str, render_mode: str | None = None, **parameters: Any) -> WorldA
 
 
 def _pool_of(world: str, wanted: PlayedBy, parameters: dict[str, Any]) -> NativePool:
+    """A pool of one env; raises a WorldError unless the world is played as `wanted`."""
     import_pettingzoo()
     rules = load_env(world, **parameters)
     found = played_by(rules)
@@ -63,9 +64,9 @@ def _pool_of(world: str, wanted: PlayedBy, parameters: dict[str, Any]) -> Native
 
 
 class Table:
-    """One game of a native world that stays where it ended: what both of PettingZoo's interfaces are made of.
+    """One game of a native world, without auto-reset; both of PettingZoo's interfaces use it.
 
-    Seeded with s, it plays what env 0 of a pool seeded with s plays.
+    Seeded with s, it plays the same game as env 0 of a pool seeded with s.
     """
 
     def __init__(self, world: str, pool: NativePool, render_mode: str | None) -> None:
@@ -77,7 +78,7 @@ class Table:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What PettingZoo's tools want to know."""
+        """The metadata that PettingZoo expects of an env."""
         is_parallelizable = self.pool.played_by is PlayedBy.AGENTS
         return {
             "name": self.name,
@@ -87,11 +88,11 @@ class Table:
         }
 
     def players(self, word: str) -> list[str]:
-        """The names of the players."""
+        """The names of the players: `word` and a number."""
         return [f"{word}_{k}" for k in range(self.pool.num_players)]
 
     def reset(self, seed: int | None) -> Transition:
-        """Begin a game; without a seed another one than before, in an order that the last seed tells."""
+        """Begin a game. Without a seed it is a new game, drawn from a generator that the last seed determines."""
         if seed is not None or self._random is None:
             self._random, _ = seeding.np_random(seed)
         out = self.pool.reset(int(self._random.integers(2**62)) if seed is None else seed)
@@ -99,20 +100,20 @@ class Table:
         return out
 
     def step(self, actions: list[Any]) -> Transition:
-        """Play on; a game that is over stays as it ended."""
+        """Take one step; a game that ends stays in its last state."""
         after, out = self.pool.simulate(self.pool.states(), np.array(actions, action_layout(self.rules)[1]))
         self.pool.restore({"states": after.view(np.uint8).reshape(1, -1), "tick": np.zeros(1, np.int64)})
         self._print()
         return out
 
     def check(self, agent: str, action: Any, space: Any) -> Any:
-        """Refuse an action outside the action space."""
+        """Return the action; raises InvalidAction if it is outside the action space."""
         if not space.contains(action):
             raise gymnasium.error.InvalidAction(f"{action!r} of {agent} is not in {space!r}")
         return action
 
     def check_reset(self, call: str) -> None:
-        """Refuse to play on before the start."""
+        """Raise ResetNeeded if `reset` was not called before `call`."""
         if self._random is None:
             raise gymnasium.error.ResetNeeded(f"call reset() before {call}")
 
@@ -122,7 +123,7 @@ class Table:
         return [row_of(seen, k) for k in range(self.pool.num_players)]
 
     def render(self) -> Any:
-        """A picture, or text, as asked for when this was made; for people, text on the terminal at every step."""
+        """A picture for render_mode rgb_array, text for ansi, else None; with human, each step prints text."""
         self.check_reset("render()")
         if self.render_mode == "rgb_array":
             return self.rules.render(self.pool.record(0))
@@ -134,7 +135,7 @@ class Table:
 
 
 def _one_each(agents: list[str], space: Any) -> dict[str, Any]:
-    """A space for each agent: who samples from it seeds it on its own."""
+    """A copy of the space for each agent, so that each can be seeded separately."""
     return {agent: copy.deepcopy(space) for agent in agents}
 
 
@@ -151,23 +152,23 @@ class WorldParallelEnv(ParallelEnv):
         self._idle = np.zeros(action_layout(table.rules)[0], action_layout(table.rules)[1])
 
     def observation_space(self, agent: str) -> Any:
-        """What an agent sees."""
+        """The observation space of an agent."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:
-        """What an agent may do."""
+        """The action space of an agent."""
         return self.action_spaces[agent]
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """Begin an episode; `options` has none."""
+        """Begin an episode; `options` is ignored."""
         out = self._table.reset(seed)
         self.agents = [agent for k, agent in enumerate(self.possible_agents) if out.turn[k]]
         return self._observations(self.agents), self._infos(self.agents, out)
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """All agents that are alive act at once."""
+        """Take one step with the actions of all agents that are alive."""
         self._table.check_reset("step()")
         acting = self.agents
         if missing := [agent for agent in acting if agent not in actions]:
@@ -202,8 +203,8 @@ class WorldParallelEnv(ParallelEnv):
 class WorldAECEnv(AECEnv):
     """A native world whose players take turns.
 
-    Where it has legal actions, an observation is a Dict of `observation` and `action_mask`, which is zero for those who
-    are not to move, as in PettingZoo's own games. What an illegal move does is for the rules to say.
+    If the world has an action mask, an observation is a Dict of `observation` and `action_mask`, and the mask is zero
+    for seats that are not to move, as in PettingZoo's own games. The world's rules decide what an illegal move does.
     """
 
     def __init__(self, table: Table) -> None:
@@ -223,15 +224,15 @@ class WorldAECEnv(AECEnv):
         return spaces.Dict({"observation": space, "action_mask": spaces.Box(0, 1, (size,), np.int8)})
 
     def observation_space(self, agent: str) -> Any:
-        """What a seat sees."""
+        """The observation space of a seat."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Any:
-        """What a seat may do."""
+        """The action space of a seat."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Begin a game; `options` has none."""
+        """Begin a game; `options` is ignored."""
         out = self._table.reset(seed)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
@@ -243,7 +244,7 @@ class WorldAECEnv(AECEnv):
         self._pass_turn(out)
 
     def step(self, action: Any) -> None:
-        """The seat to move moves; once the game is over, each gives None and leaves."""
+        """Play the action of the seat to move. Once the game is over, each seat steps once with None and is removed."""
         self._table.check_reset("step()")
         mover = self.agent_selection
         if self.terminations[mover] or self.truncations[mover]:
@@ -259,7 +260,7 @@ class WorldAECEnv(AECEnv):
         self._pass_turn(out)
 
     def observe(self, agent: str) -> Any:
-        """What a seat sees now, whoever is to move."""
+        """The current observation of a seat, whether or not it is to move."""
         self._table.check_reset("observe()")
         seen = self._table.views()[self.possible_agents.index(agent)]
         if not self._table.pool.mask_size:

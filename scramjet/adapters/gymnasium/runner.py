@@ -1,7 +1,7 @@
-"""Gymnasium envs behind our rules, stepped one after the other: what the serial pool and each worker process run.
+"""Steps Gymnasium envs one after the other; the serial pool and each worker process use it.
 
-Results go straight into rows of a pool's arrays. An episode that ends is followed by the next one in the same step. On
-the way of every step nothing is allocated, looked up or checked that could have been before.
+Results are written straight into rows of a pool's arrays. When an episode ends, the next one begins in the same step.
+To keep steps fast, everything that can be allocated, looked up or checked beforehand is.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from scramjet.adapters.spaces import (
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ENV_FAILURES, WorldError
 
-# A reward that is too large for 32 bits becomes infinite, which whoever trains with it is told.
+# A reward that is too large for 32 bits becomes infinite; training reports that with a better message.
 warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning, __name__.replace(".", r"\."))
 
 TRIED_SECONDS = 0.02
-"""For how long an env is played to see how long its steps take."""
+"""Seconds for which an env is played to measure how long its steps take."""
 
 
 class GymRows:
-    """Some rows' envs."""
+    """The envs of some rows of a pool."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class GymRows:
         renews: bool = False,
         tell: Callable[[int], None] | None = None,
     ) -> None:
-        """`rows` are their places in the pool. `renews`: an env that raises is made anew, and its episode truncated.
-        `tell` gets the number of envs that are through, while all are made or reset."""
+        """`rows` are the envs' rows in the pool. `renews`: an env that raises is replaced by a new one, and its episode
+        truncated. `tell` is called with the number of envs done so far, while all are made or reset."""
         self.name, self.rows = name, rows
         self._make_env, self._renews, self._tell = make_env, renews, tell
         self._envs: list[Any] = []
@@ -97,7 +97,7 @@ class GymRows:
 
     def _facts(self) -> EnvFacts:
         first = self._envs[0]
-        adapted_observation_space(self.name, first.observation_space)  # refuses what no pool can hold
+        adapted_observation_space(self.name, first.observation_space)  # raises if it cannot be adapted
         adapted_action_space(self.name, first.action_space)
         for row, env in zip(self.rows, self._envs, strict=True):
             spaces_of = (env.observation_space, env.action_space)
@@ -113,13 +113,13 @@ class GymRows:
         return EnvFacts(seen, chosen, size, has_time_limit(first), getattr(first, "render_mode", None) == "human")
 
     def bind(self, arrays: RowArrays) -> None:
-        """Where results go: row k of `arrays` is the k-th env's."""
+        """Set the arrays that results are written to; row k is that of the k-th env."""
         self._arrays = arrays
         self._write = observation_writer(self.facts.observation_space, arrays.obs)
         self._write_final = observation_writer(self.facts.observation_space, arrays.final_obs)
 
     def reset(self, seeds: EpisodeSeed) -> None:
-        """Begin anew: the env of row r is seeded with `seeds.of_env(r)`."""
+        """Reset all envs; the env of row r is seeded with `seeds.of_env(r)`."""
         self._seeds = seeds
         for i, row in enumerate(self.rows):
             self._reset_one(i, seeds.of_env(row))
@@ -135,7 +135,10 @@ class GymRows:
             raise self._failure("reset()", i, error) from error
 
     def step(self, start: int, stop: int) -> tuple[list[Ended], list[Renewed]]:
-        """Step the envs from the start-th to the stop-th; those made anew are told."""
+        """Step the envs `start` to `stop` (exclusive) with the actions in the arrays.
+
+        Returns what the envs reported of episodes that ended, and which envs failed and were replaced.
+        """
         arrays, steps, write = self._arrays, self._steps, self._write
         has_mask = self.facts.mask_size > 0
         arrays.terminated[start:stop] = False
@@ -164,7 +167,7 @@ class GymRows:
         return ended, renewed
 
     def _end_episode(self, i: int, obs: Any, terminated: Any, info: Any, ended: list[Ended]) -> None:
-        """Keep the last observation and what the env says of the episode, and begin the next one."""
+        """Write the last observation, add what the env reports of the episode to `ended`, and begin the next one."""
         self._write_final(obs, i)
         told = _told(self.rows[i], info)
         self._reset_one(i, None)
@@ -174,7 +177,7 @@ class GymRows:
             ended.append(told)
 
     def _renew(self, i: int, error: BaseException) -> Renewed:
-        """A new env in place of one that failed; its episode ends as truncated with what was seen last."""
+        """Replace an env that failed by a new one; its episode ends as truncated, with the last observation before."""
         problem = str(error) if isinstance(error, EnvFailedError) else str(self._failure("step()", i, error))
         for final, obs in zip(self._arrays.final_obs, self._arrays.obs, strict=True):
             final[i] = obs[i]
@@ -186,7 +189,7 @@ class GymRows:
         return Renewed(self.rows[i], problem)
 
     def _number(self, reward: Any, i: int) -> float:
-        """Rewards come as numbers of all kinds; what is none is refused."""
+        """A reward as a float, from any numeric type; raises a WorldError if it is not a number."""
         if isinstance(reward, np.ndarray) and reward.size == 1 and reward.dtype.kind in "biuf":
             return float(reward.item())
         if isinstance(reward, numbers.Real | np.number | np.bool_) and not isinstance(reward, np.complexfloating):
@@ -220,7 +223,10 @@ class GymRows:
         return EnvFailedError(f"{self.name}: env {self.rows[i]} raised {where}: {summary}\n\n{text}")
 
     def why_inexact(self) -> str | None:
-        """Why such envs cannot be saved exactly; None where they can. Tried on the first two, which are spent by it."""
+        """Why such envs cannot be saved exactly, in words; None if they can.
+
+        Tries it on the first two envs, which are left in an arbitrary state.
+        """
         return env_state_trial.why_inexact(self._envs[0], self._envs[1])
 
     def capture(self) -> list[bytes]:
@@ -228,15 +234,15 @@ class GymRows:
         return [env_state.capture(env) for env in self._envs]
 
     def restore(self, states: Sequence[bytes], seeds: EpisodeSeed) -> None:
-        """Put each env back into a state. What they show then is for the pool to write: it was seen before."""
+        """Restore the state of each env. Does not write observations: the pool has them from its snapshot."""
         self._seeds = seeds
         for i, state in enumerate(states):
-            self._reset_one(i, seeds.of_env(self.rows[i]))  # so that all that a state fills is there
+            self._reset_one(i, seeds.of_env(self.rows[i]))  # creates the attributes that the state fills
             env_state.restore(self._envs[i], state)
             self._is_through(i)
 
     def seconds_of_a_step(self) -> float:
-        """Of the first env, played at random for a moment; infinite where that is not known, since it raises."""
+        """The median seconds of a step of the first env with random actions; infinite if it raises."""
         env, seconds = self._envs[0], list[float]()
         try:
             env.reset(seed=0)
@@ -249,19 +255,19 @@ class GymRows:
                 if terminated or truncated:
                     env.reset()
                 seconds.append(time.perf_counter() - began)
-        except ENV_FAILURES:  # it may object to actions at random; whoever trains with it is told in full
+        except ENV_FAILURES:  # it may reject random actions; training reports errors in full
             return math.inf
         return statistics.median(seconds)
 
     def call(self, i: int, method: str) -> Any:
-        """What a method of the i-th env returns."""
+        """Call a method of the i-th env without arguments and return its result."""
         try:
             return getattr(self._envs[i], method)()
         except ENV_FAILURES as error:
             raise self._failure(f"{method}()", i, error) from error
 
     def close(self) -> None:
-        """Close the envs; one that fails to does not keep the others open."""
+        """Close all envs, even if closing one of them fails."""
         for env in self._envs:
             try:
                 env.close()
@@ -284,7 +290,7 @@ def _num_choices(name: str, space: Any) -> int:
 
 
 def _told(row: int, info: Any) -> Ended | None:
-    """What an env's last `info` says, where it says something."""
+    """The statistics in the last `info` of an episode; None if it has none."""
     if not info or not isinstance(info, Mapping):
         return None
     stats, (score, length) = numbers_in(info), recorded(info)

@@ -10,13 +10,14 @@ import numpy as np
 from scramjet.compile.jit import PARALLEL_REGION, AdaptiveThreading, launch_threads
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
-from scramjet.engine.pool import Batch, Episodes, WorldPool, check_actions_fit, check_count
+from scramjet.engine.pool import Batch, Episodes, check_actions_fit, check_count
 from scramjet.engine.random_play import random_actions, unfit_action
 from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours
 from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.kernels import Kernels
 from scramjet.engine.worlds.restored_states import Probation, check_states, out_of_bounds
+from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
 

@@ -1,8 +1,8 @@
-"""Actors apart from the learner: they step envs with weights that may be a few updates old.
+"""Actors that step envs beside the learner, with weights that may be a few updates old.
 
-Native worlds: an actor is a thread with envs, a pool and a copy of the policy of its own (`ActorThreads`). Envs of
-other libraries: see central_actors.py. Either plays trajectories into the slots of an `Exchange`. Driven by hand, one
-event after the other on one thread, they replay what was recorded.
+For native worlds, an actor is a thread with its own pool of envs and its own copy of the policy (`ActorThreads`). For
+envs of other libraries, see central_actors.py. Both play trajectories into the slots of an `Exchange`. To replay a
+recorded schedule, the learner's thread calls `do` for one event after the other, and no actor has a thread.
 """
 
 from __future__ import annotations
@@ -27,49 +27,52 @@ from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.player import RolloutPlayer
 
 MOST_RESTARTS = 10
-"""Of one native actor in a row, without a trajectory in between."""
+"""Most restarts of one native actor in a row, without a finished trajectory in between."""
 
 
 class Weights:
-    """The newest weights, where actors copy them from."""
+    """A copy of the newest weights, from which actors copy them."""
 
     def __init__(self, policy: Policy, device: torch.device) -> None:
-        """Kept on `device`, where the actors' policies are."""
+        """Copy the weights of `policy` to `device`, where the actors' policies are."""
         self._kept = {name: tensor.detach().to(device, copy=True) for name, tensor in policy.state_dict().items()}
 
     @torch.no_grad()
     def take(self, policy: Policy) -> None:
-        """Keep those of a policy."""
+        """Copy the weights of a policy into this copy."""
         for name, tensor in policy.state_dict().items():
             self._kept[name].copy_(tensor)
         wait_for_gpu(policy)
 
     @torch.no_grad()
     def give(self, policy: Policy) -> None:
-        """Put them into a policy."""
+        """Copy the kept weights into a policy."""
         for name, tensor in policy.state_dict().items():
             tensor.copy_(self._kept[name])
         wait_for_gpu(policy)
 
 
 def wait_for_gpu(policy: Policy) -> None:
-    """For what this thread has asked of the GPU, if the policy is there; other threads may use what came of it."""
+    """Wait until the GPU has done what this thread asked for, so that other threads may use the results.
+
+    Does nothing if the policy is on the CPU.
+    """
     if policy.device.type == "cuda":
         torch.cuda.current_stream().synchronize()
 
 
 class Actors(ABC):
-    """All actors of a run, and the exchange they play for."""
+    """All actors of a run, and the exchange that takes their trajectories."""
 
     kind: str
-    """What a recorded event of theirs is called."""
+    """The key of the actors' events in a schedule: play or round."""
     leaves_values: bool
-    """Whether the learner values what they saw, as far as nobody did while they played."""
+    """Whether the learner computes the values that the actors did not compute while they played."""
 
     def __init__(
         self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None
     ) -> None:
-        """`policy` is the learner's."""
+        """`policy` is the learner's. `num_steps` and `horizon` are those of a trajectory, `max_lag` bounds its lag."""
         self.pool = pool
         self.weights = Weights(policy, self._device_of(policy))
         self.exchange = Exchange(len(pool.pools), max_lag, self._slot)
@@ -78,26 +81,26 @@ class Actors(ABC):
 
     @abstractmethod
     def _device_of(self, policy: Policy) -> torch.device:
-        """Where the actors decide, given where the learner learns."""
+        """The device on which the actors choose actions; `policy` is the learner's."""
 
     @abstractmethod
     def _slot(self, actor: int) -> Slot:
-        """A slot for an actor's trajectories."""
+        """Allocate a slot for an actor's trajectories."""
 
     @abstractmethod
     def _targets(self) -> list[Any]:
-        """What each thread runs."""
+        """One function for each thread to run."""
 
     @abstractmethod
     def do(self, event: dict[str, Any]) -> None:
-        """One recorded event of the actors, on this thread."""
+        """Repeat one recorded event of the actors, on this thread."""
 
     @abstractmethod
     def begin_with(self, actor: int, first: RolloutBuffers) -> None:
-        """Have an actor's first trajectory go on from the last row of a slot."""
+        """Have an actor's first trajectory continue from the last row of `first`."""
 
     def begin(self) -> None:
-        """Take what the pool shows now as the beginning."""
+        """Have each actor's first trajectory begin with what the pool shows now."""
         for actor in range(len(self.pool.pools)):
             first, shown = self._slot(actor).buffers, self.pool.shown.part(self.pool.rows_of(actor))
             _show(first.last, shown)
@@ -105,11 +108,11 @@ class Actors(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether threads are at work."""
+        """Whether the actors' threads have been started."""
         return bool(self._threads)
 
     def start(self) -> None:
-        """Have the actors play, beside whoever calls this."""
+        """Start the threads in which the actors play."""
         self.begin()
         for target in self._targets():
             thread = threading.Thread(target=self._guarded, args=(target,), daemon=True)
@@ -119,11 +122,11 @@ class Actors(ABC):
     def _guarded(self, run: Any) -> None:
         try:
             run()
-        except BaseException as error:  # the learner says it, on its own thread
+        except BaseException as error:  # the exchange raises it on the learner's thread
             self.exchange.fail(error)
 
     def close(self) -> None:
-        """End all threads; the pool is the caller's."""
+        """End all threads; closing the pool is left to the caller."""
         self.exchange.close()
         for thread in self._threads:
             thread.join(timeout=30.0)
@@ -131,14 +134,14 @@ class Actors(ABC):
 
 
 def _show(row: Transition, shown: Transition) -> None:
-    """Put what players see into a row."""
+    """Copy the observations, masks and turns of `shown` into `row`."""
     for mine, its in zip(leaves(row.obs), leaves(shown.obs), strict=True):
         mine[:] = its
     row.mask[:], row.turn[:] = shown.mask, shown.turn
 
 
 class ActorThreads(Actors):
-    """Native worlds: a thread for each pool; nothing of theirs needs Python while it runs."""
+    """Actors of native worlds: one thread for each pool; compiled code releases Python's lock while it runs."""
 
     kind = "play"
     leaves_values = False
@@ -181,7 +184,7 @@ class ActorThreads(Actors):
                 self._begin_again(trajectory, error)
 
     def _begin_again(self, trajectory: Trajectory, error: ScramjetError) -> None:
-        """Fresh episodes for an actor whose envs failed."""
+        """Give up a trajectory whose envs failed, and begin new episodes for its actor."""
         actor, pool = trajectory.actor, self.pool.pools[trajectory.actor]
         self.exchange.give_up(trajectory)
         pool.restarts += 1
@@ -215,5 +218,5 @@ class ActorThreads(Actors):
 
 
 def seed_of(*parts: int) -> int:
-    """A seed that all of these decide."""
-    return int(np.random.SeedSequence(parts).generate_state(1)[0]) >> 1  # below 2**31, as any env takes it
+    """A seed for an env, derived from several numbers."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0]) >> 1  # below 2**31: every env takes such a seed

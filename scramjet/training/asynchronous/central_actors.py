@@ -1,4 +1,5 @@
-"""Actors whose envs step beside this process: one thread decides for all that are ready, in one forward pass."""
+"""Actors whose envs step outside this process: one thread chooses the actions of all actors that are ready, in one
+forward pass."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from scramjet.training.rollout.rollout import Rollout
 
 
 class Slot(Part):
-    """Where one actor plays a trajectory, and NumPy's views of it: of few rows, torch takes longer to find its place
-    than to copy."""
+    """The buffers of one actor's trajectory, and NumPy views of them: indexing a torch tensor of few rows takes longer
+    than copying them."""
 
     def __init__(self, pool: Pool, buffers: RolloutBuffers, value: Any) -> None:
         super().__init__(pool, buffers, slice(0, pool.num_rows), value)
@@ -41,29 +42,29 @@ class Slot(Part):
 
 
 class ActorEnvs:
-    """The envs of one actor, and the trajectory they are at."""
+    """The envs of one actor, and how far they are in their trajectory."""
 
     def __init__(self, number: int, pool: Pool) -> None:
         self.number, self.pool = number, pool
         self.trajectory: Trajectory | None = None
-        self.before: RolloutBuffers | None = None  # the slot of the last trajectory
+        self.before: RolloutBuffers | None = None  # the buffers of the last trajectory
         self.t = 0
-        self.versions = 0  # the sum over its steps
-        self.idle_since = time.perf_counter()  # where it waits for leave to begin
+        self.versions = 0  # sum of the weights' versions over the steps so far
+        self.idle_since = time.perf_counter()  # since when the actor waits to begin a trajectory
 
     @property
     def slot(self) -> Slot:
-        """Where the trajectory is played."""
+        """The slot of the trajectory under way."""
         assert self.trajectory is not None
         slot: Slot = self.trajectory.slot
         return slot
 
 
 class JointDecision:
-    """One step of so many actors' rows side by side, decided in one forward pass."""
+    """Chooses the actions of one step of several actors, whose rows are concatenated, in one forward pass."""
 
     def __init__(self, executor: Executor, now: Rollout) -> None:
-        """`now` is a rollout of one step."""
+        """`now` is a rollout of one step, in whose buffers the policy acts."""
         policy = executor.policy
         self._acting = Acting(executor, now)
         self.noise = now.noise
@@ -74,18 +75,18 @@ class JointDecision:
         here = [self._here(leaf) for leaf in seen]
         self._sent = list(zip(here, seen, strict=True)) if self._is_on_gpu else []
         self._fetched = [self._here(leaf) for leaf in (policy.distribution.env_action(now.action[0]), *self._decided)]
-        self.rows = [leaf.numpy() for leaf in here]  # what players see, then their recurrent states
+        self.rows = [leaf.numpy() for leaf in here]  # to fill: observations, mask, alive, then recurrent states
         self.given, self.action, self.log_prob, *more = (leaf.numpy() for leaf in self._fetched)
         self.value = None if policy.splits else more[0]
         self.states = more[-1] if recurrent else None
         self._stage: Stage[Tensor] = stage("a decision", policy.device)
 
     def _here(self, leaf: Tensor) -> Tensor:
-        """Its copy in memory that the GPU reads and writes itself; where there is no GPU, the tensor."""
+        """A tensor like `leaf` in pinned memory of the CPU; `leaf` itself if it is on the CPU already."""
         return torch.empty_like(leaf, device="cpu", pin_memory=True) if self._is_on_gpu else leaf
 
     def decide(self) -> None:
-        """Draw actions for what is in `rows`; afterwards `given`, `action` and the others hold them."""
+        """Draw actions for what is in `rows`; writes them to `given` and `action`, and likewise the other results."""
         for here, there in self._sent:
             there.copy_(here, non_blocking=True)
         given = self._stage.run(partial(self._acting.act, 0))
@@ -98,9 +99,10 @@ class JointDecision:
 
 
 class CentralActors(Actors):
-    """Envs in worker processes, or on ALE's threads: whenever some have stepped, one pass decides for all of them.
+    """Actors whose envs run in worker processes or on ALE's threads.
 
-    On the GPU that is on a stream of its own: the learner's work there takes long, and is not waited for.
+    Whenever the envs of some actors have stepped, one forward pass chooses the actions of all of these. On the GPU it
+    runs on its own stream, so that it does not wait for the learner's work.
     """
 
     kind = "round"
@@ -113,14 +115,14 @@ class CentralActors(Actors):
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policy = copy.deepcopy(policy)
         is_on_gpu = policy.device.type == "cuda"
-        self._home = copy.deepcopy(policy).cpu() if is_on_gpu else self._policy  # where slots are
-        # On the GPU torch's operators decide: rows are few, and they take every network.
+        self._home = copy.deepcopy(policy).cpu() if is_on_gpu else self._policy  # fits the slots, which are on the CPU
+        # On the GPU torch's operators act: rows are few, and they run every network.
         self._executor = choose_executor(self._policy, pool, fused=fused and not is_on_gpu)
         self._generator = torch.Generator(policy.device).manual_seed(seed_of(seed, 0))
         self._actors = [ActorEnvs(i, part) for i, part in enumerate(pool.pools)]
         now = RolloutBuffers.allocate(pool, self._policy, 1, apart=False).rollout
         size = pool.pools[0].num_rows
-        self._decisions = [  # for one actor, for two, ...
+        self._decisions = [  # for one actor, for two actors, ...
             JointDecision(self._executor, now.part(slice(0, (k + 1) * size))) for k in range(len(self._actors))
         ]
         self._version = -1
@@ -154,9 +156,12 @@ class CentralActors(Actors):
             self._round([self._actors[i] for i in event["round"]])
 
     def _round(self, ready: Sequence[ActorEnvs]) -> None:
-        """Take in what the envs of these actors have done and have them go on; those that may begin a trajectory do."""
+        """Take in the steps of these actors, choose their next actions and send those to the envs.
+
+        Actors without a trajectory begin one if they may.
+        """
         begun: list[ActorEnvs] = []
-        going: list[ActorEnvs] = []  # the rest may not begin yet
+        going: list[ActorEnvs] = []  # actors with a trajectory; the others may not begin one yet
 
         def look() -> None:
             if self.exchange.version != self._version:
@@ -177,7 +182,7 @@ class CentralActors(Actors):
             self._decide(acting)
 
     def _begin(self, actor: ActorEnvs) -> bool:
-        """Begin a trajectory where the actor may."""
+        """Begin a trajectory for an actor; returns whether it may."""
         trajectory = self.exchange.begin(actor.number, wait=False)
         if trajectory is None:
             return False
@@ -188,7 +193,7 @@ class CentralActors(Actors):
         return True
 
     def _take_in(self, actor: ActorEnvs) -> None:
-        """Take in the results of a step; a trajectory that is done is handed over."""
+        """Receive the results of an actor's step; a trajectory that is complete goes to the exchange."""
         slot, t = actor.slot, actor.t
         actor.pool.recv(slot.rows, slot.transitions[t])
         slot.take_in(t)
@@ -205,7 +210,7 @@ class CentralActors(Actors):
         self.exchange.finish(trajectory)
 
     def _value_into(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
-        """Value last observations of episodes: slots and the policy may be on different devices."""
+        """Write the values of episodes' last observations; slots and the policy may be on different devices."""
         device = self._policy.device
         there = torch.empty(value.shape, device=device) if device.type != "cpu" else value
         moved = map_leaves(lambda leaf: torch.as_tensor(leaf).to(device), obs)
@@ -214,7 +219,7 @@ class CentralActors(Actors):
             value.copy_(there)
 
     def _decide(self, actors: Sequence[ActorEnvs]) -> None:
-        """One forward pass for all of them; their envs step on."""
+        """Choose the actions of these actors in one forward pass, and send them to their envs."""
         decision, size = self._decisions[len(actors) - 1], actors[0].pool.num_rows
         places = [slice(i * size, (i + 1) * size) for i in range(len(actors))]
         for actor, rows in zip(actors, places, strict=True):
@@ -239,12 +244,15 @@ class CentralActors(Actors):
 
 
 def _shown(rollout: Rollout) -> list[Tensor]:
-    """What players see, each [T + 1, R, ...]."""
+    """The tensors that players see (observations, mask, alive), each [T + 1, R, ...]."""
     return list(arrays_of(rollout, "obs", "mask", "alive"))
 
 
 def ready_actors(actors: Sequence[ActorEnvs], *, wait: bool) -> list[ActorEnvs]:
-    """The actors whose envs have stepped, or have not for too long; `wait`: a little, for the first of them."""
+    """The actors whose envs have stepped, or whose time to step is over.
+
+    With `wait`, wait up to 50 ms for the first of them.
+    """
     waiting: dict[int, ActorEnvs] = {}
     seconds = 0.05 if wait else 0.0
     late: list[ActorEnvs] = []
@@ -259,6 +267,6 @@ def ready_actors(actors: Sequence[ActorEnvs], *, wait: bool) -> list[ActorEnvs]:
     for descriptor in waiting:
         poller.register(descriptor, select.POLLIN)
     if not waiting:
-        time.sleep(min(seconds, 0.002))  # all wait for the learner
+        time.sleep(min(seconds, 0.002))  # no actor has a trajectory: all wait for the learner
     found = poller.poll(seconds * 1000) if waiting else []
     return list(dict.fromkeys([waiting[descriptor] for descriptor, _ in found] + late))

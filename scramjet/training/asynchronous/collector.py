@@ -1,4 +1,4 @@
-"""Rollouts from actors that play beside the learner, or that replay a recorded schedule on this thread."""
+"""Collects rollouts from actors that play beside the learner, or that replay a recorded schedule on this thread."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from scramjet.training.rollout.rollout import Rollout
 
 
 class Asynchronous(Collector):
-    """Takes what actors have played beside the learner; they begin with the first rollout that is asked for."""
+    """Takes trajectories of actors that play beside the learner; they start with the first call of `collect`."""
 
     def __init__(self, actors: Actors, pool: ConcatenatedPool, learner: Learner, rollout: Rollout) -> None:
         self._actors, self._pool, self._learner, self._rollout = actors, pool, learner, rollout
         self._policy = learner.policy
-        self._earned = [torch.zeros(0)] * len(pool.pools)  # each actor's discounted returns under way
+        self._earned = [torch.zeros(0)] * len(pool.pools)  # each actor's discounted returns of unfinished episodes
         self._exchange = actors.exchange
         self._taken: list[Trajectory] = []
         self._lags: tuple[float, int] = (0.0, 0)
@@ -40,7 +40,7 @@ class Asynchronous(Collector):
         return self._load(taken) if taken else None
 
     def _load(self, taken: list[Trajectory]) -> Rollout:
-        """Copy trajectories side by side into the learner's rollout; their slots are free again."""
+        """Copy trajectories side by side into the learner's rollout, and give their slots back."""
         version = self._exchange.version
         for i, trajectory in enumerate(taken):
             trajectory.rollout.copy_to(self._rollout, self._pool.rows_of(i))
@@ -56,12 +56,15 @@ class Asynchronous(Collector):
 
     @torch.inference_mode()
     def _value(self) -> None:
-        """All at once, and with the weights that learn from it."""
+        """Compute the values of the whole rollout with the learner's current weights."""
         self._learner.executor.refresh()
         value_rollout(self._learner.executor, self._rollout)
 
     def _carry_returns(self, trajectory: Trajectory, place: int) -> None:
-        """Rewards are scaled by discounted returns, which go on from an actor's last trajectory, wherever it stood."""
+        """Set the discounted returns from which the reward scaler continues for this trajectory.
+
+        They are those after the last trajectory of the same actor, which may have been at another `place`.
+        """
         scaler, slot = self._learner.reward_scaler, trajectory.rollout
         if scaler is None:
             return
@@ -74,12 +77,12 @@ class Asynchronous(Collector):
         self._earned[trajectory.actor] = scaler.earned_after(reward, ended, alive, own)
 
     def learned(self) -> None:
-        wait_for_gpu(self._policy)  # before actors have to
+        wait_for_gpu(self._policy)  # here, so that actors need not wait
         self._exchange.publish(lambda: self._actors.weights.take(self._policy))
 
     def episodes(self) -> Episodes:
         ended = list(self._taken)
-        while self._exchange.unlearned:  # actors may add to it meanwhile
+        while self._exchange.unlearned:  # actors may add to it at the same time
             ended.append(self._exchange.unlearned.pop(0))
         told = [(t.episodes, t.actor) for t in ended if t.episodes is not None]
         return concatenate_episodes([part for part, _ in told], self._pool.pools[0].num_envs, [i for _, i in told])
@@ -104,7 +107,7 @@ class Asynchronous(Collector):
 
 
 class Replayed(Asynchronous):
-    """The same actors on this thread, doing what a schedule says, event by event."""
+    """Runs the actors on this thread and repeats the events of a recorded schedule one after the other."""
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class Replayed(Asynchronous):
         schedule: Path,
         settings: dict[str, Any],
     ) -> None:
-        """`settings`: what must be as it was when the schedule was recorded."""
+        """`settings` by name must equal those that the schedule was recorded with."""
         super().__init__(actors, pool, learner, rollout)
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
         events = read_schedule(schedule, len(pool.pools), actors.kind, settings)
@@ -148,7 +151,10 @@ class Replayed(Asynchronous):
             raise ConfigError(f"the schedule '{self._path}' cannot be followed, line {self._line}: {problem}") from None
 
     def _follow(self) -> list[Trajectory]:
-        """Do what comes up to the next update, and what is played before its weights are there."""
+        """Repeat the events up to the next update, and those after it that do not need its weights.
+
+        Returns the trajectories that this update learns from.
+        """
         taken: list[Trajectory] | None = None
         while self._next is not None:
             event = self._next
@@ -159,7 +165,7 @@ class Replayed(Asynchronous):
             elif "drop" in event:
                 self._exchange.drop(event["drop"])
             elif taken is not None and event["version"] > self._exchange.version:
-                break  # that was played with the weights that come of this
+                break  # played with the weights after this update
             else:
                 self._check_version(event)
                 self._actors.do(event)

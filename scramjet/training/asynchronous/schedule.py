@@ -1,4 +1,4 @@
-"""Schedules: the order in which actors played and the learner learned, written to a file and read from one."""
+"""Writes and reads schedules: files with the order in which actors played and the learner learned."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scramjet.runtime.files import explain_disk_errors, open_regular, read_regul
 from scramjet.runtime.strict_json import parse_json
 from scramjet.training.worlds.world_files import placeless_name
 
-_MAX_SCHEDULE_BYTES = 1 << 28  # of millions of events
+_MAX_SCHEDULE_BYTES = 1 << 28  # millions of events
 _MAX_REPLAYED_BYTES = 1 << 26
 
 
 class ScheduleLog:
-    """Writes events to a file, one a line, after a line with the settings that a replay must have too."""
+    """Writes events to a file, one a line; the first line holds the settings that a replay must share."""
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class ScheduleLog:
 
 
 def cut_schedule(path: Path, num_updates: int) -> None:
-    """Leave what led to the first so many updates: the rest was lost with the process that recorded it."""
+    """Cut a schedule after its first `num_updates` updates, when a run is resumed from there."""
     with explain_disk_errors(path), open(open_regular(path, os.O_RDWR), "r+b") as file:
         size = os.fstat(file.fileno()).st_size
         require_size(size, _MAX_SCHEDULE_BYTES)
@@ -54,10 +54,13 @@ def cut_schedule(path: Path, num_updates: int) -> None:
 
 
 def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:
-    """The events of a file with their lines, checked; `kind` is what these actors do: play or round."""
+    """Read a schedule; returns its events with their line numbers, checked.
+
+    `kind` is the key of the actors' events: play or round. `settings` must equal those in the first line.
+    """
     try:
         lines = read_regular(path, _MAX_REPLAYED_BYTES, follow_links=True).decode().splitlines()
-    except (OSError, ValueError) as error:  # the latter of text that is none, or a path that cannot be
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or an impossible path
         reason = why_unreadable(error) if isinstance(error, OSError) else "is no text"
         raise ConfigError(
             f"the schedule '{path}' cannot be read: it {reason}; --record-schedule writes one to RUN/schedule.jsonl"
@@ -85,10 +88,10 @@ def read_schedule(path: Path, num_actors: int, kind: str, settings: dict[str, An
 
 
 def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Refuse to replay with others than those it was recorded with: that would be another run."""
+    """Raise a ConfigError unless this run has the settings that the schedule was recorded with."""
     for name, value in recorded.items():
         if name == "env" and isinstance(value, str):
-            value = placeless_name(value)  # older ones have the path
+            value = placeless_name(value)  # older schedules have the whole path
         is_known = name in settings or name.startswith("env.")
         if is_known and settings.get(name) != value:
             shown = shortened(value).strip("'")
@@ -98,7 +101,7 @@ def _check_settings(path: Path, recorded: dict[str, Any], settings: dict[str, An
 
 
 def _problem_of(event: Any, num_actors: int, kind: str) -> str | None:
-    """What is wrong with an event."""
+    """What is wrong with an event, in words; None if nothing is."""
     if not isinstance(event, dict) or len(event.keys() & {"play", "round", "learn", "drop"}) != 1:
         return f"an event has one of {kind}, learn and drop"
     if not event.keys() & {kind, "learn", "drop"}:

@@ -1,8 +1,9 @@
-"""What goes from actors to the learner: trajectories in slots that are allocated once, and the rules of who waits.
+"""The exchange of trajectories between actors and the learner, and the rules of who waits for whom.
 
-A trajectory is T steps of the envs of one actor. An update learns from as many of them as there are actors, whoever
-they are from: those that are done first. The weights have a version, the number of updates they have seen; a
-trajectory's lag is how many updates came between the weights it began with and the update that learns from it.
+A trajectory is T steps of the envs of one actor, in a slot that is allocated once. An update learns from as many
+trajectories as there are actors: those that are complete first, from whichever actors. The version of weights is the
+number of updates made before; a trajectory's lag is the number of updates between the weights it began with and the
+update that learns from it.
 """
 
 from __future__ import annotations
@@ -19,39 +20,39 @@ from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.rollout import Rollout
 
 MOST_AHEAD = 2
-"""Updates' worth of trajectories that actors begin before the weights are there: more would only grow old."""
+"""Most updates for which actors begin trajectories in advance; more trajectories would only wait and grow old."""
 
 
 class ScheduleError(Exception):
-    """A schedule that cannot be followed; told with its file and line by whoever reads it."""
+    """A schedule that cannot be followed; the collector adds its file and line to the message."""
 
 
 class Slot(Protocol):
-    """Where one actor plays a trajectory; allocated once and used again."""
+    """The memory for one trajectory of one actor; allocated once and reused."""
 
     buffers: RolloutBuffers
 
 
 @dataclass(slots=True)
 class Trajectory:
-    """One actor's T steps."""
+    """T steps of the envs of one actor."""
 
     actor: int
-    slot: Any  # a `Slot`, of the kind that the actors allocate
+    slot: Any  # a `Slot` of the class that the actors use
     version: int = 0  # of the weights it began with
-    versions: float = 0.0  # of the weights that acted, the mean over its steps
-    episodes: Episodes | None = None  # that ended in it
+    versions: float = 0.0  # the mean version of the weights that acted, over its steps
+    episodes: Episodes | None = None  # the episodes that ended in it
 
     @property
     def rollout(self) -> Rollout:
-        """What was played."""
+        """The rollout that was played into the slot."""
         slot: Slot = self.slot
         return slot.buffers.rollout
 
 
 @dataclass(slots=True)
 class Waits:
-    """Seconds that actors and the learner waited for each other, and the trajectories that were too old."""
+    """Seconds that actors and the learner waited for each other, and how many trajectories became too old."""
 
     actors: float = 0.0
     learner: float = 0.0
@@ -60,10 +61,10 @@ class Waits:
 
 
 class Exchange:
-    """Hands slots to actors and their trajectories to the learner, on any threads.
+    """Hands slots to actors and their trajectories to the learner; methods may be called on any thread.
 
-    Actors wait where they would run ahead of the learner; the learner waits for enough trajectories, of any actors.
-    What has become older than `max_lag` is not learned from.
+    Actors wait if they are too far ahead of the learner; the learner waits for enough trajectories, from any actors.
+    Trajectories whose lag is above `max_lag` are dropped.
     """
 
     def __init__(self, num_actors: int, max_lag: int, allocate: Callable[[int], Slot]) -> None:
@@ -79,21 +80,24 @@ class Exchange:
         self._failure: BaseException | None = None
         self._is_closed = False
         self.waits = Waits()
-        self.drops_stale = True  # else only what it is told to
-        self.unlearned: list[Trajectory] = []  # what was dropped: episodes ended in it
-        self.record: Callable[[dict[str, Any]], None] = _nothing  # what happened, in order, for a replay
+        self.drops_stale = True  # if False, only `drop` drops trajectories
+        self.unlearned: list[Trajectory] = []  # dropped trajectories; their episodes are still reported
+        self.record: Callable[[dict[str, Any]], None] = _nothing  # receives all events in order, for a replay
 
     @property
     def is_closed(self) -> bool:
-        """Whether actors are to end."""
+        """Whether actors shall stop."""
         return self._is_closed
 
     def may_begin(self) -> bool:
-        """Whether one more trajectory would be learned from within the bound."""
+        """Whether an actor may begin a trajectory without running too far ahead of the learner."""
         return self._num_begun < (self.version + self.most_ahead + 1) * self.num_actors
 
     def begin(self, actor: int, *, wait: bool = True) -> Trajectory | None:
-        """A slot to play in, as soon as the actor may; None when the end has come, or it may not and does not wait."""
+        """Begin a trajectory of an actor, waiting until it may.
+
+        Returns None if the exchange is closed, or, with `wait` False, if the actor may not begin now.
+        """
         started = time.perf_counter()
         with self._changed:
             while not self._is_closed and not self.may_begin():
@@ -109,22 +113,25 @@ class Exchange:
             return Trajectory(actor, slot, self.version)
 
     def finish(self, trajectory: Trajectory) -> None:
-        """A trajectory is done; one that is too old by now goes back at once."""
+        """Hand over a complete trajectory; it is dropped if it is too old by now."""
         with self._changed:
             self._done.append(trajectory)
             self._drop_stale()
             self._changed.notify_all()
 
     def give_up(self, trajectory: Trajectory) -> None:
-        """A trajectory will not be done: its actor begins another."""
+        """Take back the slot of a trajectory that will not be completed; its actor may begin another."""
         with self._changed:
             self._put_back(trajectory)
 
     def take(
         self, actors: Sequence[int] | None = None, *, gives_up: Callable[[], bool] | None = None
     ) -> list[Trajectory]:
-        """As many trajectories as an update learns from, the oldest first; waits for them, or gives up and returns
-        none. `actors`: these, of each the oldest, without waiting."""
+        """Take as many trajectories as an update learns from, the oldest first.
+
+        Waits for them until `gives_up()` is true, then returns an empty list. With `actors`, takes the oldest
+        trajectory of each of these without waiting; raises `ScheduleError` if there is none.
+        """
         started = time.perf_counter()
         with self._changed:
             while actors is None and len(self._done) < self.num_actors:
@@ -132,7 +139,7 @@ class Exchange:
                     raise self._failure
                 if gives_up is not None and gives_up():
                     return []
-                self._changed.wait(0.5)  # a signal is seen between waits
+                self._changed.wait(0.5)  # signals are handled between waits
             self.waits.learner += time.perf_counter() - started
             wanted = [trajectory.actor for trajectory in self._done][: self.num_actors] if actors is None else actors
             taken = [self._remove(actor) for actor in wanted]
@@ -149,7 +156,7 @@ class Exchange:
         )
 
     def drop(self, actor: int) -> None:
-        """Do not learn from an actor's oldest trajectory."""
+        """Drop an actor's oldest trajectory: it is not learned from."""
         with self._changed:
             dropped = self._remove(actor)
             self.waits.num_stale += 1
@@ -169,13 +176,13 @@ class Exchange:
                     self.drop(trajectory.actor)
 
     def give_back(self, taken: list[Trajectory]) -> None:
-        """What was learned from, or copied, may be played in again."""
+        """Free the slots of trajectories that were copied."""
         with self._changed:
             for trajectory in taken:
                 self._free[trajectory.actor].append(trajectory.slot)
 
     def publish(self, copy: Callable[[], None]) -> None:
-        """New weights: `copy` puts them where actors look, while none does."""
+        """Publish new weights: `copy` writes them while no actor reads them."""
         with self._changed:
             copy()
             self.version += 1
@@ -183,35 +190,35 @@ class Exchange:
             self._changed.notify_all()
 
     def look(self, copy: Callable[[], None]) -> int:
-        """Have `copy` read the weights while nobody writes them; their version."""
+        """Call `copy`, which reads the weights, while nobody writes them; returns their version."""
         with self._changed:
             copy()
             return self.version
 
     def fail(self, error: BaseException) -> None:
-        """An actor cannot go on: the learner is told."""
+        """Report that an actor failed; the error is raised on the learner's thread."""
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Actors end as soon as they look."""
+        """Tell the actors to stop; each does at its next call."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     @property
     def depth(self) -> int:
-        """Trajectories that are done and not taken."""
+        """Number of complete trajectories that are not taken yet."""
         return len(self._done)
 
     @property
     def num_in_flight(self) -> int:
-        """Trajectories begun and not learned from."""
+        """Number of trajectories begun and not learned from yet."""
         return self._num_begun - self.version * self.num_actors
 
     def read_waits(self) -> Waits:
-        """Since the last reading."""
+        """The waits since the last call."""
         with self._changed:
             waits, self.waits = self.waits, Waits()
             return waits

@@ -1,4 +1,4 @@
-"""A batch: the samples of one rollout with what the losses aim at, estimated once or again as the policy moves."""
+"""Prepares the samples of a rollout with their advantages and returns, and estimates these again for V-trace."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Batch:
     """All samples of one rollout, to be learned from in several passes."""
 
     samples: Samples
-    explained_variance: Tensor  # [], of the returns by the values at the time of acting
-    targets: Targets | None  # with V-trace: what advantages are estimated from again as the policy moves
+    explained_variance: Tensor  # [], share of the returns' variance that the values at the time of acting explain
+    targets: Targets | None  # with V-trace, to estimate advantages again as the policy changes; else None
 
 
 def prepare_batch(rollout: Rollout, reward: Tensor, config: PPOConfig) -> Batch:
-    """Advantages and returns of a rollout from rewards [T, R] or [T, N, S], and its samples."""
+    """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples."""
     targets = Targets(rollout, reward, config)
     samples = lay_out(rollout, *targets.on_policy())
     explained = explained_variance(samples.value, samples.returns, samples.counts)
@@ -40,16 +40,16 @@ def _normalize(samples: Samples, config: PPOConfig) -> None:
 
 @torch.no_grad()
 def estimate_again(policy: Policy, batch: Batch, num_minibatches: int) -> Tensor:
-    """Advantages and returns by V-trace for the policy as it is now, of the values it gives now, into the samples.
+    """Estimate advantages and returns by V-trace for the current policy and write them to the samples.
 
-    Returns the logarithms [T, R] of the ratios of probabilities, now to when the rollout was played.
+    Returns log-ratios [T, R]: the log-probability of each action now, minus that when it was taken.
     """
     targets = batch.targets
     assert targets is not None
     rollout = targets.rollout
     value, log_ratio = rollout.value.clone(), torch.zeros_like(rollout.log_prob)
     is_flat_game = rollout.seat is not None and not rollout.recurrent.is_used
-    samples = every_step(rollout) if is_flat_game else batch.samples  # open turns are bootstrapped from, too
+    samples = every_step(rollout) if is_flat_game else batch.samples  # values of all turns are needed
     everything = torch.arange(samples.num_units, device=value.device)
     for units in everything.tensor_split(min(num_minibatches, samples.num_units)):
         part = samples.select(units)

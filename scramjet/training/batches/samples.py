@@ -1,4 +1,4 @@
-"""The samples of a rollout: laid flat, or with memory as sequences that begin from a kept recurrent state."""
+"""Lays out the samples of a rollout: flat, or with memory as sequences that begin from a kept recurrent state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from scramjet.training.rollout.rollout import Rollout
 
 
 def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None) -> Samples:
-    """The samples of a rollout, less those of agents that were dead and those that do not count [T, R]."""
+    """The samples of a rollout, without those of dead agents and those for which `counts` [T, R] is False.
+
+    Where shapes are fixed or sequences are padded, such samples stay and are marked in `Samples.counts`.
+    """
     alive = None if rollout.alive is None else rollout.alive[:-1].bool()
     valid = counts if alive is None else alive if counts is None else alive & counts
     everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
@@ -29,13 +32,13 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor
     else:
         place = _segments(everywhere.view(ended.shape), rollout.horizon)
         first = _segments(begins(ended, alive), rollout.horizon)
-    if rollout.seat is None and alive is None:  # every step was played: no need to look
+    if rollout.seat is None and alive is None:  # every step is valid
         samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=rollout.horizon == rollout.num_steps)
         samples.state, samples.begins = states, first
         return samples
     assert valid is not None
     is_valid = (place >= 0) & valid.flatten()[place]
-    played = is_valid.any(0).nonzero().squeeze(1)  # a sequence in which nothing counts tells nothing
+    played = is_valid.any(0).nonzero().squeeze(1)  # sequences with at least one valid step
     if len(played) < len(states):
         place, first, is_valid, states = place[:, played], first[:, played], is_valid[:, played], states[played]
     is_whole = torch.equal(place.flatten(), everywhere)
@@ -46,7 +49,7 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor
 
 
 def every_step(rollout: Rollout) -> Samples:
-    """All steps of a rollout of a policy without memory, whether or not they count; advantages are not filled in."""
+    """All steps of a rollout of a policy without memory, whether or not they count; targets are not filled in."""
     place = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
     return _gather(rollout, rollout.log_prob, rollout.log_prob, place, is_whole=True)
 
@@ -54,7 +57,8 @@ def every_step(rollout: Rollout) -> Samples:
 def _lay_flat(
     rollout: Rollout, advantage: Tensor, returns: Tensor, valid: Tensor | None, everywhere: Tensor
 ) -> Samples:
-    """Without memory: leave out what is not valid, or for seats on the GPU mark it, where graphs need fixed shapes."""
+    """Samples without memory. Invalid ones are left out; for seats on the GPU they are marked instead, because CUDA
+    graphs need fixed shapes."""
     if valid is not None and rollout.seat is not None and valid.is_cuda:
         samples = _gather(rollout, advantage, returns, everywhere, is_whole=True)
         samples.counts = valid.flatten()
@@ -65,7 +69,7 @@ def _lay_flat(
 
 
 def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor, *, is_whole: bool) -> Samples:
-    """Samples at places of the flattened rollout; whole and in order they are views, not copies."""
+    """The samples at `place` in the flattened rollout; with `is_whole`, all of them in order, as views."""
 
     index = place.clamp(min=0)
 
@@ -84,14 +88,15 @@ _PLAYED = tuple({field.name for field in fields(Samples)} & {field.name for fiel
 
 
 def _segments(data: Tensor, horizon: int) -> Tensor:
-    """[T, R] to [horizon, T / horizon * R]: the stretches between kept states side by side, as their states stand."""
+    """Reshape [T, R] to [horizon, T / horizon * R]: sequences between kept states, in the order of these states."""
     return data.unflatten(0, (-1, horizon)).transpose(0, 1).flatten(1).contiguous()
 
 
 def _turns_of_seats(seat: Tensor, ended: Tensor, horizon: int, num_sequences: int) -> tuple[Tensor, Tensor]:
-    """Each seat's own turns one after the other: places in the flattened rollout and beginnings, [L, sequences] each.
+    """Sequences of each seat's own turns.
 
-    A place of -1 fills up a sequence of fewer turns than the longest.
+    Returns their places in the flattened rollout and which turns are an episode's first, [L, sequences] each. Sequences
+    shorter than the longest are padded with places of -1.
     """
     place = np.full((horizon, num_sequences), -1, np.int64)
     first = np.zeros((horizon, num_sequences), np.bool_)
@@ -101,6 +106,7 @@ def _turns_of_seats(seat: Tensor, ended: Tensor, horizon: int, num_sequences: in
 
 @compiled
 def _list_turns(seat: np.ndarray, ended: np.ndarray, horizon: int, place: np.ndarray, first: np.ndarray) -> int:
+    """Fill `place` and `first` of `_turns_of_seats`; returns the number of turns of the longest sequence."""
     num_steps, num_rows = seat.shape
     num_seats = place.shape[1] // (num_rows * (num_steps // horizon))
     num_turns = np.zeros(place.shape[1], np.int64)

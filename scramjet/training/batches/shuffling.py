@@ -1,9 +1,9 @@
 """The order in which an epoch takes its samples.
 
-On the CPU it is torch's own random permutation. On the GPU that would be a sort of millions of random numbers, so there
-each place is computed: a cipher of the place's own number, which maps 0 .. n - 1 onto itself (Luby and Rackoff 1988;
-numbers beyond n are enciphered again until they fall inside). It permutes runs of neighbours: samples of the same step
-in different envs, whose memory one read fetches together.
+On the CPU it is torch's random permutation. On the GPU that would sort millions of random numbers, so the order is
+computed there: a cipher maps each number from 0 to n - 1 to another one (Luby and Rackoff 1988; results beyond n - 1
+are enciphered again until they fall inside). What is permuted are runs of neighbours: samples of the same step in
+different envs, which one memory access reads together.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import RowKernel
 
 NEIGHBOURS = 32
-"""Samples that stay together on the GPU, where the number of rows allows it."""
+"""Samples in a run on the GPU, if the number of rows allows it."""
 _ROUNDS = 4
 
 
 class Shuffler:
-    """Draws the order in which each epoch takes its samples; its generator is the CPU's on every device."""
+    """Draws the order in which each epoch takes its samples; its generator is on the CPU for every device."""
 
     def __init__(self, device: torch.device, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
@@ -41,7 +41,7 @@ class Shuffler:
 
 
 def shuffle_on_gpu(order: Tensor, generator: torch.Generator, neighbours: int) -> None:
-    """Fill `order` [n] with 0 .. n - 1, runs of `neighbours` in random order; the generator is the CPU's."""
+    """Fill `order` [n] with 0 .. n - 1, with runs of `neighbours` numbers in random order."""
     num_runs = len(order) // neighbours
     keys = torch.randint(1 << 31, (_ROUNDS,), generator=generator).tolist()
     half = max(1, (max(num_runs - 1, 1).bit_length() + 1) // 2)  # bits of each half of a number
@@ -49,7 +49,7 @@ def shuffle_on_gpu(order: Tensor, generator: torch.Generator, neighbours: int) -
 
 
 def run_length(num_units: int, num_rows: int, num_minibatches: int) -> int:
-    """How many neighbours may stay together: runs end where a step's rows do, and minibatches hold whole runs."""
+    """The number of neighbours in a run: a run lies within one step, and minibatches hold whole runs."""
     fits = num_rows % NEIGHBOURS == 0 and num_units % (NEIGHBOURS * num_minibatches) == 0
     # A minibatch of few runs would be a poor sample of the rollout.
     return NEIGHBOURS if fits and num_units // (NEIGHBOURS * num_minibatches) >= NEIGHBOURS else 1
@@ -60,7 +60,7 @@ def _encipher(
     start: int, stop: int,
     order: np.ndarray, num_runs: int, neighbours: int, half: int, key_0: int, key_1: int, key_2: int, key_3: int,
 ) -> None:  # fmt: skip
-    """Run number `row` of the order; all arithmetic stays below 2**63."""
+    """Write the runs `start` to `stop` of the order; all arithmetic stays below 2**63."""
     low_bits = (1 << half) - 1
     for row in range(start, stop):
         number = row

@@ -1,4 +1,4 @@
-"""What the losses aim at: advantages and returns of a rollout, step by step as it was played."""
+"""Estimates the targets of the losses: advantages and returns of a rollout."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from scramjet.training.rollout.rollout import Rollout
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """A rollout and the rewards to learn from; both estimates give advantages and returns, [T, R] each, and which of
-    these count, [T, R] bool, or None where all do."""
+    """A rollout and the rewards to learn from.
+
+    Both estimates return advantages [T, R], returns [T, R], and which of them count, [T, R] bool (None: all).
+    """
 
     rollout: Rollout
     reward: Tensor  # [T, R] or [T, N, S], clipped and scaled
     config: PPOConfig
 
     def on_policy(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """For the policy that acted, from its own values."""
+        """The estimate for the policy that acted, from its values at the time of acting (GAE)."""
         rollout = self.rollout
         ends = rollout.terminated, rollout.truncated, rollout.final_value
         decay: dict[str, Any] = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
@@ -31,8 +33,11 @@ class Targets:
         return *gae(self.reward, rollout.value, *ends, **decay), None
 
     def off_policy(self, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """For a policy that has moved on, by V-trace; its values [T + 1, R], and its log-probabilities less the old
-        ones, [T, R]. What comes after truncated episodes keeps the value it had when it was played."""
+        """The estimate by V-trace for a policy that has changed since.
+
+        `value` [T + 1, R] are its values, `log_ratio` [T, R] its log-probabilities minus the old ones. The final values
+        of truncated episodes stay those from when they were played.
+        """
         rollout, config = self.rollout, self.config
         ends = rollout.terminated, rollout.truncated, rollout.final_value
         settings: dict[str, Any] = {

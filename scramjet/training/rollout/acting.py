@@ -1,4 +1,4 @@
-"""What the policy does in a rollout: it draws the actions of each step, and values what was seen."""
+"""The policy's part in a rollout: draws the actions of each step and computes values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def act_step(policy: Policy, rollout: Rollout, t: int) -> ActStep:
 
 
 class Acting:
-    """Draws the actions of a rollout, step by step, and carries recurrent states on."""
+    """Draws the actions of a rollout step by step, and keeps recurrent states where training needs them."""
 
     def __init__(self, executor: Executor, rollout: Rollout) -> None:
         policy = executor.policy
@@ -51,7 +51,8 @@ class Acting:
 
 
 def value_rollout(executor: Executor, rollout: Rollout) -> None:
-    """Fill in the values that the steps left open: all of them, or only those after the rollout."""
+    """Compute the values that acting did not: all of them if the policy computes values separately
+    (`Policy.splits`), else only those after the last step."""
     if executor.policy.splits:
         flat_obs = map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.obs)
         executor.values(flat_obs, None, rollout.value.flatten())

@@ -1,4 +1,4 @@
-"""The memory of a rollout: what the policy reads and writes, and where envs write it, which may be elsewhere."""
+"""Allocates a rollout, and the buffers that envs write to, which may be on another device than the policy."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scramjet.training.rollout.step_buffers import StepBuffers
 
 @dataclass(frozen=True, slots=True)
 class RolloutBuffers:
-    """A rollout and the buffers that a pool's envs write."""
+    """A rollout and the buffers that a pool's envs write to."""
 
-    rollout: Rollout  # where the policy is
+    rollout: Rollout  # on the policy's device
     policy_steps: StepBuffers  # the part of the rollout that comes from envs
-    env_steps: StepBuffers  # where envs write: `policy_steps` itself, or memory that it is copied from
+    env_steps: StepBuffers  # where envs write: `policy_steps` itself, or buffers that are copied to it
     transitions: list[Transition]  # T views of `env_steps`: where step t is written
 
     @classmethod
@@ -36,12 +36,12 @@ class RolloutBuffers:
     ) -> RolloutBuffers:
         """Buffers of `num_steps` steps that fit a pool and a policy; `horizon` divides `num_steps`.
 
-        `apart`: envs write to buffers of their own, from which the policy's are copied; None: where the two are on
-        different devices. `pinned`: on the CPU, in memory that the GPU copies by itself.
+        `apart`: whether envs write to separate buffers, which are copied to the policy's; None: if they are on
+        different devices. `pinned`: whether the rollout is in pinned memory of the CPU.
         """
         device, like = policy.device, pool.allocate()
         are_envs_on_gpu = isinstance(like.reward, Tensor)
-        if not are_envs_on_gpu:  # a GPU says by itself that it is full
+        if not are_envs_on_gpu:  # the GPU raises an error itself when it is full
             check_memory(pool, policy, num_steps)
         policy_steps = env_steps = StepBuffers.allocate(like, num_steps, device, pinned=pinned)
         if apart or (apart is None and device.type == "cuda" and not are_envs_on_gpu):
@@ -55,16 +55,16 @@ class RolloutBuffers:
 
     @property
     def is_apart(self) -> bool:
-        """Whether envs write to buffers of their own."""
+        """Whether envs write to separate buffers, which are copied to the policy's."""
         return self.env_steps is not self.policy_steps
 
     @property
     def last(self) -> Transition:
-        """Where the last step is written, and what the next rollout begins with: `reset` and `restore` write here."""
+        """Where the last step is written. The next rollout begins from it, so `reset` and `restore` write here too."""
         return self.transitions[-1]
 
     def begin_after(self, before: RolloutBuffers) -> None:
-        """Begin with what the last rollout ended with; its buffers may be these."""
+        """Begin where the last rollout, in the buffers `before`, ended; `before` may be these buffers."""
         self.env_steps.begin_after(before.env_steps)
         if before is not self and self.rollout.recurrent.is_used:
             self.rollout.recurrent.states.copy_(before.rollout.recurrent.states)

@@ -17,9 +17,9 @@ from scramjet.training.rollout.rollout import Rollout
 
 @contextmanager
 def errors_explained(pool: Pool, obs: Any, num_steps: int) -> Iterator[None]:
-    """Explain the errors of an encoder that stumbles over a choice outside its space.
+    """Explain errors in the body that come from an observed choice outside its space.
 
-    `obs` [T + 1, R, ...] is what the envs wrote; where that is on the GPU it cannot be looked at any more.
+    `obs` [T + 1, R, ...] is what the envs wrote. After such an error on the GPU it cannot be read any more.
     """
     try:
         yield
@@ -35,14 +35,14 @@ def errors_explained(pool: Pool, obs: Any, num_steps: int) -> Iterator[None]:
 
 
 def check(pool: Pool, rollout: Rollout) -> None:
-    """Refuse a rollout that must not be learned from."""
+    """Raise a TrainingError if a rollout must not be learned from; see `check_finite` and `check_choices`."""
     check_finite(pool, rollout)
     check_choices(pool, rollout.obs, rollout.num_steps)
 
 
 def check_finite(pool: Pool, rollout: Rollout) -> None:
-    """Refuse NaN and infinity in rewards and observations; the error names the env and the step they come from."""
-    # One sum is the cheapest look: it is finite unless an element is not (or the sum overflows, checked next).
+    """Raise a TrainingError for NaN or infinity in rewards and observations; it names the env and the step."""
+    # One sum is the cheapest check: it is finite unless an element is not (or the sum overflows, checked next).
     steps_before = pool.steps_taken - rollout.num_steps
     looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
     looked_at.append(("a last observation with a value", rollout.final_value, 1))
@@ -56,7 +56,7 @@ def check_finite(pool: Pool, rollout: Rollout) -> None:
 
 
 def check_choices(pool: Pool, obs: Any, num_steps: int) -> None:
-    """Refuse an observed choice outside its space: as one-hot numbers it would be another choice, or none."""
+    """Raise a TrainingError for an observed choice outside its space, which would be encoded as another or none."""
     spaces = leaves(space_tree(pool.observation_space))
     for (name, leaf), space in zip(named_leaves(obs), spaces, strict=True):
         if not isinstance(space, Discrete | MultiDiscrete):

@@ -1,4 +1,4 @@
-"""The last observations of episodes that the time limit cut short: what would have come after them is worth a value."""
+"""Values the last observations of truncated episodes, from which their returns are bootstrapped."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from scramjet.training.rollout import checks
 from scramjet.training.rollout.rollout import Rollout
 
 ValueInto = Callable[[Any, "Tensor | None", Tensor], None]
-"""(observations [B, ...], states [B, state_size] or None, values [B] to write)"""
+"""Writes values: takes observations [B, ...], recurrent states [B, state_size] or None, and the values [B] to write."""
 
 VALUED_AT_ONCE = 4096
+"""Last observations that are gathered on the CPU before they are valued."""
 
 
 class Finals(Protocol):
-    """Keeps what each step cut short, and fills a rollout's `final_value`."""
+    """Keeps the last observations of truncated episodes, and fills a rollout's `final_value`."""
 
     def keep(self, t: int) -> None:
-        """Look at what step t cut short, before the next step writes over it and memory forgets."""
+        """Keep what step t truncated, before the next step overwrites it and recurrent states are reset."""
 
     def value_all(self) -> None:
-        """Write all values; after the last step."""
+        """Write all values; called after the last step."""
 
 
 def are_valued(pool: Pool) -> bool:
-    """Whether last observations are of use: of several seats, none is seen by the one whose turn would be next."""
+    """Whether last observations are valued; not with several seats, since the seat to move next does not see them."""
     return pool.played_by is not PlayedBy.SEATS or pool.num_players == 1
 
 
 def final_obs_buffers(pool: Pool, like: Transition, num_steps: int) -> list[Any]:
-    """Where each step writes the last observations of episodes: on the CPU one place for all, read after each step.
+    """For each step the buffer that last observations of episodes are written to.
 
-    On the GPU nobody looks in between. But two episodes of one env that were cut short by the time limit are at least
-    that many steps apart, so one place for every so many steps holds them all.
+    On the CPU all steps share one buffer, which is read after each step. On the GPU it is read only after the rollout.
+    But an env's truncated episodes end at least the time limit apart, so one buffer for as many steps holds them all.
     """
     if not isinstance(like.reward, Tensor):
         return [like.final_obs] * num_steps
@@ -53,9 +54,9 @@ def final_obs_buffers(pool: Pool, like: Transition, num_steps: int) -> list[Any]
 def final_observations(
     pool: Pool, rollout: Rollout, transitions: Sequence[Transition], value: ValueInto, first_row: int = 0
 ) -> Finals:
-    """For one rollout whose steps are written to `transitions`, where its envs are.
+    """The `Finals` of a rollout whose steps are written to `transitions`, for the device of the envs.
 
-    `first_row`: that of the pool, where the rollout is of some rows alone.
+    `first_row`: the pool's row that is the rollout's first, if the rollout has only some rows.
     """
     if isinstance(transitions[0].reward, Tensor):
         return FinalsOnGPU(pool, rollout, transitions, value)
@@ -63,9 +64,9 @@ def final_observations(
 
 
 class FinalsOnCPU:
-    """The last observations of truncated episodes, gathered to be valued together.
+    """Gathers the last observations of truncated episodes on the CPU, to value them together.
 
-    Truncation is rare, so this costs a look at the flags each step and one small forward pass a rollout.
+    Truncation is rare, so this costs a check of the flags in each step and one small forward pass a rollout.
     """
 
     def __init__(
@@ -77,14 +78,14 @@ class FinalsOnCPU:
         rollout.final_value.zero_()
         self._are_valued = are_valued(pool)
         self._observations: list[Any] = []
-        self._states: list[Tensor] = []  # what was remembered when each was seen; empty without memory
-        self._places: list[tuple[int, np.ndarray]] = []  # the step, and which rows
+        self._states: list[Tensor] = []  # recurrent states before each observation; empty without memory
+        self._places: list[tuple[int, np.ndarray]] = []  # the step and its rows
         self._held = 0
 
     def keep(self, t: int) -> None:
-        """Copy what step t cut short, before the next step writes over it and memory forgets."""
+        """Copy what step t truncated, before the next step overwrites it and recurrent states are reset."""
         row = self._transitions[t]
-        if not self._are_valued or True not in row.truncated.tobytes():  # of few envs, any() takes as long as a step
+        if not self._are_valued or True not in row.truncated.tobytes():  # for few envs, any() takes as long as a step
             return
         places = np.flatnonzero(row.truncated)
         observations = map_leaves(lambda leaf: leaf[places], row.final_obs)
@@ -106,7 +107,7 @@ class FinalsOnCPU:
                 raise checks.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
 
     def value_all(self) -> None:
-        """Value what is held and write it to `final_value`."""
+        """Value the observations gathered so far and write the values to `final_value`."""
         if not self._held:
             return
         final_value = self._rollout.final_value
@@ -124,21 +125,21 @@ class FinalsOnCPU:
 
 
 class FinalsOnGPU:
-    """Values each env's place for last observations, whether or not it holds one: nobody looks at what was cut short.
+    """Values all buffers for last observations on the GPU, without reading which episodes were truncated.
 
-    That is one more value for every so many steps as the time limit has, see `final_obs_buffers`.
+    That is one more value for each env and each buffer, see `final_obs_buffers`.
     """
 
     def __init__(self, pool: Pool, rollout: Rollout, transitions: Sequence[Transition], value_into: ValueInto) -> None:
         self._rollout, self._transitions, self._value_into = rollout, transitions, value_into
         self._has_limit = pool.env.max_episode_steps is not None and are_valued(pool)
-        self._windows: dict[int, list[int]] = {}  # by the place they share: its steps
+        self._windows: dict[int, list[int]] = {}  # the steps that share a buffer, by the id of that buffer
         for t, row in enumerate(transitions):
             self._windows.setdefault(id(leaves(row.final_obs)[0]), []).append(t)
         self._states: dict[int, Tensor] = {}
 
     def keep(self, t: int) -> None:
-        """What was remembered when an episode was cut short; its observation stays where the step wrote it."""
+        """Keep the recurrent states of episodes that step t truncated; observations stay in their buffer."""
         recurrent, row = self._rollout.recurrent, self._transitions[t]
         if not recurrent.is_used or not self._has_limit:
             return
@@ -150,10 +151,10 @@ class FinalsOnGPU:
         )
 
     def value_all(self) -> None:
-        """Value every place, and take of it what was cut short."""
+        """Value all buffers, and write the values of truncated episodes to `final_value`."""
         rollout = self._rollout
         if not self._has_limit:
-            return  # final_value was zero from the start
+            return  # final_value is zero from the start
         for window, steps in self._windows.items():
             observations = self._transitions[steps[0]].final_obs
             values = torch.empty_like(rollout.final_value[0])

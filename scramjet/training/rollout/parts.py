@@ -1,6 +1,6 @@
-"""Parts of a rollout: some rows, whole envs, that are decided for and stepped together.
+"""Parts of a rollout: rows, in whole envs, for which actions are chosen and envs are stepped together.
 
-A rollout is one part, or two halves: while the envs of one half step, the policy decides for the other.
+A rollout is one part or two halves. With halves, the policy acts for one while the envs of the other step.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from scramjet.training.rollout.final_observations import Finals, ValueInto, fina
 
 
 class Part:
-    """Rows of a rollout, and what happens to them after a step, whoever decides."""
+    """Some rows of a rollout: takes in the results of their steps. Subclasses choose the actions."""
 
     def __init__(self, pool: Pool, buffers: RolloutBuffers, rows: slice, value: ValueInto) -> None:
-        """`value` gives the values of observations that episodes ended with."""
+        """`value` computes the values of the last observations of truncated episodes."""
         self.pool, self.buffers, self.rows = pool, buffers, rows
         is_whole = rows == slice(0, pool.num_rows)
         self.rollout = buffers.rollout if is_whole else buffers.rollout.part(rows)
@@ -37,7 +37,7 @@ class Part:
         self._finals = final_observations(self.pool, self.rollout, self.transitions, self._value, self.rows.start)
 
     def take_in(self, t: int) -> None:
-        """Take in the results of step t: values to ask for later, recurrent states of episodes that ended."""
+        """Take in the results of step t: keep last observations to value, reset recurrent states of ended episodes."""
         assert self._finals is not None
         self._finals.keep(t)
         if self.rollout.recurrent.is_used:
@@ -49,33 +49,33 @@ class Part:
         self.rollout.recurrent.reset_ended(self.rollout.turn(t), row.terminated, row.truncated)
 
     def end(self) -> None:
-        """Value the last observations of episodes that were cut short."""
+        """End the rollout: value the last observations of truncated episodes."""
         assert self._finals is not None
         self._finals.value_all()
 
 
 class DecidedPart(Part):
-    """A part that an executor decides for, where envs write what the policy reads."""
+    """A part for which an executor chooses actions; envs write to the memory that the policy reads."""
 
     def __init__(
         self, pool: Pool, buffers: RolloutBuffers, rows: slice, executor: Executor, given: Tensor | None
     ) -> None:
-        """`given` [R, ...]: where the actions of all rows of the pool are handed to its envs; None: where they are
-        drawn."""
+        """`given` [R, ...]: the buffer from which envs read the actions of all rows of the pool; None: they read the
+        actions where they are drawn."""
         super().__init__(pool, buffers, rows, executor.values)
         self._given = None if given is None else given[rows]
         self.actions = buffers.rollout.action[0] if given is None else given
-        """The actions of all rows of the pool as envs receive them, [R, ...]; those of this part's rows are decided."""
+        """The actions of all rows of the pool as envs receive them, [R, ...]; `decide` fills this part's rows."""
         self._acting = self._make_acting(executor)
 
     def _make_acting(self, executor: Executor) -> Acting:
         return Acting(executor, self.rollout)
 
     def show(self, t: int) -> None:
-        """Give the policy what the envs show before step t."""
+        """Copy what the envs show before step t to where the policy reads it, if that is elsewhere."""
 
     def decide(self, t: int) -> None:
-        """Have the policy decide on step t and hand its actions over; does not wait for the GPU."""
+        """Choose the actions of step t and copy them to where envs read them; does not wait for the GPU."""
         action = self._acting.act(t)
         if self._given is None:
             self.actions = action
@@ -83,32 +83,32 @@ class DecidedPart(Part):
             self._given.copy_(action)
 
     def await_actions(self) -> None:
-        """Wait until the actions that were decided are handed over."""
+        """Wait until the actions of the last `decide` are where envs read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Copied:
-    """A buffer that envs write and the policy's own; rows are copied from one to the other when they are written."""
+    """A buffer that envs write to, and the buffer of the policy that it is copied to step by step."""
 
     here: Tensor  # [T or T + 1, rows, ...], where envs write
-    there: Tensor  # likewise, where the policy reads
+    there: Tensor  # of the same shape, where the policy reads
 
     def send(self, t: int | slice) -> None:
-        """Have row t copied; on the GPU without waiting for it."""
+        """Copy step t to the policy's buffer; on the GPU without waiting for it."""
         self.there[t].copy_(self.here[t], non_blocking=True)
 
 
 def copied(here: Iterable[Tensor], there: Iterable[Tensor], rows: slice | None = None) -> list[_Copied]:
-    """Pairs of buffers, or of some rows of them; those that hold nothing are left out."""
+    """Pairs of an env's and the policy's buffers, or of some rows of them; empty buffers are left out."""
     pairs = [(mine, other) for mine, other in zip(here, there, strict=True) if mine.numel()]
     return [_Copied(mine, other) if rows is None else _Copied(mine[:, rows], other[:, rows]) for mine, other in pairs]
 
 
 class CopiedPart(DecidedPart):
-    """A part whose envs write to buffers of their own: what they show is copied to the policy's, and actions back.
+    """A part whose envs write to separate buffers: what they show is copied to the policy's, and actions back.
 
-    A decision on the GPU is recorded as a CUDA graph. So it reads and writes the same memory at every step, the
-    buffers of one step, and the GPU itself counts the steps and moves that to and from the rollout.
+    On the GPU a decision is recorded as a CUDA graph. So it reads and writes the same memory in every step, buffers of
+    one step, and copies these to and from the rollout at a step number that the GPU counts.
     """
 
     def __init__(
@@ -119,13 +119,13 @@ class CopiedPart(DecidedPart):
         self._shown = copied(here.shown, there.shown, rows)
         self._ended = copied((here.terminated, here.truncated), (there.terminated, there.truncated), rows)
         device = self.rollout.action.device
-        self._t = torch.zeros(1, dtype=torch.int64, device=device)  # the step that is decided next
-        say = print if rows.start == 0 else _say_nothing  # once for all parts
+        self._t = torch.zeros(1, dtype=torch.int64, device=device)  # the step to choose actions for next
+        say = print if rows.start == 0 else _say_nothing  # one message for all parts
         self._deciding = stage("a decision", device, say)
         self._decided = torch.cuda.Event() if device.type == "cuda" else None
 
     def _make_acting(self, executor: Executor) -> Acting:
-        """On the buffers of one step."""
+        """Make the `Acting` on the buffers of one step."""
         self._now = now = map_fields(self.rollout, _first_step, recurrent=self.rollout.recurrent)
         turn = now.seat if now.alive is None else now.alive
         seen = (*leaves(now.obs), now.mask, turn)
@@ -141,7 +141,7 @@ class CopiedPart(DecidedPart):
             if t < self.rollout.num_steps:
                 now[0].copy_(pair.here[t], non_blocking=True)
             else:
-                pair.send(t)  # nothing is decided there
+                pair.send(t)  # no actions are chosen after the last step
 
     def decide(self, t: int) -> None:
         rollout = self.rollout
@@ -154,7 +154,7 @@ class CopiedPart(DecidedPart):
             self._decided.record()
 
     def _decide(self) -> Tensor:
-        """Decide on the step that `_t` counts; the actions as envs receive them."""
+        """Choose the actions of step `_t` and increment it; returns the actions as envs receive them."""
         now, rollout, t = self._now, self.rollout, self._t
         for pair, shown in zip(self._shown, self._shown_now, strict=True):
             pair.there.index_copy_(0, t, shown)
@@ -167,7 +167,7 @@ class CopiedPart(DecidedPart):
 
     @property
     def is_recorded(self) -> bool:
-        """Whether decisions are replayed from now on."""
+        """Whether decisions are replayed as a CUDA graph from now on."""
         return self._deciding.is_recorded
 
     def await_actions(self) -> None:

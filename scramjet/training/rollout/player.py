@@ -1,8 +1,8 @@
 """Plays rollouts: T steps of N envs, written by the pool straight into one buffer, on the CPU or on the GPU.
 
-There is one loop. With envs in threads or processes of their own, or with the policy on another device than the envs,
-the rollout is played in two halves that overlap: while the policy decides for one, the envs of the other step. On the
-GPU all steps are recorded as one CUDA graph, and nothing in them waits for the CPU.
+There is one loop. If envs run in their own threads or processes, or on another device than the policy, the rollout is
+played in two halves that overlap: while the policy acts for one, the envs of the other step. With envs on the GPU, all
+steps are recorded as one CUDA graph, and nothing in them waits for the CPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from scramjet.training.rollout.rollout import Rollout
 
 
 class RolloutPlayer:
-    """A pool, the executor that decides for it, and the buffers they play into."""
+    """Plays rollouts on a pool with the actions of an executor, into buffers that are allocated once."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class RolloutPlayer:
         apart: bool | None = None,
         in_halves: bool = True,
     ) -> None:
-        """`horizon` and `apart` as for `RolloutBuffers.allocate`; `in_halves`: overlap where the pool can."""
+        """`horizon` and `apart` are as for `RolloutBuffers.allocate`; `in_halves`: play in halves if the pool can."""
         self.pool, self.executor = pool, executor
         self.buffers = RolloutBuffers.allocate(pool, executor.policy, num_steps, horizon, apart=apart)
         self.rollout = self.buffers.rollout
@@ -55,7 +55,7 @@ class RolloutPlayer:
             self._recording = {"recording": pool.recording, "before_replay": partial(pool.before_replay, num_steps)}
 
     def _handed_over(self) -> Tensor:
-        """Memory for the actions of all rows as envs receive them, [R, ...], where the envs are."""
+        """Allocate the buffer from which envs read the actions of all rows, [R, ...], on the CPU."""
         action = self.executor.policy.distribution.env_action(self.rollout.action[0])
         return torch.zeros_like(action, device="cpu", pin_memory=action.is_cuda)
 
@@ -66,7 +66,10 @@ class RolloutPlayer:
 
     @torch.inference_mode()
     def play(self, generator: torch.Generator, after: RolloutBuffers | None = None) -> Rollout:
-        """Play T steps with the policy's own random actions, going on where the rollout `after` ended, or the last."""
+        """Play T steps with actions that the policy draws, and return the rollout.
+
+        It continues from the end of the rollout `after`, by default from the last one that was played here.
+        """
         pool, rollout, before = self.pool, self.rollout, after or self.buffers
         self.executor.policy.distribution.noise(rollout.num_steps, pool.num_rows, generator, out=rollout.noise)
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
@@ -75,7 +78,7 @@ class RolloutPlayer:
         return rollout
 
     def _play(self, before: RolloutBuffers) -> None:
-        """All steps, and the values of what was seen."""
+        """Play all steps and compute the values."""
         self.buffers.begin_after(before)
         self.executor.refresh()
         for part in self.parts:
@@ -96,12 +99,12 @@ class RolloutPlayer:
             part.end()
         value_rollout(self.executor, self.rollout)
         if self._results and self.rollout.action.is_cuda:
-            torch.cuda.current_stream().synchronize()  # then envs may write over what was copied
+            torch.cuda.current_stream().synchronize()  # envs may overwrite their buffers only after that
 
     def _decide(self, part: DecidedPart, t: int) -> None:
-        """Have the policy decide for a part, and its envs step at once where they do so beside this thread."""
+        """Choose the actions of a part; if its envs step beside this thread, have them begin at once."""
         part.decide(t)
-        if self._in_halves and self.pool.overlaps:  # the other half steps meanwhile: there is time to wait
+        if self._in_halves and self.pool.overlaps:  # there is time to wait: the other half is stepping
             self._begin_step(part)
 
     def _begin_step(self, part: DecidedPart) -> None:
@@ -109,7 +112,7 @@ class RolloutPlayer:
         self.pool.send(part.actions.numpy(), part.rows)
 
     def _step(self, part: DecidedPart, t: int) -> None:
-        """Step the envs of a part, or wait for those that step already; results are written to step t."""
+        """Step the envs of a part, or wait for them if they are stepping; results are written to step t."""
         pool, out = self.pool, self.buffers.transitions[t]
         if self._in_halves:
             if not pool.overlaps:

@@ -1,4 +1,4 @@
-"""The recurrent state of a policy at play: one row of numbers for each player's episode under way."""
+"""The recurrent states of a policy while it plays: one vector for each player."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from scramjet.policies.policy import Policy
 
 
 class RecurrentStates:
-    """The states of all that play, carried from step to step.
+    """The recurrent states of all players of a pool, carried from step to step.
 
-    A slot is a row of the pool: an env, or an agent. Where seats take turns each has a slot of its own, env by env,
-    and only the slot of the seat to move is used and changed.
+    Each row of the pool, an env or an agent, has one slot. If seats take turns, each seat of each env has its own slot,
+    and a step reads and updates only the slot of the seat to move.
     """
 
     def __init__(
@@ -28,23 +28,23 @@ class RecurrentStates:
         self._by_seats = played_by is PlayedBy.SEATS
         self._by_agents = played_by is PlayedBy.AGENTS
         self._num_seats = num_players if self._by_seats else 1
-        self._first_slot = torch.arange(num_rows, device=device) * self._num_seats  # of each row
+        self._first_slot = torch.arange(num_rows, device=device) * self._num_seats  # the first slot of each row
         self.states = torch.zeros(num_rows * self._num_seats, state_size, device=device)  # [slots, state_size]
         self.is_used = state_size > 0
-        # Those of whoever acts now, [rows, state_size]: all of them, or of seats a copy of one each.
+        # The states of the players to move, [rows, state_size]: all states, or with seats a copy of one for each env.
         self.movers = torch.zeros(num_rows, state_size, device=device) if self._by_seats else self.states
 
     @classmethod
     def of(cls, policy: Policy, pool: Pool) -> RecurrentStates:
-        """Those of a policy that begins to play a pool."""
+        """Zero states for a policy that begins to play on a pool."""
         return cls(pool.played_by, pool.num_rows, pool.num_players, policy.state_size, policy.device)
 
     def slots(self, rows: slice) -> slice:
-        """The slots of some rows."""
+        """The slots that belong to some rows."""
         return slice(rows.start * self._num_seats, rows.stop * self._num_seats)
 
     def part(self, rows: slice) -> RecurrentStates:
-        """Those of some rows, in the same place: what is remembered there is remembered here."""
+        """The states of some rows, as views: changes there are changes here."""
         part = copy.copy(self)
         part.states = self.states[self.slots(rows)]
         part._first_slot = self._first_slot[: rows.stop - rows.start]
@@ -52,25 +52,25 @@ class RecurrentStates:
         return part
 
     def fetch_movers(self, turn: Tensor | None) -> None:
-        """Bring `movers` up to date before they act; `turn` says whose turn it is."""
+        """Copy the states of the players to move into `movers`, before they act; `turn` says whose turn it is."""
         if self._by_seats and self.is_used:
             torch.index_select(self.states, 0, self._slots(turn), out=self.movers)
 
     def keep_movers(self, turn: Tensor | None) -> None:
-        """Keep what `movers` became when they acted."""
+        """Copy `movers` back to their slots, after they acted; `turn` says whose turn it was."""
         if self._by_seats and self.is_used:
             self.states.index_copy_(0, self._slots(turn), self.movers)
 
     def of_movers(self, turn: Tensor | None) -> Tensor | None:
-        """The states [rows, state_size] of those who act now; `turn` says whose turn it is. None without memory."""
+        """The states [rows, state_size] of the players to move; `turn` says whose turn it is. None without memory."""
         if not self.is_used:
             return None
         return self.states.index_select(0, self._slots(turn)) if self._by_seats else self.states
 
     def reset_ended(self, turn: Tensor | None, terminated: Any, truncated: Any) -> None:
-        """Set to zero what belongs to episodes that ended in this step, and to agents that were dead in it.
+        """Set the states of episodes that ended in this step, and of agents that were dead in it, to zero.
 
-        The flags [rows] are a pool's arrays, or tensors where the states are.
+        `terminated` and `truncated` [rows] are NumPy arrays, or tensors on the device of the states.
         """
         if not self.is_used:
             return
@@ -84,7 +84,7 @@ class RecurrentStates:
         _reset_rows.alone(0, len(ended), ended, self._num_seats, self.states.numpy())
 
     def _reset_on_device(self, ended: Tensor) -> None:
-        """Without a look at which: nothing waits for the GPU."""
+        """Set the states of rows with `ended` to zero, without waiting for the GPU."""
         self.states.masked_fill_(ended.repeat_interleave(self._num_seats).unsqueeze(1), 0.0)
 
     def _slots(self, turn: Tensor | None) -> Tensor:
@@ -94,7 +94,7 @@ class RecurrentStates:
 
 @RowKernel
 def _reset_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, states: np.ndarray) -> None:
-    """States [rows * seats, S] of rows that ended, to zero."""
+    """Set the states [rows * seats, S] of rows that ended to zero."""
     for row in range(start, stop):
         if ended[row]:
             for slot in range(row * num_seats, (row + 1) * num_seats):
@@ -103,11 +103,11 @@ def _reset_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, states
 
 
 def begins(ended: Tensor, alive: Tensor | None) -> Tensor:
-    """Which steps [T, R] are an episode's first, of episodes that begin within a rollout.
+    """Which steps [T, R] are the first of an episode that begins within a rollout.
 
-    ended [T, R]: the episode ended in this step; alive [T, R]: the agent played it. A dead agent's steps are each a
-    beginning, so that nothing is kept of them. The first row is never set: what the rollout began with is in its first
-    states.
+    ended [T, R]: whether the episode ended in this step; alive [T, R]: whether the agent played it. Each step of a dead
+    agent counts as a beginning, so that no state is carried over it. The first row is never set: the rollout keeps
+    the states before it.
     """
     over = ended if alive is None else ended | ~alive
     first = torch.zeros_like(over)

@@ -1,4 +1,4 @@
-"""A rollout: T steps of N envs as tensors. It is data alone; `player.py` plays it."""
+"""The data of a rollout: T steps of N envs as tensors. `player.py` plays it."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from scramjet.training.rollout.step_buffers import StepBuffers
 
 @dataclass(slots=True)
 class Rollout:
-    """T steps of R rows, time-major; allocated once and used again for every update.
+    """T steps of R rows, time-major; allocated once and reused for every update.
 
-    A row is an env, or one agent of an env. With S seats a row is an env, and what concerns each seat has a further
-    axis. Observations are a tensor, or for a Dict space nested dicts of tensors.
+    A row is an env, or one agent of an env. With S seats a row is an env, and rewards have a further axis for seats.
+    Observations are a tensor, or for a Dict space nested dicts of tensors.
     """
 
-    obs: Any  # [T + 1, R, *obs_shape]; the last row is what the next rollout begins with
+    obs: Any  # [T + 1, R, *obs_shape]; the next rollout begins with the last row
     mask: Tensor | None  # [T + 1, R, mask_size] bool, legal actions; None where the world has no mask
-    alive: Tensor | None  # [T + 1, R] bool, which agents are; None but for agents
-    seat: Tensor | None  # [T + 1, N] int8, whose turn it is; None but for seats
+    alive: Tensor | None  # [T + 1, R] bool, which agents are alive; None if the world has no agents
+    seat: Tensor | None  # [T + 1, N] int8, whose turn it is; None if the world has no seats
     action: Tensor  # [T, R, *action_shape]
     log_prob: Tensor  # [T, R], under the policy that acted
     value: Tensor  # [T + 1, R]
@@ -44,12 +44,12 @@ class Rollout:
 
     @property
     def num_steps(self) -> int:
-        """T."""
+        """T, the number of steps."""
         return self.action.shape[0]
 
     @property
     def horizon(self) -> int:
-        """Steps from one kept recurrent state to the next: how far gradients go back."""
+        """Steps from one kept recurrent state to the next; gradients go back no further."""
         return self.num_steps // len(self.states)
 
     def obs_at(self, t: int) -> Any:
@@ -57,18 +57,18 @@ class Rollout:
         return map_leaves(lambda leaf: leaf[t], self.obs)
 
     def turn(self, t: int) -> Tensor | None:
-        """Who is alive, or whose turn it is, before step t; None where one plays alone."""
+        """Who is alive, or whose turn it is, before step t; None if each env has one player."""
         turns = self.seat if self.alive is None else self.alive
         return None if turns is None else turns[t]
 
     def part(self, rows: slice) -> Rollout:
-        """Views of some rows, whole envs of them."""
+        """Views of some rows, which must be whole envs."""
         states = self.states[:, self.recurrent.slots(rows)]
         return map_fields(self, lambda leaf: leaf[:, rows], states=states, recurrent=self.recurrent.part(rows))
 
     @torch.inference_mode()
     def copy_to(self, target: Rollout, rows: slice) -> None:
-        """Copy all that a learner reads into some rows of a larger rollout; on the GPU without waiting for it."""
+        """Copy everything that a learner reads to `rows` of a larger rollout; on the GPU without waiting for it."""
         part = target.part(rows)
         for field in fields(self):
             if field.name not in ("noise", "recurrent") and (mine := getattr(self, field.name)) is not None:
@@ -80,8 +80,10 @@ class Rollout:
 def allocate_rollout(
     pool: Pool, policy: Policy, steps: StepBuffers, num_steps: int, horizon: int | None = None
 ) -> Rollout:
-    """A rollout over step buffers that fits the pool and the actions and memory of a policy; `horizon` divides
-    `num_steps`."""
+    """Allocate a rollout of `num_steps` steps for a pool and a policy; what envs write is in the step buffers `steps`.
+
+    `horizon` is the number of steps between kept recurrent states, and divides `num_steps`; None: all steps.
+    """
     device, distribution, num_rows = policy.device, policy.distribution, pool.num_rows
     recurrent = RecurrentStates.of(policy, pool)
     actions = (num_steps, num_rows, *distribution.action_shape)
@@ -103,7 +105,7 @@ def allocate_rollout(
 
 
 def check_memory(pool: Pool, policy: Policy, num_steps: int) -> None:
-    """Refuse to learn from rollouts that memory does not hold; what is counted are the largest parts."""
+    """Raise an error if a rollout and the policy's training would not fit into memory; counts the largest parts."""
     distribution = policy.distribution
     action = math.prod(distribution.action_shape) * (distribution.action_dtype.itemsize + 4)  # and the noise
     rewards = 4 * pool.num_players if pool.played_by is PlayedBy.SEATS else 4
@@ -116,8 +118,8 @@ def check_memory(pool: Pool, policy: Policy, num_steps: int) -> None:
 
 
 _OTHER_BYTES = 22
-"""Of each sample: log-probability, value, final value, advantage, return, and how the episode ended."""
+"""Bytes of each sample for log-probability, value, final value, advantage, return, and how the episode ended."""
 BYTES_PER_WEIGHT = 16
-"""Of each number that is learned: itself, its gradient, and two moments."""
+"""Bytes of each weight with its gradient and two moments."""
 _BYTES_PER_STEP = 4096
-"""Of the views that each step is written to, whatever the number of envs."""
+"""Bytes of the views that each step is written to, for any number of envs."""

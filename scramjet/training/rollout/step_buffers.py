@@ -1,4 +1,4 @@
-"""What a pool writes in the steps of a rollout: tensors, and the views of them that it writes to."""
+"""The tensors that a pool writes to in the steps of a rollout, and the views of them for each step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from scramjet.engine.trees import arrays_of, map_leaves
 
 @dataclass(slots=True)
 class StepBuffers:
-    """T steps of R rows, time-major; field by field what a `Transition` has of one step."""
+    """T steps of R rows, time-major; the fields are those that a `Transition` has for one step."""
 
     SHOWN: ClassVar[tuple[str, ...]] = ("obs", "mask", "turn")
-    """What players see: of T + 1 steps, row t before step t. The other fields are results, of T steps."""
+    """Fields that players see before a step: T + 1 rows, of which row t is before step t. Other fields are results."""
 
     obs: Any  # [T + 1, R, *obs_shape], or nested dicts of such
     mask: Tensor  # [T + 1, R, mask_size] bool; [T + 1, R, 0] where the world has no mask
@@ -43,7 +43,7 @@ class StepBuffers:
 
     @property
     def shown(self) -> list[Tensor]:
-        """What players see, each [T + 1, ...]."""
+        """The tensors that players see, each [T + 1, ...]."""
         return list(arrays_of(self, *self.SHOWN))
 
     @property
@@ -52,7 +52,7 @@ class StepBuffers:
         return list(arrays_of(self, *(name for name in _names(self) if name not in self.SHOWN)))
 
     def transitions(self, final_obs: Sequence[Any]) -> list[Transition]:
-        """T views: where step t is written, last observations of episodes to `final_obs[t]`."""
+        """T views, one for each step to be written to; last observations of episodes go to `final_obs[t]`."""
         return [
             Transition(
                 **{name: map_leaves(_row(t + (name in self.SHOWN)), getattr(self, name)) for name in _names(self)},
@@ -62,7 +62,7 @@ class StepBuffers:
         ]  # fmt: skip
 
     def begin_after(self, before: StepBuffers) -> None:
-        """Have row 0 show what `before` ended with: the buffers of the last rollout, which may be these."""
+        """Copy the last row of `before`, the buffers of the last rollout, to row 0; `before` may be these buffers."""
         for here, there in zip(self.shown, before.shown, strict=True):
             here[0] = there[-1]
 
@@ -73,5 +73,5 @@ def _names(buffers: Any) -> list[str]:
 
 
 def _row(t: int) -> Any:
-    """A function that gives row t of a tensor as a pool writes to it: NumPy's view of it, or on the GPU itself."""
+    """A function that returns row t of a tensor as pools write to it: a NumPy view, or on the GPU the tensor itself."""
     return lambda tensor: tensor[t] if tensor.is_cuda else tensor[t].numpy()

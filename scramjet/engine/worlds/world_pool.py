@@ -1,0 +1,112 @@
+"""The base class of the pools of native worlds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from scramjet.engine.layout import (
+    PlayedBy,
+    action_layout,
+    check_spaces,
+    episode_dtype,
+    mask_size,
+    num_players,
+    obs_bytes,
+    played_by,
+    rows_per_env,
+    state_dtype,
+)
+from scramjet.engine.pool import Episodes, Pool, check_count, is_whole
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError
+from scramjet.runtime.machine.memory import require_memory
+
+
+class WorldPool(Pool):
+    """Base class of the pools of native worlds on the CPU and on the GPU."""
+
+    episodes_kept_per_env = 1
+    """Finished episodes that are kept for each player until `episodes` is called."""
+
+    def __init__(self, env: Env, num_envs: int) -> None:
+        check_count("num_envs", num_envs)
+        check_spaces(env)
+        self.env = env
+        self.name = type(env).__name__
+        self.num_envs = num_envs
+        self.played_by = played_by(env)
+        self.num_players = num_players(env)
+        self._rows_per_env = rows_per_env(env)
+        self.num_rows = num_envs * self._rows_per_env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.has_time_limit = env.max_episode_steps is not None
+        self.mask_size = mask_size(env)
+        action_shape, self._action_dtype = action_layout(env)
+        self._action_shape = (self.num_rows, *action_shape)
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Raise an error if memory cannot hold the records of all envs and what one step of all of them writes."""
+        env = self.env
+        row = 2 * obs_bytes(env.observation_space) + 3 * self.mask_size
+        log = self.episodes_kept_per_env * self.num_players * episode_dtype(env).itemsize
+        bytes_per_env = state_dtype(env).itemsize + self._rows_per_env * row + log
+        what = f"num_envs={self.num_envs} of {self.name}"
+        require_memory(self.num_envs * bytes_per_env, what, "lower --num-envs, or the world's size")
+
+    @abstractmethod
+    def states(self) -> np.ndarray:
+        """A copy of every env's record, from which `simulate` can step."""
+
+    def record(self, index: int) -> Any:
+        """The record of env `index` with its fields as attributes, as `render` and `ascii` take it."""
+        if not is_whole(index) or not -self.num_envs <= index < self.num_envs:
+            raise ConfigError(f"there is no env {index!r}; this pool has {self.num_envs}, counted from 0")
+        return self.as_record(self._state_of(index))
+
+    def _state_of(self, index: int) -> Any:
+        return self.states()[index]
+
+    def unfinished(self) -> tuple[np.ndarray, np.ndarray]:
+        states = self.states()
+        lengths = np.repeat(states["_steps"].astype(np.int64), self.num_players)
+        if self.played_by is PlayedBy.ONE:
+            return states["_return"].copy(), lengths
+        returns = states["_returns"].astype(np.float64)
+        if self.played_by is PlayedBy.AGENTS:
+            returns[states["_alive"] == 0] = np.nan
+        return returns.ravel(), lengths
+
+    def as_record(self, state: np.void) -> Any:
+        """An element of `states()` as a record with its fields as attributes."""
+        from scramjet.engine.worlds.interpreted import Record
+
+        return Record(state, self.name)
+
+    def _check_snapshot(self, snapshot: dict[str, np.ndarray], record_bytes: int) -> None:
+        """Raise a ConfigError unless a snapshot fits this pool, whose records have `record_bytes` bytes."""
+        if missing := {"states", "tick"} - set(snapshot):
+            raise ConfigError(f"no snapshot of a pool: it has no {' and no '.join(sorted(missing))}")
+        raw = snapshot["states"]
+        if raw.shape != (self.num_envs, record_bytes) or raw.dtype != np.uint8:
+            raise ConfigError(
+                f"a snapshot of {raw.dtype} {list(raw.shape)} does not fit a pool of "
+                f"{self.num_envs} envs of {record_bytes} bytes; use the same world and num_envs, or where the "
+                f"world's state has changed, begin a new run with --fork"
+            )
+
+    def _listed(self, log: np.ndarray, num_ended: int) -> Episodes:
+        """The rows of a log of finished episodes as `Episodes`, in the order they ended."""
+        log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
+        return Episodes(
+            num_ended=num_ended,
+            returns=log["_return"],
+            lengths=log["_length"],
+            env_ids=log["_env"],
+            players=log["_player"],
+            stats={name: log[name] for name in self.env.stat_names},
+        )
