@@ -1,6 +1,6 @@
 """Observations and actions in an env's own terms, beside those of a policy that was trained on it.
 
-A policy sees rows of arrays in adapted spaces (see `foreign_spaces`), perhaps several frames of them. Here what an env
+A policy sees rows of arrays in adapted spaces (see spaces.py), perhaps several frames of them. Here what an env
 or a vector env of Gymnasium gives becomes such rows, by the rules that a pool follows in training, and the policy's
 choices become actions of the env.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.spaces import native_actions, observed_leaves, without_leading_ones
+from scramjet.adapters.spaces import env_actions, observed_leaves, without_leading_ones
 from scramjet.engine.layout import leaf_layout
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_leaves, space_tree
@@ -116,7 +116,7 @@ class EnvSpaces:
         if space == self.chosen:
             theirs = actions.reshape(len(actions), *space.shape).astype(space.dtype)
         else:
-            theirs = native_actions(space)(actions)
+            theirs = env_actions(space)(actions)
         return theirs if is_batch else theirs[0]
 
 

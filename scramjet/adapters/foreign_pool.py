@@ -1,7 +1,7 @@
 """Pools of envs that others wrote: what all of them share.
 
 A native world's kernels keep count of its episodes and its spaces lay out its arrays. For envs of others both are done
-here: arrays by the adapted spaces (`foreign_spaces`), returns and lengths of episodes in NumPy, and a log of those that
+here: arrays by the adapted spaces (spaces.py), returns and lengths of episodes in NumPy, and a log of those that
 ended with whatever numbers their `info` had.
 """
 
@@ -105,7 +105,7 @@ class ForeignPool(Pool):
         """Step every env; call `_count` and, for each episode that ended, `_log_episode`."""
 
     def simulate(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, Transition]:
-        raise ConfigError(f"{self.name} is no native world: what would happen if cannot be asked of it")
+        raise ConfigError(f"{self.name} is no native world: simulate() works for native worlds only")
 
     def views(self) -> Any:
         raise ConfigError(f"{self.name} shows each state to one player only")

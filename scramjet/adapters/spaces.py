@@ -116,7 +116,7 @@ def action_shape_and_dtype(space: Any) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(space.shape), np.dtype(np.float32)
 
 
-def native_action(space: Any) -> Callable[[np.ndarray], Any]:
+def env_action_of(space: Any) -> Callable[[np.ndarray], Any]:
     """A function that turns one action of a policy into an action of the foreign space."""
     if isinstance(space, spaces.Discrete):
         first, kind = int(space.start), space.dtype.type
@@ -131,7 +131,7 @@ def native_action(space: Any) -> Callable[[np.ndarray], Any]:
     return lambda action: within(action.astype(dtype))  # a copy: an env may keep it
 
 
-def native_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
+def env_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
     """A function that turns a batch of a policy's actions [N, ...] into actions of the foreign space, [N, ...]."""
     if isinstance(space, spaces.Discrete):
         first, dtype = int(space.start), space.dtype

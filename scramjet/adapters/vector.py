@@ -25,7 +25,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from scramjet.adapters.foreign_pool import ForeignPool, numbers_in, recorded
 from scramjet.adapters.library import NamedWorld, PoolRequest
-from scramjet.adapters.spaces import UnfitObservationError, batch_parts, native_actions, observation_writer
+from scramjet.adapters.spaces import UnfitObservationError, batch_parts, env_actions, observation_writer
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import check_count
@@ -253,7 +253,7 @@ def _rebuilt(env: AsyncVectorEnv) -> AsyncVectorEnv:
 def _batch_of_actions(space: Any) -> Callable[[np.ndarray], np.ndarray]:
     if isinstance(space, Discrete) and space.start == 0 and space.dtype == np.int64:
         return lambda actions: actions
-    return native_actions(space)
+    return env_actions(space)
 
 
 def vector_pool(world: NamedWorld, make_vector_env: Callable[[int], VectorEnv], request: PoolRequest) -> VectorPool:

@@ -62,14 +62,13 @@ def _compile() -> None:
     with entry_lock(entry):  # a second such process waits, and finds the mark
         if _mark(entry).exists():
             return
-        from scramjet.accelerate.numba import kernels, loss_kernels
-        from scramjet.accelerate.numba import towers as native_towers
+        from scramjet.accelerate.numba import kernels, loss_kernels, towers
 
         # The three that share most of their code come first, so that the shared code is compiled once.
         for function in (
             kernels.gradients_of_parts, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
-            kernels.end_step, kernels.begin_step, native_towers.layer_back, native_towers.head_back,
-            kernels.draw_choices, native_towers.head, native_towers.layer,
+            kernels.end_step, kernels.begin_step, towers.layer_back, towers.head_back,
+            kernels.draw_choices, towers.head, towers.layer,
         ):  # fmt: skip
             function.address  # noqa: B018 - reading the address compiles the function
         _mark(entry).touch(mode=0o600)

@@ -28,7 +28,7 @@ from scramjet.adapters.envpool.options import (
     numbers_of_info,
 )
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.spaces import batch_parts, native_actions
+from scramjet.adapters.spaces import batch_parts, env_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import allocate_obs
 from scramjet.engine.pool import Batch, check_count, is_whole
@@ -81,7 +81,7 @@ class EnvPoolPool(ForeignPool):
         self._results = [*(self._place[name] for name in ("reward", "done", "trunc")), self._score]
         self._numbers = numbers_of_info(self.envs)
         self._ids = np.arange(num_envs + self._num_spares, dtype=np.int32)  # each row's env, and then the spare ones
-        self._to_theirs = native_actions(self.envs.action_space)
+        self._to_theirs = env_actions(self.envs.action_space)
         self._takes_ours = isinstance(self.envs.action_space, Discrete) and self.envs.action_space.start == 0
         self._actions = np.zeros((len(self._ids), *self._action_shape[1:]), self.envs._spec._action_spec[-1][0])
         self._num_ended_spares = 0  # so many spares, the first ones, are to be reset beside the next step

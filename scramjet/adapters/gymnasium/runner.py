@@ -34,7 +34,7 @@ from scramjet.adapters.spaces import (
     UnfitObservationError,
     adapted_action_space,
     adapted_observation_space,
-    native_actions,
+    env_actions,
     observation_writer,
     plain_space,
 )
@@ -75,7 +75,7 @@ class GymRows:
             raise
         self._steps = [env.step for env in self._envs]
         self._renewals, self._seeds = 0, EpisodeSeed(0)
-        self._native = native_actions(self.facts.action_space)
+        self._to_env_actions = env_actions(self.facts.action_space)
 
     def _is_through(self, i: int) -> None:
         if self._tell is not None:
@@ -146,7 +146,7 @@ class GymRows:
         rewards: list[float] = []
         ended: list[Ended] = []
         renewed: list[Renewed] = []
-        for i, action in enumerate(self._native(arrays.action[start:stop]), start):
+        for i, action in enumerate(self._to_env_actions(arrays.action[start:stop]), start):
             try:
                 obs, reward, terminated, truncated, info = steps[i](action)
                 if type(reward) is not float:

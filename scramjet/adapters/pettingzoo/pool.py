@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 
 from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.spaces import native_action, observation_writer
+from scramjet.adapters.spaces import env_action_of, observation_writer
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.pool import check_count
 from scramjet.engine.trees import leaves, map_leaves
@@ -53,7 +53,7 @@ class PettingZooPool(ForeignPool):
             mask_size=size if has_mask else 0, played_by=played_by, num_players=len(self.agents),
         )  # fmt: skip
         self.draws_every_step = getattr(self.envs[0], "render_mode", None) == "human"
-        self._to_action = native_action(action_space)
+        self._to_action = env_action_of(action_space)
         self._views = allocate_obs(self.observation_space, num_envs * self.num_players)  # what each player saw last
         self._write = observation_writer(rest, leaves(self._views))
 

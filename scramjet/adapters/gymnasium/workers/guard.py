@@ -112,7 +112,7 @@ def _watch(worker: int, commands: int, wake_up: int, parent: int) -> int:
 
 
 def _reap(worker: int) -> int | None:
-    """Bury the dead, among them those that were adopted; the worker's wait status if it is one of them."""
+    """Wait for all children that have exited, adopted ones too; the worker's wait status if it is one of them."""
     found: int | None = None
     with contextlib.suppress(ChildProcessError):
         while (dead := os.waitpid(-1, os.WNOHANG))[0]:
