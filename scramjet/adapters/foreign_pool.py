@@ -92,8 +92,13 @@ class ForeignPool(Pool):
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         out = self._fitting(out)
         self._check_actions(actions, self._action_shape)
-        self._tick += 1
-        self._step(actions, out)
+        self._refuse_while_sent("step()")
+        before, self._tick = self._tick, self._tick + 1
+        try:
+            self._step(actions, out)
+        except ConfigError:  # refused: no env has stepped
+            self._tick = before
+            raise
         return out
 
     @abstractmethod

@@ -125,7 +125,7 @@ class Pool(ABC):
         """`out`, or the pool's own arrays for None. Refuses arrays of another size: envs would write past their end."""
         if out is None:
             return self._own
-        if out.layout != self._own.layout:
+        if not isinstance(out, Transition) or out.layout != self._own.layout:
             raise ConfigError(f"out= does not fit this pool of {self.num_envs} envs; make it with pool.allocate()")
         return out
 
@@ -176,6 +176,11 @@ class Pool(ABC):
         if self._actions_sent is not None:
             raise ConfigError("all rows step already: call recv() first")
         self._actions_sent = actions
+
+    def _refuse_while_sent(self, what: str) -> None:
+        """Refuse what needs all rows at rest while they have been sent; for pools that step all rows at once."""
+        if self._actions_sent is not None:
+            raise ConfigError(f"{what} while envs step: call recv() first")
 
     def recv(self, rows: Rows | None = None, out: Transition | None = None) -> Batch:
         """Wait for rows that were sent and write their results into these rows of `out` (default: the pool's own).

@@ -20,6 +20,16 @@ def neighbours(rows: Rows | None, num_rows: int, rows_per_env: int = 1) -> slice
     return slice(start, stop)
 
 
+def row_numbers(rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """The numbers of rows as they were given; refuses none, doubled ones and those that a pool does not have."""
+    is_list = rows.ndim == 1 and rows.dtype.kind in "iu" and len(rows) > 0
+    if not is_list or rows.min() < 0 or rows.max() >= num_rows or len(np.unique(rows)) < len(rows):
+        raise ConfigError(
+            f"rows={rows.tolist()!r:.60} must be different whole numbers, at least one, from 0 to {num_rows - 1}"
+        )
+    return rows.astype(np.int64)
+
+
 class RowsUnderWay:
     """The rows that `send` gave actions to and `recv` has not handed over yet."""
 

@@ -90,7 +90,7 @@ class Callbacks:
             sink.record(record)
         elif self._failure is None:
             try:
-                sink.record(record)
+                sink.record(dict(record))  # it may keep it, or change it
             except BaseException as error:
                 self._failure = _Failure(where := f"the sink {type(sink).__name__}.record", error)
                 session.stop(f"{where} failed")

@@ -41,6 +41,7 @@ class NumbaExecutor(Executor):
         self._plain = TorchExecutor(policy)
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
+        self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
 
     def refresh(self) -> None:
         self.network.refresh()
@@ -67,7 +68,8 @@ class NumbaExecutor(Executor):
         self.network.values(obs, state, value)
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
-        if self.moves_every_weight and samples.counts is None:
+        self._is_as_before = _is_supported(self.policy.network)
+        if self._is_as_before and self.moves_every_weight and samples.counts is None:
             self.network.use_optimizer(optimizer)
             self.network.use_samples(samples)
 
@@ -79,7 +81,7 @@ class NumbaExecutor(Executor):
         loss: LossSettings,
         optimizer: torch.optim.Adam,
     ) -> Diagnostics:
-        if loss.is_impala or not self.moves_every_weight or samples.counts is not None:
+        if loss.is_impala or not self.moves_every_weight or samples.counts is not None or not self._is_as_before:
             return self._plain.learn(samples, order, num_minibatches, loss, optimizer)
         return Diagnostics(self.network.learn(order, num_minibatches, loss))
 
@@ -88,7 +90,7 @@ def numba_network(policy: Policy) -> NumbaNetwork:
     """Prepare the compiled functions for a policy; raises `UnsupportedPolicyError` if they cannot run it."""
     network, distribution = policy.network, policy.distribution
     if not AVAILABLE:
-        raise UnsupportedPolicyError("this version of Numba is not among those tried out")
+        raise UnsupportedPolicyError("of Numba only the public parts are used")
     if not HAS_BLAS:
         raise UnsupportedPolicyError("this torch brings no BLAS that compiled functions can call")
     # A user's own class may do anything, share weights or exclude some from learning.
@@ -124,15 +126,34 @@ def numba_network(policy: Policy) -> NumbaNetwork:
     )
 
 
+def _is_supported(network: nn.Module) -> bool:
+    """Whether compiled functions may still learn a network that they were chosen for."""
+    try:
+        _check_weights(network)
+    except UnsupportedPolicyError:
+        return False
+    return True
+
+
 def _check_weights(network: nn.Module) -> None:
     """Raise unless all weights are float32 on the CPU, learn, and are not shared, and no module has hooks."""
-    parameters = [parameter for _, parameter in network.named_parameters(remove_duplicate=False)]
-    if not all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad for p in parameters):
-        raise UnsupportedPolicyError("not all weights are float32 on the CPU and learn")
-    if any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in network.modules()):
+    parameters: list[Any] = [parameter for _, parameter in network.named_parameters(remove_duplicate=False)]
+    modules = list(network.modules())
+    if not all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad and p.is_contiguous() for p in parameters):
+        raise UnsupportedPolicyError("not all weights are contiguous float32 on the CPU and learn")
+    if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters) or any(map(_is_heard, modules)):
         raise UnsupportedPolicyError("the network has hooks")
+    if any("forward" in vars(module) for module in modules):
+        raise UnsupportedPolicyError("a module of the network has a forward() of its own")
     if len({id(p) for p in parameters}) < len(parameters):
         raise UnsupportedPolicyError("the network shares weights")
+
+
+def _is_heard(module: nn.Module) -> bool:
+    """Whether somebody listens to what goes through a module, forward or back."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
 
 
 def _linear(module: nn.Module) -> nn.Linear:

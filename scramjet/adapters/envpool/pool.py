@@ -32,7 +32,7 @@ from scramjet.adapters.spaces import batch_parts, env_actions
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import allocate_obs
 from scramjet.engine.pool import Batch, check_count, is_whole
-from scramjet.engine.rows_under_way import Rows, RowsUnderWay
+from scramjet.engine.rows_under_way import Rows, RowsUnderWay, neighbours, row_numbers
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError, WorldError
@@ -181,7 +181,10 @@ class EnvPoolPool(ForeignPool):
             super().send(actions, rows)
             return
         self._check_actions(actions, self._action_shape)
-        ids = self._ids if rows is None else self._ids[rows]
+        if isinstance(rows, np.ndarray):
+            ids = self._ids[row_numbers(rows, self.num_rows)]
+        else:
+            ids = self._ids[neighbours(rows, self.num_rows)]
         self._under_way.add(ids)
         theirs = np.ascontiguousarray(self._to_theirs(actions[ids]), self._actions.dtype)  # EnvPool reads it until recv
         self.envs._send([ids, ids, theirs])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from scramjet.envs.registry import Registration
 
 
 def gym_id(world: Registration) -> str:
     """A world's id in Gymnasium: `scramjet/CartPole-v1` if it has an alias with a version, else its name with `-v0`."""
     versioned = [alias for alias in world.aliases if "-v" in alias]
-    camel_case = "".join(part.capitalize() for part in world.name.split("_"))
+    camel_case = "".join(part.capitalize() for part in re.split(r"[^a-zA-Z0-9.]+", world.name)) or "World"
     return f"scramjet/{versioned[0] if versioned else camel_case + '-v0'}"
 
 

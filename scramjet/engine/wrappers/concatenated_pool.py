@@ -65,6 +65,7 @@ class ConcatenatedPool(Pool):
         return self.shown
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
+        self._refuse_while_sent("step()")
         out = self.allocate() if out is None else out
         for i, pool in enumerate(self.pools):
             rows = self.rows_of(i)

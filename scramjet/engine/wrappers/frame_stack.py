@@ -79,7 +79,7 @@ class FrameStackPool(Pool):
         self.observation_space = stacked_space(pool.observation_space, num_frames)
         self.action_space, self.mask_size = pool.action_space, pool.mask_size
         self.is_guarded, self.has_time_limit = pool.is_guarded, pool.has_time_limit
-        self.draws_every_step = pool.draws_every_step
+        self.draws_every_step, self.processes = pool.draws_every_step, pool.processes
         self.num_frames = num_frames
         self._new = pool.allocate()  # what the envs write
         self._frames = allocate_obs(self.observation_space, self.num_rows)
@@ -111,6 +111,7 @@ class FrameStackPool(Pool):
 
     def step(self, actions: np.ndarray, out: Transition | None = None) -> Transition:
         out = self._fitting(out)
+        self._refuse_while_sent("step()")
         new = self.pool.step(actions, out=self._new)
         ended = new.terminated | new.truncated
         is_over = self._episodes_over(ended)
@@ -159,6 +160,7 @@ class FrameStackPool(Pool):
     ) -> Transition:
         out = self._fitting(out)
         self.pool.restore(snapshot, out=self._new, is_own=is_own)
+        self.resume_note = self.pool.resume_note
         self._actions_sent = None
         if self.pool.resume_note is not None:  # its episodes are fresh: no frames came before
             for frames in leaves(self._frames):

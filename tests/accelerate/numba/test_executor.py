@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import scramjet
 from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
@@ -80,3 +81,20 @@ def test_a_run_uses_them_unless_told_not_to(tmp_path):
         session = start.begin(start.StartRequest(config=config, runs_dir=tmp_path))
         assert session.learner.executor is session.player.executor
         assert session.learner.executor.note == ("numba executor" if fused else "torch executor (--no-fused)")
+
+
+class FreezesAtTheStart(scramjet.Callback):
+    def on_start(self, session):
+        for weight in session.policy.network.actor[0].parameters():
+            weight.requires_grad_(False)
+
+
+def test_weights_that_a_callback_freezes_stay_as_they_are(tmp_path):
+    tiny = {"num_envs": 4, "num_steps": 8, "total_timesteps": 96, "num_threads": 1, "display": "quiet"}
+    results = [
+        scramjet.train("cartpole", **tiny, fused=fused, runs_dir=tmp_path, callbacks=[FreezesAtTheStart()])
+        for fused in (True, False)
+    ]
+    ours, theirs = (result.policy.state_dict() for result in results)
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=0, atol=1e-5, msg=name)

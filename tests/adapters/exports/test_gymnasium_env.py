@@ -12,10 +12,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import scramjet
 from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
+from scramjet.adapters.exports.gymnasium_ids import gym_id
 from scramjet.adapters.make import make
 from scramjet.engine import NativePool
 from scramjet.envs import load_env, register, registrations, registry
-from scramjet.gym import gym_id
 from tests.helpers import HELPERS
 from tests.helpers.processes import run_python
 

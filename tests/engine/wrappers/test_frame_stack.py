@@ -355,3 +355,16 @@ def test_training_with_stacked_frames_resumes_bit_for_bit(world: str, tmp_path: 
     for name in ("model.safetensors", "trainer.safetensors"):
         ours, theirs = ((tmp_path / run / "checkpoints/step_00000128" / name).read_bytes() for run in ("half", "whole"))
         assert ours == theirs, name
+
+
+def test_a_step_while_rows_are_sent_is_refused_and_counts_for_nothing():
+    pool = FrameStackPool(NativePool(Counter(), 2, backend="interpreted"), 2)
+    pool.reset(0)
+    actions = np.zeros(2, np.int64)
+    pool.send(actions)
+    with pytest.raises(ConfigError, match=r"step\(\) while envs step: call recv"):
+        pool.step(actions)
+    pool.recv()
+    assert pool.steps_taken == 1
+    with pytest.raises(ConfigError, match="out= does not fit"):
+        pool.step(actions, out=object())

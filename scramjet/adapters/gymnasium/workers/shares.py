@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scramjet.adapters.gymnasium.env_results import Ended
-from scramjet.engine.rows_under_way import Rows, neighbours
+from scramjet.engine.rows_under_way import Rows, neighbours, row_numbers
 from scramjet.errors import ConfigError
 
 
@@ -41,7 +41,7 @@ class Shares:
         """`rows` as they are kept: neighbours, or any rows that are neighbours in each worker, such as all of some."""
         if not isinstance(rows, np.ndarray):
             return neighbours(rows, self._num_rows)
-        given = np.arange(self._num_rows)[rows]
+        given = row_numbers(rows, self._num_rows)
         for i in np.unique(given % self._num_workers).tolist():
             places = np.sort(given[given % self._num_workers == i])
             if (np.diff(places) != self._num_workers).any():
