@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import scramjet
+import scramjet.gym
 from scramjet.adapters.exports.gymnasium_env import GymEnv, GymVectorEnv
 from scramjet.adapters.exports.gymnasium_ids import gym_id
 from scramjet.adapters.make import make
