@@ -29,13 +29,14 @@ class Acting:
     def __init__(self, executor: Executor, rollout: Rollout) -> None:
         policy = executor.policy
         self._rollout, self._recurrent, self._horizon = rollout, rollout.recurrent, rollout.horizon
+        self._has_memory = rollout.recurrent.is_used
         self._draw = executor.actions([act_step(policy, rollout, t) for t in range(rollout.num_steps)])
         self._env_action, self._stored = policy.distribution.env_action, list(rollout.action)
         self._is_given_as_stored = self._env_action(rollout.action[0]).data_ptr() == rollout.action.data_ptr()
 
     def act(self, t: int) -> Tensor:
         """Draw the actions of step t; returns them as envs receive them, [R, ...]."""
-        if self._recurrent.is_used:
+        if self._has_memory:
             self._act_with_memory(t)
         else:
             self._draw[t]()

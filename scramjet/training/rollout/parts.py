@@ -29,6 +29,7 @@ class Part:
         is_whole = rows == slice(0, pool.num_rows)
         self.rollout = buffers.rollout if is_whole else buffers.rollout.part(rows)
         self.transitions = buffers.transitions if is_whole else [each.part(rows) for each in buffers.transitions]
+        self._has_memory = self.rollout.recurrent.is_used
         self._value = value
         self._finals: Finals | None = None
 
@@ -40,7 +41,7 @@ class Part:
         """Take in the results of step t: keep last observations to value, reset recurrent states of ended episodes."""
         assert self._finals is not None
         self._finals.keep(t)
-        if self.rollout.recurrent.is_used:
+        if self._has_memory:
             self.reset_ended(t)
 
     def reset_ended(self, t: int) -> None:

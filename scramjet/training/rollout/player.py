@@ -16,6 +16,7 @@ from torch import Tensor
 from scramjet.accelerate.cuda_graphs import Recorder, Stage
 from scramjet.accelerate.executor import Executor
 from scramjet.engine.pool import Pool, halves
+from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import value_rollout
@@ -81,18 +82,24 @@ class RolloutPlayer:
         """Play all steps and compute the values."""
         self.buffers.begin_after(before)
         self.executor.refresh()
-        for part in self.parts:
+        parts, last, is_apart = self.parts, self.rollout.num_steps - 1, self.buffers.is_apart
+        sends_at_once = self._in_halves and self.pool.overlaps  # the other half steps meanwhile: there is time to wait
+        for part in parts:
             part.begin()
             part.show(0)
-            self._decide(part, 0)
-        num_steps = self.rollout.num_steps
-        for t in range(num_steps):
-            for part in self.parts:
-                self._step(part, t)
-                part.show(t + 1)
+            part.decide(0)
+            if sends_at_once:
+                self._send(part)
+        for t, out in enumerate(self.buffers.transitions):
+            for part in parts:
+                self._step(part, out)
+                if is_apart:
+                    part.show(t + 1)
                 part.take_in(t)
-                if t + 1 < num_steps:
-                    self._decide(part, t + 1)
+                if t < last:
+                    part.decide(t + 1)
+                    if sends_at_once:
+                        self._send(part)
         for pair in self._results:
             pair.send(slice(None))
         for part in self.parts:
@@ -101,23 +108,18 @@ class RolloutPlayer:
         if self._results and self.rollout.action.is_cuda:
             torch.cuda.current_stream().synchronize()  # envs may overwrite their buffers only after that
 
-    def _decide(self, part: DecidedPart, t: int) -> None:
-        """Choose the actions of a part; if its envs step beside this thread, have them begin at once."""
-        part.decide(t)
-        if self._in_halves and self.pool.overlaps:  # there is time to wait: the other half is stepping
-            self._begin_step(part)
-
-    def _begin_step(self, part: DecidedPart) -> None:
+    def _send(self, part: DecidedPart) -> None:
+        """Have the envs of a part step."""
         part.await_actions()
         self.pool.send(part.actions.numpy(), part.rows)
 
-    def _step(self, part: DecidedPart, t: int) -> None:
-        """Step the envs of a part, or wait for them if they are stepping; results are written to step t."""
-        pool, out = self.pool, self.buffers.transitions[t]
+    def _step(self, part: DecidedPart, out: Transition) -> None:
+        """Step the envs of a part, or wait for those that step already; results are written to `out`."""
         if self._in_halves:
-            if not pool.overlaps:
-                self._begin_step(part)
-            pool.recv(part.rows, out)
-        else:
-            part.await_actions()
-            pool.rollout_step(part.actions if part.actions.is_cuda else part.actions.numpy(), out)
+            if not self.pool.overlaps:
+                self._send(part)
+            self.pool.recv(part.rows, out)
+            return
+        part.await_actions()
+        actions = part.actions
+        self.pool.rollout_step(actions if actions.is_cuda else actions.numpy(), out)

@@ -64,7 +64,8 @@ class StepBuffers:
     def begin_after(self, before: StepBuffers) -> None:
         """Copy the last row of `before`, the buffers of the last rollout, to row 0; `before` may be these buffers."""
         for here, there in zip(self.shown, before.shown, strict=True):
-            here[0] = there[-1]
+            if here.numel():  # worlds without masks or turns have empty ones
+                here[0] = there[-1]
 
 
 def _names(buffers: Any) -> list[str]:
