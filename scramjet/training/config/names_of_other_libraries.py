@@ -118,7 +118,7 @@ _TABLE: dict[str, Ours] = {
         "checkpoint_path",
         note="It goes on with a run; a new run from a checkpoint is begun with fork.",
     ),
-    **_same("fused", "compile", "torch_compile", "jit"),
+    **_same("fused", "compile", "torch_compile", "jit", "executor"),
     **_none(_WORLD, "env_id", "env_name", "environment", "task", "game", "world", "env"),
     **_none(_TRACK, "track", "wandb", "use_wandb", "wandb_project_name", "wandb_project", "wandb_entity"),
     **_none(_TRACK, "tensorboard", "tensorboard_log", "logger", "log_interval", "mlflow", "neptune"),
