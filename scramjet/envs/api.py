@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +20,20 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 from scramjet.errors import WorldError, did_you_mean, shortened
 from scramjet.settings import MAX_COUNT, NO_FIT, fit
 
-__all__ = ["Box", "Dict", "Discrete", "Env", "MultiBinary", "MultiDiscrete", "Space"]
+__all__ = ["Box", "Dict", "Discrete", "Env", "MultiBinary", "MultiDiscrete", "Space", "Symmetry"]
 
 StateField = type | np.dtype | tuple[Any, int | tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Symmetry:
+    """A turn or mirror of the board under which a game stays the same."""
+
+    name: str
+    observe: Callable[[Any], Any]
+    """Takes an observation as an array, and returns it as the turned board shows it; it may only move elements."""
+    actions: Sequence[int]
+    """For each action, what it becomes on the turned board."""
 
 
 class Env:
@@ -44,6 +56,10 @@ class Env:
     """Players that take turns."""
     stat_names: ClassVar[tuple[str, ...]] = ()
     """Names of the per-episode numbers that `stats` fills in."""
+    action_names: Any = ()
+    """What people call the actions, in order, such as ("up", "right", "down", "left"); empty: their numbers."""
+    symmetries: Any = ()
+    """Turns and mirrors of the board that leave the game the same, each a `Symmetry`; the identity is not listed."""
 
     _parameter_defaults: ClassVar[dict[str, Any]] = {}
 
