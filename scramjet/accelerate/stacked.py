@@ -29,8 +29,8 @@ class PolicyStack(ABC):
         self.count = count
 
     @abstractmethod
-    def load(self, index: int, weights: Mapping[str, Tensor]) -> None:
-        """Copy a policy's state dict into the place of number `index`."""
+    def load(self, index: int, weights: Mapping[str, Tensor] | None) -> None:
+        """Copy a policy's state dict into the place of number `index`; None: from now on it acts at random."""
 
     @abstractmethod
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
@@ -77,6 +77,7 @@ class TorchStack(PolicyStack):
         self._stacked = {  # [K, ...]
             name: torch.stack([tensor] * count) for name, tensor in state.items() if tensor.is_floating_point()
         }
+        self._scale = torch.ones(count, 1, 1, device=policy.device)  # of the logits; 0: random actions
         self._shared = {name: tensor for name, tensor in state.items() if name not in self._stacked}
         self.is_mapped = self._can_be_mapped(observation_space)
         """Whether all policies run in one pass."""
@@ -97,7 +98,10 @@ class TorchStack(PolicyStack):
         return True
 
     @torch.no_grad()
-    def load(self, index: int, weights: Mapping[str, Tensor]) -> None:
+    def load(self, index: int, weights: Mapping[str, Tensor] | None) -> None:
+        self._scale[index] = float(weights is not None)
+        if weights is None:
+            return
         for name, stacked in self._stacked.items():
             stacked[index].copy_(weights[name.removeprefix("policy.")])
 
@@ -112,7 +116,7 @@ class TorchStack(PolicyStack):
         if step.state is not None:
             step.state.copy_(after[0].flatten(0, 1))
         self._policy.distribution.sample(
-            logits.flatten(0, 1).contiguous(), step.mask, step.noise, step.action, step.log_prob
+            (logits * self._scale).flatten(0, 1), step.mask, step.noise, step.action, step.log_prob
         )
 
     def _run(self, stacked: dict[str, Tensor], obs: Any, state: Tensor | None) -> tuple[Tensor, ...]:
