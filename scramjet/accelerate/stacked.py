@@ -38,19 +38,6 @@ class PolicyStack(ABC):
         all policies one behind the other. The buffers must not move."""
 
 
-def make_stack(policy: Policy, count: int, observation_space: Any, *, fused: bool) -> PolicyStack:
-    """A stack of `count` copies of a policy, on its device, by the fastest means that can run it."""
-    if fused and policy.device.type == "cpu":
-        from scramjet.accelerate.numba.executor import UnsupportedPolicyError
-        from scramjet.accelerate.numba.stacked import NumbaStack
-
-        try:
-            return NumbaStack(policy, count)
-        except UnsupportedPolicyError:
-            pass
-    return TorchStack(policy, count, observation_space)
-
-
 class _Acting(nn.Module):
     """A policy whose forward pass is what acting needs: logits, and the state after it where it is recurrent."""
 

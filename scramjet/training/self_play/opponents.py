@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.choice import choose_stack
 from scramjet.accelerate.executor import ActStep
-from scramjet.accelerate.stacked import make_stack
 from scramjet.compile.jit import RowKernel
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -67,8 +67,8 @@ class Group:
         self.earned = torch.zeros(size.num_envs, pool.num_players, device=device)
         self.recurrent = RecurrentStates(pool.played_by, num_rows, pool.num_players, policy.state_size, device)
         space = pool.observation_space
-        self.stacks = [make_stack(policy, size.num_slots, space, fused=fused) for _ in range(generations)]
-        self.players: list[list[Player | None]] = [[None] * size.num_slots for _ in range(generations)]
+        self.stacks = [choose_stack(policy, size.num_slots, space, fused=fused) for _ in range(generations)]
+        self.seated: list[list[Opponent]] = [[] for _ in range(generations)]
         self.noise = policy.distribution.noise(num_steps, num_rows, torch.Generator(device))  # [T, rows, ...]
         self.seat_draws = torch.zeros(num_steps, size.num_envs, device=device)  # [T, E]
         shape, dtype = (num_rows, *policy.distribution.action_shape), policy.distribution.action_dtype
@@ -98,12 +98,17 @@ class Group:
 
     def seat_opponents(self, generation: int, opponents: Sequence[Opponent]) -> None:
         """Put opponents into the slots of a generation."""
+        self.seated[generation] = list(opponents)
         for slot, opponent in enumerate(opponents):
             self.members[generation, slot] = opponent.number
-            self.players[generation][slot] = opponent.player
             self.stacks[generation].load(slot, opponent.weights)
             if opponent.player is not None:
                 opponent.player.begin(self.pool)
+
+    @property
+    def playing(self) -> list[Opponent]:
+        """The opponents that play now or come next."""
+        return [*(self.waiting or ()), *(opponent for row in self.seated for opponent in row)]
 
     @property
     def active(self) -> list[int]:
@@ -188,8 +193,8 @@ class BoundGroup:
         """Have the scripted players of a generation choose their actions; envs are on the CPU."""
         group = self._group
         size = group.size.num_envs // group.size.num_slots * group.rows_per_env
-        for slot, player in enumerate(group.players[generation]):
-            if player is None:
+        for slot, opponent in enumerate(group.seated[generation]):
+            if opponent.player is None:
                 continue
             rows = np.arange(slot * size, (slot + 1) * size)
             own, turn = rows // group.rows_per_env, self._turns[t].numpy()[rows]
@@ -197,7 +202,7 @@ class BoundGroup:
             plays = (group.generation.numpy()[own] == generation) & (seats != group.learner_seat.numpy()[own])
             rows = rows[plays if group.by_seats else plays & turn]
             if len(rows):
-                chosen = player.choose(self._shown[t], group.rows.start + rows, generator)
+                chosen = opponent.player.choose(self._shown[t], group.rows.start + rows, generator)
                 group.actions[generation].numpy()[rows] = chosen
 
     def take_in(self, t: int) -> None:
@@ -236,7 +241,7 @@ class Opponents(Others):
             group.policy.distribution.noise(num_steps, num_rows, self.generator, out=noise)
             torch.rand(group.seat_draws.shape, generator=self.generator, out=group.seat_draws, device=noise.device)
         seed = torch.randint(2**62, (), generator=self.generator, device=self.generator.device)
-        if any(player is not None for group in self.groups for row in group.players for player in row):
+        if any(opponent.player is not None for group in self.groups for opponent in group.playing):
             self.for_players = np.random.default_rng(int(seed))
         self.active = [group.active for group in self.groups]
 
