@@ -176,6 +176,16 @@ def test_tic_tac_toe_of_pettingzoo_is_played() -> None:
     pool.close()
 
 
+def test_agents_of_pettingzoo_that_act_at_once_are_played() -> None:
+    pytest.importorskip("pettingzoo.classic", reason="PettingZoo is an extra")
+    pool = scramjet.make("pettingzoo:rps_v2", 2)  # rock, paper, scissors, 15 times
+    rock, paper = (UserPlayer(lambda view, action=action: action, "always the same") for action in (0, 1))
+    results = play_games(pool, [rock, paper], in_turn(7), seed=1)
+    assert (results.returns[results.seating == 1] == 15).all()
+    assert results.score(1).wins == 7
+    pool.close()
+
+
 def test_progress_ends_with_all_games() -> None:
     reports: list[tuple[int, int]] = []
     play_games(four(4), [RandomPlayer()], np.zeros((9, 2), int), seed=1, report=lambda *each: reports.append(each))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import scramjet
 from tests.helpers.command_calls import call, refusal
+from tests.helpers.hostile_files import forge
 
 TINY = ["--num-envs", 8, "--num-steps", 16, "--total-timesteps", 128, "--minibatch-size", 64]
 TINY += ["--eval.every", 0, "--eval.final-episodes", 0]
@@ -121,6 +123,28 @@ def test_a_player_that_makes_illegal_moves_is_told_of_once(
     assert capsys.readouterr().out.count("chose the illegal action 7") == 1
     found = numbers(capsys, runs / "memory", "--against", tmp_path / "bot.py", "--games", 10)
     assert (found["wins"], found["opponent_forfeits"], found["forfeits"]) == (10, 10, 0)
+
+
+@pytest.mark.parametrize("world", ["evil.py", "evil:World", "factory:evil.py:make"])
+def test_an_opponent_of_a_stranger_runs_nothing(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], world: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("open('canary', 'w')")
+    opponent = shutil.copytree(runs / "memory", tmp_path / "given", symlinks=True)
+    forge(opponent, {"name": world})
+    call("eval", runs / "four", "--against", opponent, "--games", 2)
+    forge(opponent, {"name": world}, rules="others", policy_spaces=None)
+    assert "was trained on" in refusal(capsys, "eval", runs / "four", "--against", opponent, "--games", 2)
+    assert not (tmp_path / "canary").exists()
+
+
+def test_a_damaged_opponent_is_named(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    opponent = shutil.copytree(runs / "memory", tmp_path / "broken", symlinks=True)
+    (opponent / "checkpoints" / "latest" / "model.safetensors").write_bytes(b"nothing")
+    message = refusal(capsys, "eval", runs / "four", "--against", opponent, "--games", 2)
+    assert "broken" in message
+    assert "damaged" in message
 
 
 @pytest.mark.parametrize(
