@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scramjet.arena.game import Game
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, shortened
 from scramjet.players.player import Player
 
 SEAT_NAMES = ("first", "second", "random")
@@ -36,4 +36,4 @@ class Table:
         if seat.isascii() and seat.isdigit() and 1 <= int(seat[:9]) <= count:
             return int(seat) - 1
         places = "1" if count == 1 else f"from 1 to {count}"
-        raise ConfigError(f"--seat {self.seat}: expected {', '.join(SEAT_NAMES)}, or a number {places}")
+        raise ConfigError(f"seat={shortened(self.seat)}: expected {', '.join(SEAT_NAMES)}, or a number {places}")
