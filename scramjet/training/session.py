@@ -30,7 +30,7 @@ from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed
 from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
-from scramjet.training.components import make_evaluator, make_training_pool, policy_for
+from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
@@ -173,7 +173,9 @@ def build_session(
     with contextlib.ExitStack() as unless_built:
         pool = make_training_pool(config)
         unless_built.callback(pool.close)
-        policy = policy_for(pool.observation_space, pool.action_space, config, network, learns=True).to(config.device)
+        spaces = pool.observation_space, pool.action_space
+        symmetries = symmetry_tables(config, *spaces)
+        policy = policy_for(*spaces, config, network, symmetries=symmetries, learns=True).to(config.device)
         policy.env_spaces = env_spaces(pool)
         policy.uses_bfloat16 = config.precision == "bfloat16"
         pool.prepare()
