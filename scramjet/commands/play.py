@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import NetworkPlayer, Temperature, load_player
+from scramjet.arena.seats import with_seats
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.envs.registry import is_registered, split_file
@@ -25,8 +26,12 @@ from scramjet.errors import ConfigError, printable
 from scramjet.players.player import Player
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
+from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.training.worlds.user_worlds import name_of
+
+OPENING = "opening_plies"
+"""The parameter of worlds that begin with some random moves; a person begins without."""
 
 DESCRIPTION = """Play a game yourself, against a trained agent or another player.
 
@@ -122,11 +127,20 @@ def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
     )
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
-    name = f"{arguments.path} (step {checkpoint.step:,})"
-    adviser = Adviser(policy, arguments.path, reward_scale(checkpoint))
+    config = from_the_start(with_seats(config), env_values)
+    name = run_of(checkpoint).name
+    print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
+    adviser = Adviser(policy, name, reward_scale(checkpoint))
     if arguments.against is not None:
         return Opponents(config, adviser, _opponent(arguments.against, config, arguments))
     return Opponents(config, adviser, NetworkPlayer(policy, name, Temperature(arguments.temperature)))
+
+
+def from_the_start(config: RunConfig, env_values: dict[str, str]) -> RunConfig:
+    """The config with an empty board to begin with, where the run was trained from openings drawn at random."""
+    if OPENING not in config.env_parameters or OPENING in env_values:
+        return config
+    return replace(config, env_parameters={**config.env_parameters, OPENING: 0})
 
 
 def _opponent(spec: str, config: RunConfig, arguments: Arguments) -> Player | None:

@@ -8,12 +8,16 @@ from rich.text import Text
 
 from scramjet.errors import printable
 
-PIECES = {"X": "bold yellow", "O": "bold red"}
+PIECES = {"X": ("●", "bold yellow"), "O": ("○", "bold red")}
+"""How the pieces of two sides are drawn: their shapes differ too, for those who do not tell the colours apart."""
 MARKED = "reverse"
 FRAMES = str.maketrans({"|": "│", "-": "─", ".": "·"})
 PLAIN_CORNERS, CORNERS = "+", "╰╯"
 _ROW = re.compile(r"^\s*\|?\s*\S( \S)+\s*\|?\s*$")
 """A row of cells of one character each, between two bars or none."""
+
+_ALONE = re.compile(r"(?<!\S)[XO](?!\S)")
+"""A piece that is a word of its own, as in "X to move"."""
 
 
 def drawn(text: str, before: str | None = None, *, in_colour: bool = True, as_lines: bool = True) -> Text:
@@ -43,11 +47,13 @@ def _is_row(line: str) -> bool:
 
 def _drawn_line(line: str, before: str, is_row: bool, in_colour: bool, as_lines: bool) -> Text:
     result = Text()
+    alone = {found.start() for found in _ALONE.finditer(line)}
     is_edge = bool(re.fullmatch(r"\s*\+-+\+\s*", line))
     for place, character in enumerate(line):
         shown, style = character, ""
-        if is_row and character in PIECES and in_colour:
-            shown, style = "●" if as_lines else character, PIECES[character]
+        if character in PIECES and in_colour and (is_row or place in alone):
+            disc, style = PIECES[character]
+            shown = disc if as_lines else character
         elif (is_row and character in "|.") or is_edge:
             style = "dim"
             if as_lines:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable
 
 from rich.console import Console
-from rich.text import Text
 
 from scramjet.arena.game import Game
-from scramjet.arena.play.board_text import drawn
 from scramjet.arena.play.results import PlayedMove
+from scramjet.arena.play.screen import Screen, outcome
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Thoughts
 from scramjet.errors import PlayError, did_you_mean, printable
@@ -48,7 +47,9 @@ class Dialogue:
     """
 
     def __init__(self, game: Game, table: Table, console: Console, ask: Callable[[str], str], seed: int) -> None:
-        self._game, self._table, self._console, self._ask = game, table, console, ask
+        self._game, self._table, self._ask = game, table, ask
+        self._screen = Screen(console)
+        self._say = self._screen.say
         self._seed = seed
         self._news: list[str] = []  # what happened since the board was last shown
 
@@ -176,11 +177,7 @@ class Dialogue:
         best = sorted(zip(thoughts.probabilities, thoughts.moves, strict=True), key=lambda pair: -pair[0])
         width = max(len(move.name) for _, move in best[:MOST_BARS])
         for probability, move in best[:MOST_BARS]:
-            length = round(BAR * probability)
-            line = Text(f"  {printable(move.name):>{width}}  ")
-            line.append(("█" if self._has_lines else "#") * length, "green")
-            line.append(" " * (BAR - length) + f"{100 * probability:5.1f} %")
-            self._console.print(line, highlight=False)
+            self._screen.bar(f"{move.name:>{width}}", probability, BAR)
         if len(best) > MOST_BARS:
             rest = sum(probability for probability, _ in best[MOST_BARS:])
             self._say(f"  {len(best) - MOST_BARS} others {100 * rest:.1f} % together")
@@ -214,41 +211,15 @@ class Dialogue:
 
     def _show(self) -> None:
         """Show the news and the board, and after the end the result."""
-        game, console = self._game, self._console
+        game = self._game
         self._say("")
         self._say(" ".join(self._news))
         self._news = []
-        in_colour = console.color_system is not None and not console.no_color
-        before = game.text(1) if game.played else None
-        board = drawn(game.text(), before, in_colour=in_colour, as_lines=self._has_lines)
-        console.print(Text("\n").join(Text("  ") + line for line in board.split("\n")), highlight=False, soft_wrap=True)
+        self._screen.show(game)
         self._say("")
         if game.is_over:
-            self._say(self._outcome())
-
-    def _outcome(self) -> str:
-        """Who won, in words."""
-        game, result = self._game, self._game.result
-        assert result is not None
-        if result.forfeited is not None:
-            return f"{self._name(result.forfeited)} chose a move that is not legal, and so loses."
-        cut = " The game reached its limit of steps." if result.was_cut else ""
-        if len(game.players) == 1:
-            return f"The game is over. Return: {result.returns[0]:g}.{cut}"
-        if result.is_draw:
-            return f"A draw.{cut}"
-        won = " and ".join(self._name(player) for player in result.winners)
-        returns = ", ".join(f"{self._name(player)} {value:g}" for player, value in enumerate(result.returns))
-        is_plain = set(result.returns) <= {-1.0, 0.0, 1.0}
-        return f"{won} won.{'' if is_plain else f' Returns: {returns}.'}{cut}"
-
-    @property
-    def _has_lines(self) -> bool:
-        return self._console.encoding.lower().startswith("utf")
-
-    def _say(self, text: str) -> None:
-        """Print text as it is: names in it may be anybody's."""
-        self._console.print(Text(printable(text)), highlight=False)
+            assert game.result is not None
+            self._say(outcome(game.result, [self._name(player) for player in range(len(game.players))]))
 
 
 def _spaced(name: str) -> str:
