@@ -14,11 +14,11 @@ import tyro
 from rich.console import Console
 
 from scramjet.arena.game import PERSON, Game
+from scramjet.arena.head_to_head import for_several
 from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import NetworkPlayer, Temperature, load_player
-from scramjet.arena.seats import with_seats
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.envs.registry import is_registered, split_file
@@ -127,7 +127,7 @@ def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
     )
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
-    config = from_the_start(with_seats(config), env_values)
+    config = from_the_start(for_several(config)[0], env_values)
     name = run_of(checkpoint).name
     print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
     adviser = Adviser(policy, name, reward_scale(checkpoint))
