@@ -14,11 +14,11 @@ It neither prints nor asks. Seats and agents are counted from 0; a person is a `
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from scramjet.arena.play.moments import Moment, memory_of
 from scramjet.arena.play.moves import Move, Moves
 from scramjet.arena.play.results import PlayedMove, Result
 from scramjet.arena.play.thoughts import Adviser, Thoughts, ends_in_win_or_loss
@@ -33,19 +33,6 @@ from scramjet.training.seeds import unseen_episodes
 
 PERSON = "person"
 """What a person is called where players have names."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """Everything needed to go back to a position."""
-
-    pool: dict[str, np.ndarray]
-    generator: Any  # state of the random numbers that players draw from
-    memories: tuple[Any, ...]  # of each distinct player
-    adviser: Any
-    returns: np.ndarray  # [players]
-    num_played: int
-    is_persons: bool  # whether a person was to move
 
 
 class Game:
@@ -90,7 +77,7 @@ class Game:
         self.played, self.result = [], None
         self._generator = np.random.default_rng(seed)
         self._returns = np.zeros(self.pool.num_players)
-        self._history: list[_Moment] = []
+        self._history: list[Moment] = []
         self._states = [self.pool.states()[0]]  # of all positions so far: one more than there are in the history
 
     def _check_players(self, players: Sequence[Player | None]) -> None:
@@ -193,8 +180,16 @@ class Game:
         return self.adviser.think(self._out, self._row(player), player, self.moves, win_or_lose=self._wins_or_loses)
 
     def text(self, moves_back: int = 0) -> str:
-        """The position as text (`Env.ascii`), the final one too; or the one some steps before."""
-        return self.env.ascii(self._record(moves_back))
+        """The position as text, the final one too; or the one some steps before.
+
+        While people play it is what one of them may see (`Env.ascii_for`): the person to move, else the first. Once the
+        game is over, or where no person plays, it is all of it (`Env.ascii`).
+        """
+        people = [player for player, who in enumerate(self.players) if who is None]
+        if self.is_over or not people:
+            return self.env.ascii(self._record(moves_back))
+        person = self.person_to_move
+        return self.env.ascii_for(self._record(moves_back), people[0] if person is None else person)
 
     def picture(self) -> np.ndarray:
         """The position as an RGB picture [height, width, 3] (`Env.render`); a WorldError where the world has none."""
@@ -243,11 +238,11 @@ class Game:
         self._step(made)
         return made
 
-    def _moment(self) -> _Moment:
-        return _Moment(
+    def _moment(self) -> Moment:
+        return Moment(
             pool=self.pool.snapshot(),
             generator=self._generator.bit_generator.state,
-            memories=tuple(map(_memory_of, self._distinct_players())),
+            memories=tuple(map(memory_of, self._distinct_players())),
             adviser=None if self.adviser is None else self.adviser.memory(),
             returns=self._returns.copy(),
             num_played=len(self.played),
@@ -293,12 +288,3 @@ class Game:
         others = tuple(each for each in range(self.pool.num_players) if each != player)
         self._states.append(self._states[-1])
         self.result = Result(tuple(self._returns.tolist()), others, forfeited=player)
-
-
-def _memory_of(player: Player) -> Any:
-    """A copy of what a player remembers, or the error that says why there is none: it matters only if moves are taken
-    back."""
-    try:
-        return player.memory()
-    except ConfigError as error:
-        return error

@@ -94,6 +94,8 @@ def eval_command(words: list[str]) -> int:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     if arguments.against is not None:
         return _eval_against(arguments, arguments.against, env_values)
+    if arguments.step:
+        raise ConfigError("--step waits after each move of a game against another; add --against PLAYER")
     _refuse_without(arguments, "--against PLAYER", "games", "temperature", "temperature_final", "temperature_cutoff")
     usual = 1 if arguments.render else 100
     episodes, seed = checked_episodes(usual if arguments.episodes is None else arguments.episodes, arguments.seed)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from scramjet.arena.game import Game
 from scramjet.arena.head_to_head import Match
-from scramjet.arena.play.screen import Screen, outcome
+from scramjet.arena.play.screen import Screen, outcome, title_of
 from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import NetworkPlayer
 from scramjet.engine.layout import PlayedBy
@@ -64,7 +64,7 @@ class Watcher:
     def watch(self) -> None:
         """Play a game to its end and show it; raises EOFError where the person has seen enough."""
         game, names = self.game, self._names()
-        self._show(f"{game.pool.name}: {' against '.join(dict.fromkeys(names))}")
+        self._show(f"{title_of(game)}: {' against '.join(dict.fromkeys(names))}")
         while not game.is_over:
             made = game.reply()
             news = ", ".join(f"{names[played.player]} played {played.move.name}" for played in made)
@@ -107,5 +107,5 @@ class Watcher:
         thoughts = game.thoughts()
         mover = self._names()[thoughts.player]
         if thoughts.chances is None:
-            return f"{game.adviser.name} expects a return of {thoughts.value:+.2f} for {mover}"
-        return f"{game.adviser.name} gives {mover}, to move, chances of {100 * thoughts.chances:.0f} %"
+            return f"Expected return of {mover}, to move: {thoughts.value:+.2f} (by {game.adviser.name})"
+        return f"Chances of {mover}, to move: {100 * thoughts.chances:.0f} % (by {game.adviser.name})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from scramjet.arena.game import Game
 from scramjet.arena.play.thoughts import Adviser
+from scramjet.arena.players import NetworkPlayer, Temperature
 from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
@@ -19,6 +21,7 @@ from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayError
 from scramjet.players.player import Player
+from scramjet.players.user_player import UserPlayer
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.policy import Policy
 from scramjet.training.components import policy_for
@@ -69,7 +72,6 @@ def test_four_in_a_column_win_and_the_final_board_is_shown() -> None:
 
 
 def test_a_full_board_without_a_line_is_a_draw() -> None:
-    game = a_game(None, None, env=ConnectFour(rows=2, cols=2, connect=2))
     game = a_game(None, None, env=ConnectFour(rows=2, cols=3, connect=3))
     play(game, *columns(game, 0, 1, 2, 0, 1, 2))
     assert game.result is not None
@@ -323,3 +325,82 @@ def test_a_game_refuses_the_wrong_number_of_players_and_of_envs() -> None:
         a_game(None, None, None)
     with pytest.raises(ConfigError, match="num_envs=2"):
         Game(NativePool(ConnectFour(), 2, backend="interpreted"))
+
+
+class Secret(Duel):
+    """A duel in which each seat has a secret of its own."""
+
+    def ascii(self, s: object) -> str:
+        return "secrets of 0 and 1"
+
+    def ascii_for(self, s: object, player: int) -> str:
+        return f"secret of {player}"
+
+
+def test_a_person_sees_what_their_seat_may_see_until_the_game_is_over() -> None:
+    game = a_game(AnyMove(), None, env=Secret(), seed=2)
+    while not game.is_over:
+        assert game.text() == "secret of 1"
+        if game.person_to_move is None:
+            game.reply()
+        else:
+            game.move(game.legal_moves()[0].number)
+    assert game.text() == "secrets of 0 and 1"
+    two = a_game(None, None, env=Secret())
+    for _ in range(3):
+        assert two.text() == f"secret of {two.person_to_move}"
+        two.move(two.legal_moves()[0].number)
+
+
+def moves_of(game: Game) -> list[int]:
+    return [played.move.number for played in game.played]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_network_with_memory_replies_the_same_after_moves_were_taken_back(temperature: float) -> None:
+    env = ConnectFour()
+    other = NetworkPlayer(a_policy(env, "gru"), "net", Temperature(temperature))
+    games = [a_game(None, other, seed=3), a_game(None, NetworkPlayer(other.policy, "net", other.temperature), seed=3)]
+    names = columns(games[0], 3, 3, 2, 4)
+    for name in names:
+        play(games[0], columns(games[0], 6)[0])  # another move, which is taken back
+        games[0].reply()
+        games[0].undo()
+        for game in games:
+            play(game, name)
+            game.reply()
+    assert moves_of(games[0]) == moves_of(games[1])
+
+
+class Remembering:
+    """Chooses by how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def choose(self, view: Any) -> int:
+        self.asked.append(len(self.asked))
+        return int(view.legal[len(self.asked) % len(view.legal)])
+
+
+def test_an_object_of_the_users_forgets_what_was_taken_back() -> None:
+    chooser = Remembering()
+    game = a_game(None, UserPlayer(chooser))
+    play(game, *columns(game, 0, 1))
+    game.reply()
+    assert chooser.asked == [0, 1]
+    before = moves_of(game)
+    game.undo()
+    assert chooser.asked == [0]
+    play(game, *columns(game, 1))
+    game.reply()
+    assert moves_of(game) == before
+
+
+def test_an_object_that_cannot_be_copied_plays_but_takes_nothing_back() -> None:
+    chooser = Remembering()
+    chooser.stream = (each for each in ())  # type: ignore[attr-defined]
+    game = a_game(None, UserPlayer(chooser, "streaming"))
+    play(game, *columns(game, 0))
+    with pytest.raises(PlayError, match="streaming remembers what cannot be copied"):
+        game.undo()

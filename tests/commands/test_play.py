@@ -19,7 +19,7 @@ import pytest
 from scramjet.commands.play import from_the_start
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers import ROOT
-from tests.helpers.command_calls import TINY, call, refusal
+from tests.helpers.command_calls import call, refusal
 
 OWN_GAME = '''
 """Take one or two matches; who takes the last one wins."""
@@ -56,15 +56,6 @@ class Nim(Env):
 '''
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny run of Connect Four, trained against the world's own random moves."""
-    runs = tmp_path_factory.mktemp("runs")
-    flags = [*TINY, "--minibatch-size", 32, "--runs-dir", runs, "--run-name", "tiny", "--display", "quiet"]
-    assert call("train", "connect_four", *flags) == 0
-    return runs / "tiny"
-
-
 def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
     """Have a person type these lines, and then close the input."""
     typed = iter(lines)
@@ -79,10 +70,10 @@ def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 
 def test_a_run_trained_against_random_moves_is_played_from_an_empty_board(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained_game: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_lines(monkeypatch, "hint", "1", "undo", "2", "quit")
-    assert call("play", run, "--seed", 1) == 0
+    assert call("play", trained_game, "--seed", 1) == 0
     told = capsys.readouterr().out
     assert "Connect Four: you against tiny. You move first." in told
     first_board = told.split("You played")[0]
@@ -93,10 +84,13 @@ def test_a_run_trained_against_random_moves_is_played_from_an_empty_board(
 
 
 def test_hints_come_from_the_run_while_somebody_else_plays(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained_game: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     type_lines(monkeypatch, "hint", "1")
-    assert call("play", "tiny", "--runs-dir", run.parent, "--against", "greedy", "--seat", "second", "--seed", 1) == 0
+    assert (
+        call("play", "tiny", "--runs-dir", trained_game.parent, "--against", "greedy", "--seat", "second", "--seed", 1)
+        == 0
+    )
     told = capsys.readouterr().out
     assert "you against greedy. greedy moves first." in told
     assert "How likely tiny would play each move here:" in told
@@ -196,9 +190,9 @@ def test_a_session_in_a_terminal_is_drawn_in_colour_and_ctrl_c_leaves_politely()
     terminal.wait_for("Goodbye.")
     assert terminal.exit_code() == 0
     assert "\x1b[1;33m●" in terminal.screen
-    assert "\x1b[1;7;31m○" in terminal.screen
+    assert "\x1b[1;31m○" in terminal.screen
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.screen)
-    assert "  │ · · · ● · · · │" in plain
-    assert "    1 2 3 4 5 6 7\r\n" in plain
+    assert "  │  ·  ·  · [○] ·  ·  ·  │" in plain
+    assert "     1  2  3  4  5  6  7\r\n" in plain
     assert max(map(len, plain.splitlines())) <= 80
     assert "Traceback" not in plain

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable
 
 from rich.console import Console
 
 from scramjet.arena.game import Game
 from scramjet.arena.play.results import PlayedMove
-from scramjet.arena.play.screen import Screen, outcome
+from scramjet.arena.play.screen import Screen, outcome, title_of
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Thoughts
 from scramjet.errors import PlayError, did_you_mean, printable
@@ -89,7 +88,7 @@ class Dialogue:
         if others and len(game.to_move) == 1:
             mover = game.to_move[0]
             first = f" {'You move' if self._is_you(mover) else f'{self._name(mover)} moves'} first."
-        self._news = [f"{_spaced(game.pool.name)}: {who}.{first} Type a move, or help."]
+        self._news = [f"{title_of(game)}: {who}.{first} Type a move, or help."]
 
     def _is_you(self, player: int) -> bool:
         """Whether this is the only person in the game."""
@@ -220,8 +219,3 @@ class Dialogue:
         if game.is_over:
             assert game.result is not None
             self._say(outcome(game.result, [self._name(player) for player in range(len(game.players))]))
-
-
-def _spaced(name: str) -> str:
-    """The name of a class as words: ConnectFour becomes Connect Four."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)

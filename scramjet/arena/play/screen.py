@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -32,11 +33,12 @@ class Screen:
 
     def show(self, game: Game) -> None:
         """Print the position of a game, its last move marked."""
-        in_colour = self.console.color_system is not None and not self.console.no_color
+        console = self.console
+        in_colour = console.color_system is not None and not console.no_color
         before = game.text(1) if game.played else None
-        board = drawn(game.text(), before, in_colour=in_colour, as_lines=self.has_lines)
-        lines = (Text(INDENT) + line for line in board.split("\n"))
-        self.console.print(Text("\n").join(lines), highlight=False, soft_wrap=True)
+        room = console.width - len(INDENT)
+        for line in drawn(game.text(), before, in_colour=in_colour, as_lines=self.has_lines, width=room):
+            console.print(Text(INDENT) + line, highlight=False, soft_wrap=True)
 
     def bar(self, name: str, share: float, width: int) -> None:
         """Print a name and a share from 0 to 1 as a bar of at most `width` characters, and in percent."""
@@ -45,6 +47,11 @@ class Screen:
         line.append(("█" if self.has_lines else "#") * length, "green")
         line.append(" " * (width - length) + f"{100 * share:5.1f} %")
         self.console.print(line, highlight=False)
+
+
+def title_of(game: Game) -> str:
+    """The name of a game's world as words: ConnectFour becomes Connect Four."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", game.pool.name)
 
 
 def outcome(result: Result, names: Sequence[str]) -> str:
