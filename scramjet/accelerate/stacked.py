@@ -29,26 +29,13 @@ class PolicyStack(ABC):
         self.count = count
 
     @abstractmethod
-    def load(self, index: int, weights: Mapping[str, Tensor]) -> None:
-        """Copy a policy's state dict into the place of number `index`."""
+    def load(self, index: int, weights: Mapping[str, Tensor] | None) -> None:
+        """Copy a policy's state dict into the place of number `index`; None: from now on it acts at random."""
 
     @abstractmethod
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
         """Return one function for each step, which draws that step's actions into its buffers, whose rows are those of
         all policies one behind the other. The buffers must not move."""
-
-
-def make_stack(policy: Policy, count: int, observation_space: Any, *, fused: bool) -> PolicyStack:
-    """A stack of `count` copies of a policy, on its device, by the fastest means that can run it."""
-    if fused and policy.device.type == "cpu":
-        from scramjet.accelerate.numba.executor import UnsupportedPolicyError
-        from scramjet.accelerate.numba.stacked import NumbaStack
-
-        try:
-            return NumbaStack(policy, count)
-        except UnsupportedPolicyError:
-            pass
-    return TorchStack(policy, count, observation_space)
 
 
 class _Acting(nn.Module):
@@ -77,6 +64,7 @@ class TorchStack(PolicyStack):
         self._stacked = {  # [K, ...]
             name: torch.stack([tensor] * count) for name, tensor in state.items() if tensor.is_floating_point()
         }
+        self._scale = torch.ones(count, 1, 1, device=policy.device)  # of the logits; 0: random actions
         self._shared = {name: tensor for name, tensor in state.items() if name not in self._stacked}
         self.is_mapped = self._can_be_mapped(observation_space)
         """Whether all policies run in one pass."""
@@ -97,7 +85,10 @@ class TorchStack(PolicyStack):
         return True
 
     @torch.no_grad()
-    def load(self, index: int, weights: Mapping[str, Tensor]) -> None:
+    def load(self, index: int, weights: Mapping[str, Tensor] | None) -> None:
+        self._scale[index] = float(weights is not None)
+        if weights is None:
+            return
         for name, stacked in self._stacked.items():
             stacked[index].copy_(weights[name.removeprefix("policy.")])
 
@@ -112,7 +103,7 @@ class TorchStack(PolicyStack):
         if step.state is not None:
             step.state.copy_(after[0].flatten(0, 1))
         self._policy.distribution.sample(
-            logits.flatten(0, 1).contiguous(), step.mask, step.noise, step.action, step.log_prob
+            (logits * self._scale).flatten(0, 1), step.mask, step.noise, step.action, step.log_prob
         )
 
     def _run(self, stacked: dict[str, Tensor], obs: Any, state: Tensor | None) -> tuple[Tensor, ...]:

@@ -38,7 +38,7 @@ from scramjet.training.persistence.checkpoint_facts import (
     find_checkpoint,
 )
 from scramjet.training.persistence.metadata import env_terms, policy_spaces
-from scramjet.training.persistence.state import check_weights, load_weights
+from scramjet.training.persistence.weights import check_weights, load_weights
 from scramjet.training.player import Player
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.trust import Caller

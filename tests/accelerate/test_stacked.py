@@ -9,9 +9,10 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
+from scramjet.accelerate.choice import choose_stack
 from scramjet.accelerate.executor import ActStep
 from scramjet.accelerate.numba.stacked import NumbaStack
-from scramjet.accelerate.stacked import PolicyStack, TorchStack, make_stack
+from scramjet.accelerate.stacked import PolicyStack, TorchStack
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
@@ -96,7 +97,7 @@ def test_each_policy_of_a_stack_acts_for_its_rows_as_it_does_alone(kind: str, na
 def test_a_stack_uses_compiled_functions_where_it_may_and_can() -> None:
     space, settings, normalizes = POLICIES["mlp"]
     policy = make_policy(space, settings, normalizes, 1)
-    assert isinstance(make_stack(policy, 2, space, fused=True), NumbaStack)
-    assert isinstance(make_stack(policy, 2, space, fused=False), TorchStack)
+    assert isinstance(choose_stack(policy, 2, space, fused=True), NumbaStack)
+    assert isinstance(choose_stack(policy, 2, space, fused=False), TorchStack)
     space, settings, normalizes = POLICIES["board"]
-    assert isinstance(make_stack(make_policy(space, settings, normalizes, 1), 2, space, fused=True), TorchStack)
+    assert isinstance(choose_stack(make_policy(space, settings, normalizes, 1), 2, space, fused=True), TorchStack)

@@ -34,8 +34,14 @@ class NumbaStack(PolicyStack):
         self._kept: list[np.ndarray] = []  # tables whose addresses the functions hold
 
     @torch.no_grad()
-    def load(self, index: int, weights: Mapping[str, Tensor]) -> None:
-        for name, tensor in self._policies[index].state_dict().items():
+    def load(self, index: int, weights: Mapping[str, Tensor] | None) -> None:
+        policy = self._policies[index]
+        if weights is None:
+            head: Any = policy.network.actor_head
+            for parameter in head.parameters():
+                parameter.zero_()  # all logits are 0
+            return
+        for name, tensor in policy.state_dict().items():
             tensor.copy_(weights[name])
         self._networks[index].refresh()
 
@@ -84,5 +90,5 @@ class NumbaStack(PolicyStack):
 def _rows_of(step: ActStep, rows: slice) -> ActStep:
     """Some rows of a step's buffers, as views."""
     names = ("mask", "noise", "action", "log_prob", "value", "state")
-    parts = {name: None if (leaf := getattr(step, name)) is None else leaf[rows] for name in names}
+    parts: dict[str, Any] = {name: None if (leaf := getattr(step, name)) is None else leaf[rows] for name in names}
     return replace(step, obs=map_leaves(lambda leaf: leaf[rows], step.obs), **parts)
