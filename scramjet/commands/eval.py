@@ -13,11 +13,11 @@ from typing import Annotated
 import tyro
 
 from scramjet.arena.head_to_head import prepare_match
+from scramjet.arena.play.watching import watch_match
 from scramjet.arena.players import Temperature
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.eval_against import print_match
-from scramjet.commands.watch_match import watch_match
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.components import make_evaluator

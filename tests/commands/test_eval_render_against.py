@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from scramjet.arena.game import Game
+from scramjet.arena.play import watching
 from scramjet.arena.play.screen import Screen
-from scramjet.commands import watch_match
-from scramjet.commands.watch_match import Watcher
+from scramjet.arena.play.watching import Watcher
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.snake import Snake
@@ -70,7 +70,7 @@ def test_who_has_seen_enough_leaves_without_a_traceback(
 
 def test_in_a_terminal_positions_follow_each_other_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(watch_match.time, "sleep", pauses.append)
+    monkeypatch.setattr(watching.time, "sleep", pauses.append)
     written, screen = a_screen(force_terminal=True)
     Watcher(a_game(), screen, None).watch()
     assert len(pauses) == 1 + 7 + 1  # the beginning, seven moves, the result
