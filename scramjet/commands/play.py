@@ -21,6 +21,8 @@ from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import NetworkPlayer, Temperature, load_player
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
+from scramjet.engine.layout import num_players
+from scramjet.envs.api import Env
 from scramjet.envs.registry import is_registered, split_file
 from scramjet.errors import ConfigError, printable
 from scramjet.players.player import Player
@@ -107,13 +109,13 @@ def _of_world(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
             f"--env {arguments.env} is for a run whose world has moved; {arguments.path} is a world itself"
         )
     name = name_of(arguments.path)
-    config = RunConfig(env=name, env_parameters=typed_parameters(name, env_values))
-    if arguments.against is None:
+    config = _seated(RunConfig(env=name, env_parameters=typed_parameters(name, env_values)), arguments)
+    if arguments.against is None and _is_for_several(config):
         raise ConfigError(
             f"{arguments.path} is a world: say who plays against you, --against random, greedy, minimax:3, a run, or "
             f"person for two people"
         )
-    return Opponents(config, None, _opponent(arguments.against, config, arguments))
+    return Opponents(config, None, _opponent(arguments.against or PERSON, config, arguments))
 
 
 def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
@@ -127,13 +129,28 @@ def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
     )
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
-    config = from_the_start(for_several(config)[0], env_values)
+    config = from_the_start(_seated(config, arguments), env_values)
     name = run_of(checkpoint).name
     print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
     adviser = Adviser(policy, name, reward_scale(checkpoint))
     if arguments.against is not None:
         return Opponents(config, adviser, _opponent(arguments.against, config, arguments))
     return Opponents(config, adviser, NetworkPlayer(policy, name, Temperature(arguments.temperature)))
+
+
+def _seated(config: RunConfig, arguments: Arguments) -> RunConfig:
+    """The config with a seat for each player; a world for one stays so where nobody is named to play against."""
+    try:
+        return for_several(config)[0]
+    except ConfigError:
+        if arguments.against is not None:
+            raise
+        return config
+
+
+def _is_for_several(config: RunConfig) -> bool:
+    world = config.make_env()
+    return not isinstance(world, Env) or num_players(world) > 1
 
 
 def from_the_start(config: RunConfig, env_values: dict[str, str]) -> RunConfig:

@@ -116,6 +116,18 @@ def test_a_world_of_the_users_own_is_played_by_the_names_of_its_actions(
     assert "Player 2 won." in told
 
 
+def test_a_world_for_one_is_played_alone_with_the_run_to_ask(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in (trained, "cartpole"):
+        type_lines(monkeypatch, "hint", *30 * ["1"], "no")
+        assert call("play", place, "--seed", 1) == 0
+        told = capsys.readouterr().out
+        assert "you alone." in told
+        assert "The game is over. Return: " in told
+        assert ("How likely tiny would play each move here:" in told) == (place == trained)
+
+
 def test_the_same_seed_is_the_same_game(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     told = []
     for seed in (5, 5, 6):
@@ -134,7 +146,8 @@ def test_the_same_seed_is_the_same_game(monkeypatch: pytest.MonkeyPatch, capsys:
         (("connect_four", "--against", "random", "--seed", "-1"), "--seed -1 must be from 0"),
         (("connect_four", "--against", "random", "--temperature", "-1"), "temperature=-1.0 must be 0"),
         (("connect_four", "--against", "random", "--env", "x.py"), "connect_four is a world itself"),
-        (("pendulum", "--against", "random"), "Pendulum cannot be played by a person: its actions are"),
+        (("pendulum",), "Pendulum cannot be played by a person: its actions are"),
+        (("cartpole", "--against", "random"), "cartpole is played by one, so there is nobody to play against"),
         (("gym:CartPole-v1", "--against", "random"), "cannot be played by a person: only worlds written for scramjet"),
         (("no-such-run",), "no-such-run"),
         ((), "scramjet play needs RUN, such as: scramjet play runs/connect_four-1"),

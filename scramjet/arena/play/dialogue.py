@@ -88,7 +88,9 @@ class Dialogue:
         if others and len(game.to_move) == 1:
             mover = game.to_move[0]
             first = f" {'You move' if self._is_you(mover) else f'{self._name(mover)} moves'} first."
-        self._news = [f"{title_of(game)}: {who}.{first} Type a move, or help."]
+        self._news = []
+        self._say("")
+        self._say(f"{title_of(game)}: {who}.{first} Type a move, or help.")
 
     def _is_you(self, player: int) -> bool:
         """Whether this is the only person in the game."""
@@ -212,7 +214,8 @@ class Dialogue:
         """Show the news and the board, and after the end the result."""
         game = self._game
         self._say("")
-        self._say(" ".join(self._news))
+        if self._news:
+            self._say(" ".join(self._news))
         self._news = []
         self._screen.show(game)
         self._say("")
