@@ -203,7 +203,7 @@ def _checkpoint_of(text: str, runs_dir: Path) -> Checkpoint:
     try:
         return find_checkpoint(text, runs_dir)
     except RunError as error:
-        raise RunError(f"player {text}: {error}") from error
+        raise type(error)(f"player {text}: {error}") from error
 
 
 def _check_world(checkpoint: Checkpoint, config: RunConfig, player: str) -> None:
