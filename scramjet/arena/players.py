@@ -147,6 +147,14 @@ class NetworkPlayer(Player):
             self._moves[~self._turn] = 0
             self._turn = out.turn.copy()
 
+    def memory(self) -> Any:
+        return self._recurrent.states.clone(), self._moves.copy(), self._turn.copy()
+
+    def recall(self, memory: Any) -> None:
+        states, moves, turn = memory
+        self._recurrent.states.copy_(states)
+        self._moves, self._turn = moves.copy(), turn.copy()
+
 
 def load_player(
     player: Any, config: RunConfig, *, temperature: Temperature | None = None, runs_dir: str | Path = "runs"
