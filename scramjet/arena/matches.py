@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from scramjet.engine.random_play import is_masked, outside_space, random_actions
 from scramjet.engine.transition import Transition
 from scramjet.errors import ConfigError, PlayerError
 from scramjet.players.player import Player
+from scramjet.players.user_player import blamed_on
 from scramjet.training.evaluation.limits import steps_at_most
 
 NO_GAME = -1
@@ -69,6 +71,7 @@ class _Match:
         self, pool: Pool, players: Sequence[Player], seating: np.ndarray, seeds: EpisodeSeed, max_steps: int | None
     ) -> None:
         self.pool, self.players, self.seating, self.seeds = pool, players, seating, seeds
+        self.distinct_players = list({id(player): player for player in players}.values())
         self.max_steps = steps_at_most(pool, max_steps) or np.iinfo(np.int64).max
         self.by_seats = pool.played_by is PlayedBy.SEATS
         self.action_shape, self.action_dtype = action_shape_and_dtype(pool.action_space)
@@ -97,8 +100,9 @@ class _Match:
         num_games, due_at = len(self.seating), time.monotonic() + REPORT_SECONDS
         for round_number in itertools.count():
             out = self.pool.reset(self.seeds.after("round", round_number))
-            for player in self._distinct_players():
-                player.begin(self.pool)
+            for player in self.distinct_players:
+                with _blamed(player):
+                    player.begin(self.pool)
             self._begin_games(np.arange(self.pool.num_envs))
             while (self.game != NO_GAME).any():
                 out = self._step(out)
@@ -110,9 +114,6 @@ class _Match:
         if report is not None:
             report(self.num_over, num_games)
         return replace(self.results, notes=tuple(self.notes.values()))
-
-    def _distinct_players(self) -> list[Player]:
-        return list({id(player): player for player in self.players}.values())
 
     def _begin_games(self, envs: np.ndarray) -> None:
         """Begin the next games of the list in these envs; when the list is at its end, the rest stay idle."""
@@ -127,8 +128,9 @@ class _Match:
         alive = None if self.by_seats else out.turn.copy()
         actions = self._choose(out)
         out = self.pool.step(actions)
-        for player in self._distinct_players():
-            player.see(out)
+        for player in self.distinct_players:
+            with _blamed(player):
+                player.see(out)
         gained, ended = out.reward, out.terminated | out.truncated
         if alive is not None:
             gained, ended = gained * alive, (ended | ~alive).reshape(self.returns.shape).all(1)
@@ -184,7 +186,8 @@ class _Match:
         return actions
 
     def _chosen(self, player: Player, out: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        chosen = np.asarray(player.choose(out, rows, generator))
+        with _blamed(player):
+            chosen = np.asarray(player.choose(out, rows, generator))
         shape = (len(rows), *self.action_shape)
         if chosen.shape != shape or not np.can_cast(chosen.dtype, self.action_dtype, "same_kind"):
             raise PlayerError(
@@ -210,8 +213,13 @@ class _Match:
             if number not in self.notes:
                 self.notes[number] = (
                     f"player {self.players[number].name} chose the illegal action {actions[row].tolist()} in seat "
-                    f"{seats[row]}: it loses such games, and is told once"
+                    f"{1 + seats[row]}: it loses such games, and is told once"
                 )
+
+
+def _blamed(player: Player) -> AbstractContextManager[None]:
+    """Blames what is raised on a player that the user wrote; an error of scramjet's own players is a bug of ours."""
+    return nullcontext() if type(player).__module__.startswith("scramjet.") else blamed_on(player.name)
 
 
 def _extended(sequences: np.ndarray, actions: np.ndarray, alive: np.ndarray | None) -> np.ndarray:

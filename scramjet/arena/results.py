@@ -83,4 +83,5 @@ def wilson_interval(successes: int, trials: int, *, deviations: float = NORMAL_9
     share, square = successes / trials, deviations**2 / trials
     centre = (share + 0.5 * square) / (1.0 + square)
     half_width = deviations * math.sqrt(share * (1.0 - share) / trials + 0.25 * square / trials) / (1.0 + square)
-    return max(0.0, centre - half_width), min(1.0, centre + half_width)
+    low = 0.0 if successes == 0 else centre - half_width  # exactly, not up to rounding
+    return low, 1.0 if successes == trials else centre + half_width

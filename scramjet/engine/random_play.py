@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def unfit_action(space: Any, actions: np.ndarray, mask: np.ndarray | None) -> tu
 
 def outside_space(space: Any, actions: np.ndarray) -> np.ndarray:
     """Which actions [B, ...] are outside the space, [B] bool."""
-    choices = actions.reshape(len(actions), -1)
+    choices = _as_rows(actions)
     if isinstance(space, Box):
         low, high = space.low.reshape(-1), space.high.reshape(-1)
         return ~np.asarray((np.isfinite(choices) & (choices >= low) & (choices <= high)).all(1))
@@ -66,8 +67,13 @@ def is_masked(space: Any, actions: np.ndarray, mask: np.ndarray) -> np.ndarray:
     if not mask.shape[1]:
         return np.zeros(len(actions), np.bool_)
     sizes = _sizes(space)
-    places = actions.reshape(len(actions), -1) + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    places = _as_rows(actions) + np.concatenate([[0], np.cumsum(sizes)[:-1]])
     return ~np.asarray(np.take_along_axis(mask, places, axis=1).all(1))
+
+
+def _as_rows(actions: np.ndarray) -> np.ndarray:
+    """Actions [B, ...] as [B, components], also if there are none of them."""
+    return actions.reshape(len(actions), math.prod(actions.shape[1:]))
 
 
 def _sizes(space: Any) -> np.ndarray:

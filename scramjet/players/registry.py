@@ -10,7 +10,7 @@ from scramjet.adapters.world_code import NamedCode, find_in_current_folder
 from scramjet.errors import ConfigError, PlayerError, WorldError, did_you_mean, shortened
 from scramjet.players.player import Player
 from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer
-from scramjet.players.user_player import UserPlayer
+from scramjet.players.user_player import UserPlayer, blamed_on
 
 USUAL_NAME = "choose"
 """The function that is meant where a file is given and nothing in it."""
@@ -71,10 +71,12 @@ def _user_player(spec: str, where: str, name: str) -> Player:
     found = getattr(module, name, None)
     if found is None:
         known = functions_of(module)
-        raise PlayerError(
-            f"{shortened(where)} has no {name!r}.{did_you_mean(name, known)} Name the function or class that chooses: "
-            f"{where}:{known[-1] if known else USUAL_NAME}"
-        )
+        listed = f"It has {', '.join(known[:20])}" if known else "It has no functions or classes"
+        raise PlayerError(f"{shortened(where)} has no {name!r} to play.{did_you_mean(name, known)} {listed}")
     if isinstance(found, type) and issubclass(found, Player):
-        found = found()
-    return found if isinstance(found, Player) else UserPlayer(found, spec)
+        with blamed_on(spec):
+            found = found()
+    if not isinstance(found, Player):
+        return UserPlayer(found, spec)
+    found.name = spec
+    return found

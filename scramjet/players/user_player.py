@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,12 @@ from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Discrete, MultiDiscrete
-from scramjet.errors import ENV_FAILURES, ConfigError, PlayerError, shortened
+from scramjet.errors import ENV_FAILURES, ConfigError, PlayerError, ScramjetError, shortened
 from scramjet.players.player import Player
 
 NO_ACTION = -1
 """Stands for a number that is too large for an action; illegal everywhere."""
+_PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,13 @@ class UserPlayer(Player):
     def __init__(self, chooser: Any, name: str | None = None) -> None:
         self.name = name or str(getattr(chooser, "__name__", type(chooser).__name__))
         if isinstance(chooser, type):
-            chooser = self._asked(chooser)
+            with blamed_on(self.name):
+                chooser = chooser()
         choose = getattr(chooser, "choose", chooser)
         if not callable(choose):
             raise ConfigError(
-                f"player {self.name} is {shortened(chooser)}; give a function choose(view) that returns an action, or "
-                f"a class with such a method"
+                f"player {self.name} is a {type(chooser).__name__} without a method choose(view); give a function that "
+                f"takes a view and returns an action, or a class with such a method"
             )
         self._choose: Callable[[View], Any] = choose
 
@@ -79,18 +83,10 @@ class UserPlayer(Player):
                 env=pool.env,
                 seat=int(seen.turn[row]) if pool.played_by is PlayedBy.SEATS else row % rows_per_env,
             )
-            chosen.append(self._as_action(self._asked(self._choose, view)))
+            with blamed_on(self.name):
+                answer = self._choose(view)
+            chosen.append(self._as_action(answer))
         return np.stack(chosen)
-
-    def _asked(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function of the user's returns; what it raises becomes a PlayerError that names the line."""
-        try:
-            return function(*arguments)
-        except ENV_FAILURES as error:
-            problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise PlayerError(
-                f"player {self.name} failed{_place_of(error)}: {problem}; mend it and play again"
-            ) from error
 
     def _as_action(self, answer: Any) -> np.ndarray:
         """An answer as the envs take it; raises a PlayerError for what cannot be an action."""
@@ -119,10 +115,25 @@ def _legal_actions(space: Any, mask: np.ndarray) -> list[Any]:
     return [np.flatnonzero(part).tolist() for part in parts]
 
 
+@contextmanager
+def blamed_on(player: str) -> Iterator[None]:
+    """Turn what a user's code raises into a PlayerError that names the player and the line."""
+    try:
+        yield
+    except ScramjetError:
+        raise
+    except ENV_FAILURES as error:
+        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise PlayerError(f"player {player} failed{_place_of(error)}: {problem}; mend it and play again") from error
+
+
 def _place_of(error: BaseException) -> str:
-    """` in FILE line N` of the user's code that raised an error; empty where nothing of it ran."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first is the call here
-    if not frames:
-        return ""
-    last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
-    return f" in {Path(last.filename).name} line {last.lineno}"
+    """` in FILE line N`, the last line of the user's code that an error passed through; empty where there is none."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_ours(each.filename)]
+    own = [each for each in frames if each.filename == frames[0].filename]
+    return f" in {Path(own[-1].filename).name} line {own[-1].lineno}" if own else ""
+
+
+def _is_ours(file: str) -> bool:
+    """Whether a file is part of scramjet, or is Python's own that calls it."""
+    return Path(file).is_relative_to(_PACKAGE) or file == contextlib.__file__
