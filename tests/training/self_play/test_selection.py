@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -50,5 +52,5 @@ def test_snapshots_that_stay_are_spread_over_time() -> None:
             del kept[least_missed(kept)]
     assert kept[0] == 0
     assert kept[-1] == 99
-    gaps = [later - earlier for earlier, later in zip(kept, kept[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(kept)]
     assert max(gaps) <= 2 * 99 / 7 + 1
