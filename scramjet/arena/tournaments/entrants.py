@@ -16,6 +16,7 @@ from scramjet.players.registry import runs_code, scripted_player
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of, load_checkpoint
 from scramjet.runtime.runs import find_run
 from scramjet.training.persistence.checkpoint_facts import find_checkpoint, run_of
+from scramjet.training.self_play.members import FOLDER as OPPONENTS
 
 RANDOM = "random"
 """The player whose rating is 1000 where it takes part."""
@@ -59,14 +60,21 @@ def gather_entrants(
 
 
 def entrants_of_run(run: Path, limit: int | None = None) -> list[Entrant]:
-    """The players that a run has to offer: its checkpoints, oldest first; at most `limit`, spread over training."""
-    paths = checkpoints_of(run)
+    """The players that a run has to offer, oldest first: its checkpoints, and earlier selves that are its opponents.
+
+    At most `limit` of them, spread over training.
+    """
+    by_step = {path.name: path for path in (*checkpoints_of(run / OPPONENTS), *checkpoints_of(run))}
+    paths = sorted(by_step.values(), key=_step_of)
     if not paths:
         raise CheckpointError(f"{run} has no checkpoint yet; wait until it has saved one, or give another run")
     if limit is not None and len(paths) > limit:
-        steps = [int(path.name.rpartition("_")[2]) for path in paths]
-        paths = [paths[number] for number in spread(steps, limit)]
-    return [_entrant_of(_loaded(path)) for path in paths if os.path.isdir(path)]  # a writer may have removed one
+        paths = [paths[number] for number in spread([_step_of(path) for path in paths], limit)]
+    return [_entrant_of(_loaded(path), run) for path in paths if os.path.isdir(path)]  # a writer may have removed one
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.rpartition("_")[2])
 
 
 def spread(steps: Sequence[int], limit: int) -> list[int]:
@@ -85,14 +93,18 @@ def _entrants_of(text: str, runs_dir: Path, limit: int | None) -> list[Entrant]:
     """The entrants that one RUN of the command line stands for."""
     is_run = os.path.isfile(os.path.join(text, "config.toml"))
     is_name = not os.path.exists(text) and os.path.basename(text) == text
-    return entrants_of_run(find_run(text, runs_dir), limit) if is_run or is_name else [_entrant_of(_loaded(Path(text)))]
+    if is_run or is_name:
+        return entrants_of_run(find_run(text, runs_dir), limit)
+    checkpoint = _loaded(Path(text))
+    return [_entrant_of(checkpoint, run_of(checkpoint))]
 
 
 def _entrant_by_name(text: str, runs_dir: Path) -> Entrant:
     """The entrant that one of `--players` stands for: a scripted player, or the newest checkpoint of a run."""
     if text == PERFECT or scripted_player(text) is not None:
         return Entrant(text, text, hashlib.sha256(f"{text}/{_code_digest(text)}".encode()).hexdigest())
-    return _entrant_of(find_checkpoint(text, runs_dir))
+    checkpoint = find_checkpoint(text, runs_dir)
+    return _entrant_of(checkpoint, run_of(checkpoint))
 
 
 def _code_digest(text: str) -> str:
@@ -113,10 +125,9 @@ def _loaded(path: Path) -> Checkpoint:
         ) from error
 
 
-def _entrant_of(checkpoint: Checkpoint) -> Entrant:
-    run = run_of(checkpoint)
-    name = f"{run.name}@{checkpoint.step}"
-    return Entrant(name, str(checkpoint.path), checkpoint.digest, str(run), checkpoint.step)
+def _entrant_of(checkpoint: Checkpoint, run: Path) -> Entrant:
+    run = run.resolve()
+    return Entrant(f"{run.name}@{checkpoint.step}", str(checkpoint.path), checkpoint.digest, str(run), checkpoint.step)
 
 
 def _with_names_of_their_own(entrants: Sequence[Entrant]) -> list[Entrant]:
