@@ -160,9 +160,8 @@ class TournamentLog:
         differing = [name for name, value in wanted.items() if found.get(name) != value]
         if differing:
             raise RunError(
-                f"{self.path} holds another tournament: its {', '.join(differing)} "
-                f"{'differ' if len(differing) > 1 else 'differs'} ({_difference(found, wanted, differing[0])}); give "
-                f"another --out, or delete it"
+                f"{self.path} holds a tournament with other {', '.join(differing)} "
+                f"({_difference(found, wanted, differing[0])}); give another --out, or delete it"
             )
 
     def _parsed(self, line: bytes) -> BatchResult | None:

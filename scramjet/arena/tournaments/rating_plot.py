@@ -49,15 +49,11 @@ class _Axes:
 
 
 def rating_plot(table: RatingTable, title: str) -> str:
-    """The plot as the text of an SVG file. Raises a ConfigError where no player has a training step."""
+    """The plot as the text of an SVG file; at least one player is a checkpoint."""
     runs: dict[str, list[Rated]] = {}
-    for row in sorted(table.rows, key=lambda row: row.entrant.step or 0):
+    for row in sorted(table.rows, key=lambda row: (row.entrant.run or "", row.entrant.step or 0)):
         if row.entrant.run is not None:
             runs.setdefault(row.entrant.run, []).append(row)
-    if not runs:
-        raise ConfigError(
-            "--plot shows ratings of checkpoints against their training steps, and there are none; give a RUN"
-        )
     scripted = [row for row in table.rows if row.entrant.run is None]
     axes = _axes_of(table.rows)
     parts = [*_frame(axes, title)]

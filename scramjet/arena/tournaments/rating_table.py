@@ -178,11 +178,11 @@ def cycle_text(table: RatingTable) -> list[str]:
     if test.is_explained:
         return [f"One number per player explains the results ({figures})."]
     lines = [
-        f"One number per player does not explain the results ({figures}): win rates are off by about "
-        f"{100 * test.misfit:.0f} points."
+        f"One number per player is not the whole truth ({figures}): beyond chance, win rates differ from those of the "
+        f"ratings by about {100 * test.misfit:.0f} percentage points."
     ]
     if test.cycle is None or not test.cycle.is_certain:
-        return [*lines, "No cycle is certain: who is better may hold, by how much does not."]
+        return [*lines, "No cycle is certain."]
     names = [table.names[player] for player in test.cycle.players]
     links = [
         f"{name} beats {loser} in {100 * win_rate:.0f} %"
