@@ -41,7 +41,7 @@ Ctrl-C keeps what was played and shows the ratings so far; the same command goes
 class Arguments:
     """Who meets, and how."""
 
-    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = ()
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = ()
     """Runs, all of whose checkpoints take part, or checkpoints."""
     players: tuple[str, ...] = ()
     """Other players: random, greedy, minimax:N, perfect, FILE.py:Name, module:Name, or a run's newest checkpoint."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scramjet.adapters.world_code import NamedCode, source_fingerprint
-from scramjet.arena.players import PERFECT
+from scramjet.arena.players import PERFECT, named_checkpoint
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.players.registry import runs_code, scripted_player
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of, load_checkpoint
 from scramjet.runtime.runs import find_run
-from scramjet.training.persistence.checkpoint_facts import find_checkpoint, run_of
+from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.self_play.members import FOLDER as OPPONENTS
 
 RANDOM = "random"
@@ -103,7 +103,7 @@ def _entrant_by_name(text: str, runs_dir: Path) -> Entrant:
     """The entrant that one of `--players` stands for: a scripted player, or the newest checkpoint of a run."""
     if text == PERFECT or scripted_player(text) is not None:
         return Entrant(text, text, hashlib.sha256(f"{text}/{_code_digest(text)}".encode()).hexdigest())
-    checkpoint = find_checkpoint(text, runs_dir)
+    checkpoint = named_checkpoint(text, runs_dir)
     return _entrant_of(checkpoint, run_of(checkpoint))
 
 

@@ -45,6 +45,8 @@ class RatingTable:
     anchor: str | None
     """Who is rated 1000; None: the mean of all is."""
     draw_parameter: float
+    num_groups: int
+    """Groups of players that have not met, not even through others."""
     num_games: int
     num_distinct: int
     num_cut: int
@@ -73,6 +75,7 @@ class RatingTable:
             "players": players,
             "anchor": self.anchor,
             "draw_parameter": self.draw_parameter,
+            "groups": self.num_groups,
             "games": self.num_games,
             "distinct_games": self.num_distinct,
             "cut_games": self.num_cut,
@@ -112,6 +115,7 @@ def rating_table(entrants: Sequence[Entrant], batches: Sequence[BatchResult], *,
         names=tuple(entrant.name for entrant in entrants),
         anchor=None if anchor is None else entrants[anchor].name,
         draw_parameter=rated.draw_parameter,
+        num_groups=_num_groups(outcomes, len(entrants)),
         num_games=sum(batch.num_games for batch in batches),
         num_distinct=sum(batch.num_distinct for batch in batches),
         num_cut=sum(batch.num_cut for batch in batches),
@@ -138,6 +142,14 @@ def games_of(outcomes: Sequence[Outcome], num_players: int) -> Results | Ranking
         np.bincount(which.ravel(), counts * (kinds == kind), minlength=len(pairs)) for kind in (1, 0, -1)
     )
     return Results(num_players, pairs[:, 0], pairs[:, 1], wins, draws, losses)
+
+
+def _num_groups(outcomes: Sequence[Outcome], num_players: int) -> int:
+    groups = [{player} for player in range(num_players)]
+    for players in {frozenset(outcome.seating) for outcome in outcomes}:
+        met = [group for group in groups if group & players]
+        groups = [group for group in groups if not group & players] + [set().union(*met)]
+    return len(groups)
 
 
 def scores_of(outcomes: Sequence[Outcome], num_players: int) -> list[Score]:
@@ -194,6 +206,10 @@ def cycle_text(table: RatingTable) -> list[str]:
 def remarks(table: RatingTable) -> list[str]:
     """What else the user should know about the games."""
     lines = []
+    if table.num_groups > 1:
+        lines.append(
+            f"The players fall into {table.num_groups} groups that have not met: between them, ratings are guesses."
+        )
     if table.num_distinct < FEW_DISTINCT * table.num_games:
         lines.append(
             f"Only {table.num_distinct:,} of {table.num_games:,} games differ in their moves, so the intervals are too "

@@ -98,6 +98,15 @@ def test_games_that_repeat_themselves_were_cut_or_lost_by_illegal_moves_are_told
     assert any(line.startswith("2 games did not end in time") for line in cut)
 
 
+def test_players_that_never_met_are_told():
+    apart = rating_table(PLAYERS, batches(*beats(0, 1, 5)))
+    assert apart.num_groups == 2
+    assert any("2 groups that have not met" in line for line in table_text(apart))
+    joined = rating_table(PLAYERS, batches(*beats(0, 1, 5), *beats(1, 2, 3)))
+    assert joined.num_groups == 1
+    assert not any("groups" in line for line in table_text(joined))
+
+
 def test_the_table_for_json_holds_what_the_text_holds():
     outcomes = [*beats(0, 1, 80, losses=20), *beats(1, 2, 75, losses=25), *beats(2, 0, 70, losses=30)]
     table = json.loads(json.dumps(rating_table(PLAYERS, batches(*outcomes)).as_dict()))
