@@ -17,7 +17,6 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.learner import Learner
 from scramjet.training.persistence.metadata import policy_metadata
 from scramjet.training.persistence.weights import load_weights
-from scramjet.training.self_play.members import remove_unused_members
 from scramjet.training.session import Session
 
 
@@ -45,7 +44,7 @@ def checkpoint_of(
             session.metrics_log.sync()
             path = session.store.save(step, model, trainer, metadata, is_best=is_best)
             if session.league is not None:
-                remove_unused_members(session.run.path, session.league.folders)
+                session.league.files.remove_unused()
             return path
         except Exception as error:
             raise _save_failed(step, error) from error

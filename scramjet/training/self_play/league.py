@@ -47,7 +47,7 @@ class League:
     ) -> None:
         """`opponents`: of each pool that trains. `given`: members that the user gave. `metadata` describes the policy
         for a file of its own."""
-        self.config, self._policy, self._opponents, self._files = config, policy, opponents, files
+        self.config, self._policy, self._opponents, self.files = config, policy, opponents, files
         self._metadata = metadata
         self.members: list[Member] = list(given)
         """In the order of entry; those that have left the pool stay until their last games are over."""
@@ -67,7 +67,7 @@ class League:
         """Begin the first games: the first policy enters, and opponents are drawn."""
         for member in self.members:
             if member.kind == "given":
-                member.digest = self._files.save(member, self._metadata())
+                member.digest = self.files.save(member, self._metadata())
         if self.config.pool_fraction:
             self.enter("self", step, plain_weights(self._policy.state_dict()), rating=ANCHOR_RATING)
         self._seat_first()
@@ -85,7 +85,7 @@ class League:
         """Let a policy enter the pool: its file is on the disk when this returns."""
         name = f"step_{step}" if kind == "self" else f"exploiter_{step}"
         member = Member(self.num_entered, name, kind, step, rating=rating, weights=weights)
-        member.digest = self._files.save(member, self._metadata())
+        member.digest = self.files.save(member, self._metadata())
         self.num_entered += 1
         self.members.append(member)
         alike = [each for each in self.pool if each.kind == kind]
@@ -152,6 +152,9 @@ class League:
         if update % self.config.change_every == 0:
             self._draw_opponents()
         playing = {opponent.number for each in self._opponents for group in each.groups for opponent in group.playing}
+        for member in self.members:
+            if member.has_left and member.number not in playing:
+                self.files.release(member)
         self.members = [member for member in self.members if not member.has_left or member.number in playing]
 
     def is_snapshot_due(self, update: int) -> bool:
@@ -207,11 +210,6 @@ class League:
         against = {f"self_play/against/{member.name}": member.win_rate for member in self.pool if member.games}
         return {name: value for name, value in {**numbers, **against}.items() if value is not None}
 
-    @property
-    def folders(self) -> list[str]:
-        """The folders of all members, below the run's folder."""
-        return [member.folder for member in self.members if member.kind != "player"]
-
     def described(self) -> dict[str, Any]:
         """What the metadata of a checkpoint says: members and ratings, without tensors."""
         return {
@@ -248,7 +246,7 @@ class League:
                     raise ValueError(f"the player {member.name} is not among self_play.opponents any more")
                 member.player = known[member.number].player
             else:
-                member.weights = self._files.load(member)
+                member.weights = self.files.load(member)
                 _check_fits(member, self._policy)
         self.num_entered = int(data["num_entered"])
         self.rating = float(data["rating"])

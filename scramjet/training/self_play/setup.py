@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from scramjet.adapters.registry import is_foreign
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
@@ -80,13 +81,10 @@ def _check_world(config: RunConfig, pool: Pool) -> None:
             f"self-play needs a world with several seats or agents, and {config.env} is played by one{hint}; leave "
             f"--self-play.pool-fraction and --self-play.fixed-fraction out"
         )
-    if config.mode == "async" and config.env_device != "cuda" and ":" in config.env and not config.env.endswith(".py"):
-        from scramjet.adapters.registry import is_foreign
-
-        if is_foreign(config.env):
-            raise ConfigError(
-                f"mode='async' has no opponents in envs of other libraries such as {config.env}; use --mode sync"
-            )
+    if config.mode == "async" and is_foreign(config.env):
+        raise ConfigError(
+            f"mode='async' has no opponents in envs of other libraries such as {config.env}; use --mode sync"
+        )
 
 
 def make_league(
