@@ -86,9 +86,9 @@ def prepare_tournament(
     `out` is its file (ending in .jsonl), or the folder in which the file gets a name of its own.
     """
     players = load_players(entrants, config, settings.temperature)
-    pool = make_pool(
-        config, num_envs=MAX_FOREIGN_ENVS if is_foreign(config.env) else GAMES_PER_BATCH // 2, num_threads=1
-    )
+    most = MAX_FOREIGN_ENVS if is_foreign(config.env) else GAMES_PER_BATCH // 2
+    num_games = settings.games * (len(entrants) // 2)  # about those of a Swiss round; a round robin has more
+    pool = make_pool(config, num_envs=max(1, min(num_games, most)), num_threads=1)
     try:
         plan = make_plan(
             len(entrants),

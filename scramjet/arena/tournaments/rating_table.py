@@ -91,7 +91,7 @@ class RatingTable:
             "p_value": cycle.p_value,
         }  # fmt: skip
         return {
-            "is_explained": test.is_explained,
+            "is_explained": test.is_explained if test.degrees_of_freedom else None,
             "deviance": test.deviance,
             "degrees_of_freedom": test.degrees_of_freedom,
             "p_value": test.p_value,
