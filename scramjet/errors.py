@@ -66,6 +66,10 @@ class CallbackError(ScramjetError):
     """A user's callback raised an error, which is the cause of this one; the run was saved first."""
 
 
+class PlayerError(ScramjetError):
+    """A player of the user's own that cannot be used, raised an error or returned something that is no action."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the nearest known name, or an empty string."""
     close = nearest(name, known)

@@ -88,6 +88,8 @@ def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, *
     if run.lineage_path.exists():
         raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
     session.metrics_log.truncate_after(-1)
+    if session.league is not None:
+        session.league.begin(0)
     note = world_files.note_on_world(config.env, session.pool.env, None)
     session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
     return session

@@ -109,6 +109,8 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
     run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
         session = build_session(config, run, network)
+        if session.league is not None:
+            session.league.begin(0)
     session.note = joined_notes(about_threads, _advice(config), world_files.note_without_copy(config.env, run.path))
     return session
 
@@ -169,6 +171,8 @@ def fork_run(
         session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
         session.first_step = checkpoint.step
+        if session.league is not None:
+            session.league.begin(checkpoint.step)
         session.lineage = lineage
         checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"

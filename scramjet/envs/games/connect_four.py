@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.envs.api import Box, Discrete, Env
+from scramjet.envs.api import Box, Discrete, Env, Symmetry
 from scramjet.envs.drawing import Canvas, Color
 from scramjet.envs.rng import randint
 
@@ -66,19 +66,46 @@ def drop(s: Any, column: int, connect: int) -> bool:
     return s.moves == s.pieces.shape[1] * s.pieces.shape[2]
 
 
-def random_column(s: Any) -> int:
-    """A column with room, each as likely."""
-    rows, cols = s.pieces.shape[1], s.pieces.shape[2]
+def may_drop(s: Any, column: int, connect: int, goes_on: bool) -> bool:
+    """Whether a column has room; with `goes_on` also whether the game goes on after a piece there."""
+    row = s.pieces.shape[1] - 1 - s.heights[column]
+    if row < 0:
+        return False
+    if not goes_on:
+        return True
+    is_last = s.moves + 1 == s.pieces.shape[1] * s.pieces.shape[2]
+    return not is_last and not is_in_line(s.pieces, s.turn, row, column, connect)
+
+
+def random_column(s: Any, connect: int, goes_on: bool) -> int:
+    """One of the columns that `may_drop` allows, each as likely; -1 where there is none."""
+    cols = s.pieces.shape[2]
     num_open = 0
     for column in range(cols):
-        num_open += s.heights[column] < rows
+        num_open += may_drop(s, column, connect, goes_on)
+    if num_open == 0:
+        return -1
     skip = randint(s, num_open)
     for column in range(cols):
-        if s.heights[column] < rows:
+        if may_drop(s, column, connect, goes_on):
             if skip == 0:
                 return column
             skip -= 1
-    return 0  # never: a game goes on while a column has room
+    return -1
+
+
+def play_opening(s: Any, connect: int, plies: int) -> None:
+    """Random moves from both sides that do not end the game; fewer than `plies` where every move would."""
+    for _ in range(plies):
+        column = random_column(s, connect, True)
+        if column < 0:
+            break
+        drop(s, column, connect)
+
+
+def mirror(obs: np.ndarray) -> np.ndarray:
+    """The board with left and right exchanged."""
+    return np.flip(obs, axis=-1)
 
 
 def side_of(s: Any, player: int) -> int:
@@ -93,12 +120,21 @@ class ConnectFour(Env):
     cols: int = 7
     connect: int = 4
     random_opponent: bool = False
+    opening_plies: int = 0
 
     stat_names = ("win", "draw", "loss", "moves", "first", "win_first", "win_second")
 
     @property
     def num_seats(self) -> int:
         return 1 if self.random_opponent else 2
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return tuple(str(1 + column) for column in range(self.cols))
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        return (Symmetry("mirror", mirror, range(self.cols)[::-1]),)
 
     @property
     def observation_space(self) -> Box:
@@ -127,13 +163,16 @@ class ConnectFour(Env):
     def reset(self, s: Any) -> None:
         if self.random_opponent:
             s.seat_0_side = randint(s, 2)
-            if s.seat_0_side == 1:
-                drop(s, random_column(s), self.connect)
+        if self.opening_plies > 0:
+            play_opening(s, self.connect, randint(s, self.opening_plies + 1))
+        if self.random_opponent and s.turn != s.seat_0_side:
+            play_opening(s, self.connect, 1)
+            s.seat_0_side = s.turn  # the other side only where the opponent had no move that goes on
 
     def step(self, s: Any, action: Any, reward: Any) -> bool:
         over = drop(s, action, self.connect)
         if self.random_opponent and not over:
-            over = drop(s, random_column(s), self.connect)
+            over = drop(s, random_column(s, self.connect, False), self.connect)
         if s.winner != NOBODY:
             for player in range(self.num_seats):
                 reward[player] = 1.0 if s.winner == 1 + side_of(s, player) else -1.0
@@ -173,6 +212,12 @@ class ConnectFour(Env):
             raise ValueError(
                 f"connect={self.connect} must be from 2 to {longest}, the longest line on a board of "
                 f"{self.rows} x {self.cols}; lower connect, or raise rows or cols"
+            )
+
+        cells = self.rows * self.cols
+        if not 0 <= self.opening_plies < cells:
+            raise ValueError(
+                f"opening_plies={self.opening_plies} must be from 0 to {cells - 1}: the board has {cells} cells"
             )
 
     def render(self, s: Any) -> np.ndarray:

@@ -155,7 +155,7 @@ def starting_config(env: str | None, preset: str | None = None) -> RunConfig:
     """
     path = None if preset is None else named_preset(preset)
     if env is None and path is not None:
-        env = _world_in(read_file(path))
+        env = world_in(read_file(path))
     if env is None and path is not None:
         raise ConfigError(
             f"preset {path.stem} is for several worlds; name one: scramjet train WORLD --preset {path.stem}"
@@ -171,13 +171,13 @@ def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:
     """`config` with a preset, given by name or file, laid over it; the world of a preset for another is left out."""
     path = named_preset(preset) if isinstance(preset, str) else preset
     data = read_file(path)
-    own_world = _world_in(data)
+    own_world = world_in(data)
     if own_world is not None and not is_same_world(own_world, config.env):  # its parameters are for another one
         data = without_world(data)
     return apply(config, data, f"preset {path.name}", OURS)
 
 
-def _world_in(data: Mapping[str, Any]) -> str | None:
+def world_in(data: Mapping[str, Any]) -> str | None:
     """The world that a file names, if it names one."""
     env = data.get("env")
     name = env.get("name") if isinstance(env, Mapping) else env
@@ -191,7 +191,7 @@ def load_config(path: Path | str, *, trust: bool = False, preset: str | None = N
     """
     path = Path(coerce("path", path, Path))
     data = read_file(path)
-    name = _world_in(data)
+    name = world_in(data)
     if name is not None:
         check_name(name, str(path))
     base = starting_config(name, preset)  # of the file's world, only its name is looked at

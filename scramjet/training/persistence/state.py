@@ -15,7 +15,9 @@ from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.learner import Learner
-from scramjet.training.persistence.metadata import session_metadata
+from scramjet.training.persistence.metadata import policy_metadata
+from scramjet.training.persistence.weights import load_weights
+from scramjet.training.self_play.members import remove_unused_members
 from scramjet.training.session import Session
 
 
@@ -41,11 +43,29 @@ def checkpoint_of(
     def save() -> Path:
         try:
             session.metrics_log.sync()
-            return session.store.save(step, model, trainer, metadata, is_best=is_best)
+            path = session.store.save(step, model, trainer, metadata, is_best=is_best)
+            if session.league is not None:
+                remove_unused_members(session.run.path, session.league.folders)
+            return path
         except Exception as error:
             raise _save_failed(step, error) from error
 
     return save
+
+
+def session_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
+    """The metadata of a checkpoint of this session, as plain values for JSON."""
+    league = {} if session.league is None else {"self_play": session.league.described()}
+    return {
+        "update": update,
+        "elapsed_seconds": elapsed_seconds,
+        "best_return": None if session.best is None else session.best.mean_return,
+        "best_lower_bound": None if session.best is None else session.best.lower_bound,
+        "lineage": session.lineage,
+        "has_records_of_others": session.pool.has_records_of_others,
+        **policy_metadata(session.config, session.run.path, session.pool, session.policy, session.rules),
+        **league,
+    }
 
 
 def _save_failed(step: int, error: Exception) -> ScramjetError:
@@ -72,6 +92,8 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
     }
     if session.policy.state_size:
         tensors["memory"] = session.rollout.recurrent.states
+    if session.league is not None:
+        tensors |= session.league.tensors()
     scaler = session.learner.reward_scaler
     if scaler is not None:
         tensors["reward_scaler/running_return"] = scaler.running_return
@@ -116,6 +138,9 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
     session.progress.restore(tensors)
     if session.policy.state_size:
         session.rollout.recurrent.states.copy_(tensors["memory"])
+    if session.league is not None:
+        data = checkpoint.metadata.get("self_play")
+        session.league.restore(data, tensors, games_go_on=session.config.mode == "sync")
     scaler = session.learner.reward_scaler
     if scaler is not None:
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])
@@ -129,31 +154,6 @@ def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -
         moments = checkpoint.trainer.get("reward_scaler/moments")
         if learner.reward_scaler is not None and moments is not None:
             learner.reward_scaler.moments.copy_(moments)
-
-
-def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
-    """Load a checkpoint's weights into a policy; raises a CheckpointError that says what does not fit."""
-    check_weights(policy.state_dict(), checkpoint)
-    policy.load_state_dict(checkpoint.model)
-
-
-def check_weights(own: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose tensors differ in name or shape from `own`, the state dict of a policy."""
-    for name in dict.fromkeys([*own, *checkpoint.model]):
-        here, there = _shape(own, name), _shape(checkpoint.model, name)
-        if here != there:
-            raise CheckpointError(
-                f"'{checkpoint.path}' holds another network: {name} is {there} there and {here} here; "
-                f"use the --policy and --normalize-observations settings it was trained with"
-            )
-
-
-def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
-    """A tensor's shape in words, and its type where that is not float32; "absent" if there is none."""
-    if name not in tensors:
-        return "absent"
-    kind = "" if tensors[name].dtype == torch.float32 else f" of {str(tensors[name].dtype).removeprefix('torch.')}"
-    return f"{list(tensors[name].shape)}{kind}"
 
 
 def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:

@@ -177,6 +177,8 @@ def test_a_board_in_the_mirror_is_the_same_game(env, data) -> None:
         ({"rows": 1}, "rows=1 must be from 2 to 20"),
         ({"cols": 21}, "cols=21 must be from 2 to 20"),
         ({"connect": 1}, "connect=1 must be from 2 to 7"),
+        ({"opening_plies": -1}, "opening_plies=-1 must be from 0 to 41: the board has 42 cells"),
+        ({"rows": 2, "opening_plies": 14}, "opening_plies=14 must be from 0 to 13"),
         (
             {"rows": 4, "cols": 4, "connect": 5},
             "connect=5 must be from 2 to 4, the longest line on a board of 4 x 4; lower connect, or raise rows or cols",
@@ -195,6 +197,57 @@ def test_a_line_that_fits_only_across_can_still_be_made() -> None:
     columns = [column for column in range(8) for _ in (0, 1)]
     assert play(env, s, columns) == ([0.0, 0.0], False)
     assert play(env, s, [8]) == ([1.0, -1.0], True)
+
+
+def test_an_opening_has_from_none_to_the_given_number_of_plies_each_as_likely() -> None:
+    pool = NativePool(ConnectFour(opening_plies=5), 3000, num_threads=1)
+    out = pool.reset(0)
+    plies = pool.states()["moves"]
+    counts = np.bincount(plies, minlength=6)
+    assert counts == pytest.approx(500, abs=5 * np.sqrt(500))
+    assert len(counts) == 6
+    np.testing.assert_array_equal(out.turn, plies % 2)
+    np.testing.assert_array_equal(out.obs.sum(axis=(2, 3)), np.stack([plies // 2, (plies + 1) // 2], axis=1))
+    first = pool.states()["pieces"][plies == 1, 0, 5]  # the first column, each of seven as likely
+    assert first.sum(axis=0) == pytest.approx(len(first) / 7, rel=0.5)
+
+
+@pytest.mark.parametrize("random_opponent", [False, True])
+@pytest.mark.parametrize("backend", ["cpu", "interpreted"])
+def test_no_opening_ends_the_game_and_it_stops_where_every_move_would(backend, random_opponent: bool) -> None:
+    env = ConnectFour(rows=3, cols=4, connect=3, opening_plies=11, random_opponent=random_opponent)
+    pool = NativePool(env, 150, num_threads=1, backend=backend)
+    pool.reset(0)
+    states = pool.states()
+    assert (states["winner"] == 0).all()
+    assert not any(has_three(plane) for planes in states["pieces"] for plane in planes)
+    assert states["moves"].max() > 5
+    assert states["moves"].max() < 12
+    np.testing.assert_array_equal(states["turn"], states["moves"] % 2)
+    if random_opponent:
+        np.testing.assert_array_equal(states["turn"], states["seat_0_side"])
+        assert states["seat_0_side"].mean() == pytest.approx(0.5, abs=0.2)
+
+
+def test_the_mirror_that_the_world_declares_maps_what_is_seen_and_played() -> None:
+    env = ConnectFour(rows=4, cols=5, opening_plies=9)
+    (mirror,) = env.symmetries
+    first = NativePool(env, 64, num_threads=1)
+    out = first.reset(0)
+    states = first.states()
+    mirrored = states.copy()
+    mirrored["pieces"], mirrored["heights"] = states["pieces"][..., ::-1], states["heights"][:, ::-1]
+    actions = np.array([np.flatnonzero(legal)[-1] for legal in out.mask])
+    _, one = first.simulate(states, actions)
+    _, two = first.simulate(mirrored, np.asarray(mirror.actions)[actions])
+    np.testing.assert_array_equal(mirror.observe(one.obs), two.obs)
+    np.testing.assert_array_equal(mirror.observe(one.obs[0]), two.obs[0])
+    np.testing.assert_array_equal(one.mask, two.mask[:, mirror.actions])
+    assert one.reward.tolist() == two.reward.tolist()
+
+
+def test_columns_are_called_by_their_numbers_counted_from_1() -> None:
+    assert ConnectFour().action_names == ("1", "2", "3", "4", "5", "6", "7")
 
 
 # --- against random moves ---------------------------------------------------------------------------------------
