@@ -21,23 +21,41 @@ from pathlib import Path
 
 import numpy as np
 
-from scramjet.arena.solver.graded_positions import CLASSES, FOLDER, class_of
+from scramjet.arena.solver.graded_positions import CLASSES, COLS, FOLDER, ROWS, class_of
 from scramjet.arena.solver.position import Position
 from scramjet.arena.solver.solver import Solver
 
 SEED = 4
+GAMES_AT_ONCE = 256
+GAMES = np.arange(GAMES_AT_ONCE)
 PHASES = {"end": (29, 40), "middle": (15, 28), "begin": (8, 14)}
 
 
-def random_game(generator: np.random.Generator, plies: int) -> tuple[str, Position]:
-    """The moves and the position of a random game that is not over after so many plies; drawn until one is not."""
+def random_game(generator: np.random.Generator, plies: int) -> str:
+    """The moves of a game of random legal moves that is not over after so many plies; many are played to find one."""
     while True:
-        position, moves = Position(), ""
-        while len(moves) < plies and not position.is_over:
-            column = int(generator.choice(position.legal))
-            position, moves = position.after(column), f"{moves}{column + 1}"
-        if len(moves) == plies and not position.is_over:
-            return moves, position
+        own, other = np.zeros((2, GAMES_AT_ONCE), np.uint64)
+        heights = np.zeros((GAMES_AT_ONCE, COLS), np.uint64)
+        goes_on = np.ones(GAMES_AT_ONCE, np.bool_)
+        moves = np.zeros((GAMES_AT_ONCE, plies), np.int64)
+        for ply in range(plies):
+            draws = np.where(heights < ROWS, generator.random(heights.shape), -1.0)
+            columns = moves[:, ply] = draws.argmax(1)
+            bits = np.uint64(ROWS + 1) * columns.astype(np.uint64) + heights[GAMES, columns]
+            own, other = other, own | np.uint64(1) << bits
+            heights[GAMES, columns] += np.uint64(1)
+            goes_on &= ~has_line(other)
+        if goes_on.any():
+            return "".join(str(1 + column) for column in moves[goes_on.argmax()])
+
+
+def has_line(pieces: np.ndarray) -> np.ndarray:
+    """Which of these boards have four in a line, [G] bool."""
+    found = np.zeros(len(pieces), np.bool_)
+    for step in (1, ROWS, ROWS + 1, ROWS + 2):
+        pairs = pieces & pieces >> np.uint64(step)
+        found |= pairs & pairs >> np.uint64(2 * step) != 0
+    return found
 
 
 class Phase:
@@ -62,7 +80,8 @@ class Phase:
         """Draw one candidate, and label it if its class has room."""
         generator = np.random.default_rng([SEED, self.number, self.candidate])
         number, self.candidate = self.candidate, self.candidate + 1
-        moves, position = random_game(generator, int(generator.integers(self.first, self.last + 1)))
+        moves = random_game(generator, int(generator.integers(self.first, self.last + 1)))
+        position = Position.from_moves(moves)
         if len(position.legal) < 2 or key(position) in self.seen:
             return
         name = class_of(solver.score(position), position.plies).name

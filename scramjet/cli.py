@@ -22,6 +22,7 @@ Reinforcement learning at the speed of the hardware, from plain Python.
 commands:
   train    train an agent            scramjet train cartpole
   eval     play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
+  grade    judge moves perfectly     scramjet grade runs/connect_four-1
   list     the worlds there are      scramjet list
   example  a world to begin from     scramjet example corridor
   check    find mistakes in a world  scramjet check my_world.py
@@ -31,7 +32,7 @@ commands:
 """
 
 
-_COMMANDS = ("train", "eval", "list", "example", "check", "bench")
+_COMMANDS = ("train", "eval", "grade", "list", "example", "check", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

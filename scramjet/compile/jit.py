@@ -108,7 +108,7 @@ def callable_from_compiled(function: _Function) -> _Function:
 def inlined_in_compiled(function: _Function) -> _Function:
     """As `callable_from_compiled`, for short functions: their code becomes a part of each function that calls them.
 
-    References to arrays are not counted in them: they must not return an array, nor a part of one, that they were given.
+    References to arrays are not counted in them: they must not return an array that they were given, nor a part of it.
     """
     return _helper(function, BORROWING_HELPER_OPTIONS)
 

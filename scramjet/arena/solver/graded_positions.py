@@ -7,7 +7,7 @@ move in each column, `.` where it is full. `benchmarks/connect_four_positions.py
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ class PositionClass:
         return FOLDER / f"{self.name.lower().replace('-', '_')}.txt"
 
 
-END, MIDDLE, BEGIN = range(29, CELLS), range(15, 29), range(0, 15)
+END, MIDDLE, BEGIN = range(29, CELLS), range(15, 29), range(15)
 EASY, MEDIUM, HARD = range(1, 14), range(14, 29), range(29, CELLS + 1)
 
 CLASSES = (
@@ -56,17 +56,19 @@ def class_of(score: int, plies: int) -> PositionClass:
 class GradedPositions:
     """Positions with the score of every move."""
 
+    moves: tuple[str, ...]
+    """The columns played, counted from 1; N games."""
     own: np.ndarray  # uint64 [N], see Position
     taken: np.ndarray  # uint64 [N]
     scores: np.ndarray  # int8 [N, cols], NO_MOVE where a column is full
     class_index: np.ndarray  # int64 [N], into CLASSES
 
-    @property
+    @cached_property
     def obs(self) -> np.ndarray:
         """What connect_four shows the side to move, int8 [N, 2, rows, cols]."""
         return pieces_of_words(self.own, self.taken, ROWS, COLS)
 
-    @property
+    @cached_property
     def mask(self) -> np.ndarray:
         """Which columns have room, bool [N, cols]."""
         return self.scores != NO_MOVE
@@ -75,15 +77,12 @@ class GradedPositions:
 @cache
 def graded_positions() -> GradedPositions:
     """All positions that come with the package."""
-    own, taken, scores, class_index = [], [], [], []
-    for index, each in enumerate(CLASSES):
-        for line in each.path.read_text().splitlines():
-            moves, *values = line.split()
-            position = Position.from_moves(moves)
-            own.append(position.own)
-            taken.append(position.taken)
-            scores.append([NO_MOVE if value == "." else int(value) for value in values])
-            class_index.append(index)
+    lines = [(index, line.split()) for index, each in enumerate(CLASSES) for line in each.path.read_text().splitlines()]
+    positions = [Position.from_moves(moves) for _, (moves, *_) in lines]
     return GradedPositions(
-        np.array(own, np.uint64), np.array(taken, np.uint64), np.array(scores, np.int8), np.array(class_index)
+        moves=tuple(moves for _, (moves, *_) in lines),
+        own=np.array([position.own for position in positions], np.uint64),
+        taken=np.array([position.taken for position in positions], np.uint64),
+        scores=np.array([[NO_MOVE if x == "." else int(x) for x in scores] for _, (_, *scores) in lines], np.int8),
+        class_index=np.array([index for index, _ in lines]),
     )

@@ -113,7 +113,7 @@ class Position:
         return sum((word >> (stride * c) & column) << (stride * (self.cols - 1 - c)) for c in range(self.cols))
 
     def pieces(self) -> np.ndarray:
-        """The pieces int8 [2, rows, cols], those of the side to move first, row 0 on top: as connect_four shows them."""
+        """The pieces int8 [2, rows, cols], those of the side to move first, row 0 on top: an observation."""
         return pieces_of_words([self.own], [self.taken], self.rows, self.cols)[0]
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scramjet.arena.solver.bitboard import ONE, Board, count_bits, open_cells, safe_moves, winning_cells
-from scramjet.compile.jit import inlined_in_compiled, compiled
+from scramjet.compile.jit import compiled, inlined_in_compiled
 
 NO_MOVE = -128
 """In place of a score: the column is full."""
@@ -42,8 +42,8 @@ class Workspace(NamedTuple):
     shift: Any
     """64 - n: brings the spread key of a position to a place in the table."""
     stack: Any
-    """uint64 [cells + 2, 3 + 2 * cols]: by depth the own pieces, the cells taken, the number of moves left to try, these
-    moves with the best one last, and their values."""
+    """uint64 [cells + 2, 3 + 2 * cols]: by depth the own pieces, the cells taken, the number of moves left to try,
+    these moves with the best one last, and their values."""
     nodes: Any
     """int64 [1]: how many positions were looked at."""
 
@@ -55,13 +55,13 @@ def make_workspace(board: Board, table: np.ndarray) -> Workspace:
 
 
 @inlined_in_compiled
-def upper_bound(entry: Any) -> int:
+def upper_bound(entry: Any) -> Any:
     """The upper bound of the score in an entry of the table."""
     return np.int64((entry >> BOUND_BITS) & BOUND_MASK) - BOUND_OFFSET
 
 
 @inlined_in_compiled
-def lower_bound(entry: Any) -> int:
+def lower_bound(entry: Any) -> Any:
     """The lower bound of the score in an entry of the table."""
     return np.int64(entry & BOUND_MASK) - BOUND_OFFSET
 
@@ -97,7 +97,7 @@ def has_known_answer(board: Any, work: Any, own: Any, taken: Any, moves: Any, bo
 
 
 @inlined_in_compiled
-def answer_at_once(board: Any, work: Any, own: Any, taken: Any, moves: Any, played: int, bound: int) -> int:
+def answer_at_once(board: Any, work: Any, own: Any, taken: Any, moves: Any, played: Any, bound: int) -> int:
     """YES or NO where that follows without a search: by the pieces left or by the table; else UNKNOWN."""
     cells = board.cells
     if moves == 0:  # the other side wins with its next piece
@@ -122,7 +122,7 @@ def answer_at_once(board: Any, work: Any, own: Any, taken: Any, moves: Any, play
 
 @inlined_in_compiled
 def list_moves(board: Any, moves: Any, row: Any) -> None:
-    """Write the moves of a position into its row of the stack; the one with most threats, nearest the centre, is last."""
+    """Write the moves of a position into its row of the stack, that with most threats, nearest the centre, last."""
     own, taken = row[0], row[1]
     listed, values = row[FIRST_MOVE:], row[FIRST_MOVE + board.cols :]
     count = 0
@@ -173,10 +173,16 @@ def is_at_least(board: Any, work: Any, own: Any, taken: Any, bound: int) -> bool
 
 
 @inlined_in_compiled
+def can_win(board: Any, own: Any, taken: Any) -> bool:
+    """Whether the side to move has a winning move."""
+    return winning_cells(board, own, taken) & open_cells(board, taken) != 0
+
+
+@inlined_in_compiled
 def exact_score(board: Any, work: Any, own: Any, taken: Any, is_weak: bool) -> int:
     """The score of a position for the side to move, or where `is_weak` its sign."""
     cells, played = board.cells, np.int64(count_bits(taken))
-    if winning_cells(board, own, taken) & open_cells(board, taken):
+    if can_win(board, own, taken):
         return 1 if is_weak else (cells + 1 - played) // 2
     lowest, highest = -((cells - played) // 2), max((cells - 1 - played) // 2, 0)
     if is_weak:
@@ -194,15 +200,15 @@ def exact_score(board: Any, work: Any, own: Any, taken: Any, is_weak: bool) -> i
 
 
 @compiled
-def solve(board: Any, work: Any, own: Any, taken: Any, is_weak: bool, scores: Any) -> None:
+def solve(board: Any, work: Any, own: Any, taken: Any, scores: Any, is_weak: bool) -> None:
     """Write the scores of positions, own uint64 [N] and taken uint64 [N], into int8 [N]."""
     for row in range(len(own)):
         scores[row] = exact_score(board, work, own[row], taken[row], is_weak)
 
 
 @compiled
-def solve_moves(board: Any, work: Any, own: Any, taken: Any, is_weak: bool, scores: Any) -> None:
-    """Write the scores of every move in positions into int8 [N, cols], for the side that moves; NO_MOVE if it cannot."""
+def solve_moves(board: Any, work: Any, own: Any, taken: Any, scores: Any, is_weak: bool) -> None:
+    """Write the scores of every move in positions into int8 [N, cols]; NO_MOVE where a column is full."""
     for row in range(len(own)):
         wins = winning_cells(board, own[row], taken[row])
         played = np.int64(count_bits(taken[row]))
@@ -214,3 +220,21 @@ def solve_moves(board: Any, work: Any, own: Any, taken: Any, is_weak: bool, scor
                 scores[row, column] = 1 if is_weak else (board.cells + 1 - played) // 2
             else:
                 scores[row, column] = -exact_score(board, work, own[row] ^ taken[row], taken[row] | move, is_weak)
+
+
+@compiled
+def solve_best_moves(board: Any, work: Any, own: Any, taken: Any, is_best: Any) -> None:
+    """Write into bool [N, cols] which moves have the score of their position; faster than the scores of all moves."""
+    for row in range(len(own)):
+        score = exact_score(board, work, own[row], taken[row], False)
+        moves, wins = open_cells(board, taken[row]), winning_cells(board, own[row], taken[row])
+        played = np.int64(count_bits(taken[row]))
+        for column in range(board.cols):
+            move = moves & board.columns[column]
+            after, now_taken = own[row] ^ taken[row], taken[row] | move
+            if move == 0 or moves & wins:
+                is_best[row, column] = move & wins != 0
+            elif can_win(board, after, now_taken):
+                is_best[row, column] = score == -((board.cells - played) // 2)
+            else:
+                is_best[row, column] = not is_at_least(board, work, after, now_taken, 1 - score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from scramjet.arena.solver.bitboard import make_board
 from scramjet.arena.solver.position import Position, check_board
-from scramjet.arena.solver.search import NO_MOVE, Workspace, make_workspace, solve, solve_moves
+from scramjet.arena.solver.search import NO_MOVE, make_workspace, solve, solve_best_moves, solve_moves
 from scramjet.errors import ConfigError
 
 TABLE_BITS = range(8, 31)
@@ -38,39 +38,46 @@ class Solver:
 
     def score(self, position: Position, *, weak: bool = False) -> int:
         """The score of a position for the side to move; where `weak` its sign."""
-        self._check([position])
-        if position.is_over:
-            return 0  # a full board: lost games were refused
+        self._check(position)
         return int(self.score_batch([position.own], [position.taken], weak=weak)[0])
 
     def scores_of_moves(self, position: Position, *, weak: bool = False) -> list[int | None]:
         """The score of each column for the side to move, [cols]; None where the column is full."""
-        self._check([position])
+        self._check(position)
         scores = self.scores_of_moves_batch([position.own], [position.taken], weak=weak)[0]
         return [None if score == NO_MOVE else int(score) for score in scores]
 
+    def best_moves(self, position: Position) -> list[int]:
+        """The columns, counted from 0, with the highest score; faster than the scores of all moves."""
+        self._check(position)
+        return np.flatnonzero(self.best_moves_batch([position.own], [position.taken])[0]).tolist()
+
     def score_batch(self, own: Any, taken: Any, *, weak: bool = False) -> np.ndarray:
         """Scores int8 [N] of positions of games that are not over, given as words [N]: see `Position`."""
-        return self._solve_all(solve, own, taken, weak, np.zeros(len(own), np.int8))
+        return self._solve_all(solve, own, taken, np.zeros(len(own), np.int8), weak)
 
     def scores_of_moves_batch(self, own: Any, taken: Any, *, weak: bool = False) -> np.ndarray:
-        """Scores int8 [N, cols] of the moves of positions of games that are not over; NO_MOVE where a column is full."""
-        return self._solve_all(solve_moves, own, taken, weak, np.zeros((len(own), self.cols), np.int8))
+        """Scores int8 [N, cols] of the moves of such positions; NO_MOVE where a column is full."""
+        return self._solve_all(solve_moves, own, taken, np.zeros((len(own), self.cols), np.int8), weak)
+
+    def best_moves_batch(self, own: Any, taken: Any) -> np.ndarray:
+        """Which moves of such positions have the highest score, bool [N, cols]."""
+        return self._solve_all(solve_best_moves, own, taken, np.zeros((len(own), self.cols), np.bool_))
 
     def forget(self) -> None:
         """Empty the table."""
         self._table[:] = 0
 
     def _solve_all(
-        self, kernel: Callable[..., None], own: Any, taken: Any, weak: bool, scores: np.ndarray
+        self, kernel: Callable[..., None], own: Any, taken: Any, results: np.ndarray, *options: bool
     ) -> np.ndarray:
-        """Run a kernel over all positions, on `num_threads` threads that share the table; returns `scores`."""
+        """Run a kernel over all positions on threads that share the table; returns `results` [N, ...]."""
         own, taken = np.asarray(own, np.uint64), np.asarray(taken, np.uint64)
 
         def solve_some(first: int) -> None:
             rows = slice(first, first + ROWS_AT_A_TIME)
-            work = self._workspace()
-            kernel(self._board, work, own[rows], taken[rows], weak, scores[rows])
+            work = make_workspace(self._board, self._table)
+            kernel(self._board, work, own[rows], taken[rows], results[rows], *options)
             self.num_nodes += int(work.nodes[0])
 
         starts = range(0, len(own), ROWS_AT_A_TIME)
@@ -80,17 +87,13 @@ class Solver:
         else:
             with ThreadPoolExecutor(self.num_threads) as threads:
                 list(threads.map(solve_some, starts))
-        return scores
+        return results
 
-    def _workspace(self) -> Workspace:
-        return make_workspace(self._board, self._table)
-
-    def _check(self, positions: Iterable[Position]) -> None:
-        for position in positions:
-            if (position.rows, position.cols) != (self.rows, self.cols):
-                raise ConfigError(
-                    f"a position of {position.rows} x {position.cols} was given to a solver of {self.rows} x "
-                    f"{self.cols}; make one with Solver({position.rows}, {position.cols})"
-                )
-            if position.is_lost:
-                raise ConfigError("the game is over: the side that moved last has four in a line; go back a move")
+    def _check(self, position: Position) -> None:
+        if (position.rows, position.cols) != (self.rows, self.cols):
+            raise ConfigError(
+                f"a position of {position.rows} x {position.cols} was given to a solver of {self.rows} x {self.cols}; "
+                f"make one with Solver({position.rows}, {position.cols})"
+            )
+        if position.is_lost:
+            raise ConfigError("the game is over: the side that moved last has four in a line; go back a move")
