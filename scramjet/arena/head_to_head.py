@@ -149,7 +149,7 @@ def play_prepared(
     max_steps: int | None = None,
     report: GamesReport | None = None,
 ) -> MatchResult:
-    """Play a match; by default with the seed and the `eval.max_steps` of the agent's run. `report` gets the progress."""
+    """Play a match; by default with the seed and `eval.max_steps` of the agent's run. `report` gets the progress."""
     games, max_steps = coerce("games", games, int), coerce("max_steps", max_steps, int | None)
     if not 1 <= games <= MAX_COUNT:
         raise ConfigError(f"games={games} must be from 1 to {MAX_COUNT}")
