@@ -149,7 +149,7 @@ def play_prepared(
     max_steps: int | None = None,
     report: GamesReport | None = None,
 ) -> MatchResult:
-    """Play a match; by default with the seed of the agent's run. `report` gets the progress."""
+    """Play a match; by default with the seed and `eval.max_steps` of the agent's run. `report` gets the progress."""
     games, max_steps = coerce("games", games, int), coerce("max_steps", max_steps, int | None)
     if not 1 <= games <= MAX_COUNT:
         raise ConfigError(f"games={games} must be from 1 to {MAX_COUNT}")
@@ -167,7 +167,7 @@ def play_prepared(
             seating,
             seed=unseen_episodes(match.config.seed if seed is None else seed),
             report=report,
-            max_steps=max_steps,
+            max_steps=match.config.eval.max_steps if max_steps is None else max_steps,
         )
     by_seat = tuple(results.score(0, seat) for seat in range(seating.shape[1]))
     return MatchResult(match.agent.name, match.opponent.name, results.score(0), by_seat, results)

@@ -17,6 +17,7 @@ import numpy as np
 from scramjet.adapters.spaces import action_shape_and_dtype
 from scramjet.arena.results import GameResults
 from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.engine.hashing import GOLDEN, mixed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import is_masked, outside_space, random_actions
@@ -229,9 +230,5 @@ def _extended(sequences: np.ndarray, actions: np.ndarray, alive: np.ndarray | No
     if alive is not None:
         words[~alive] = 0
     for word in words.reshape(len(sequences), -1).T:
-        # a step of splitmix64 (Steele et al. 2014), its state replaced by what is hashed
-        mixed = sequences + word + np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        sequences = mixed ^ (mixed >> np.uint64(31))
+        sequences = mixed(sequences + word + np.uint64(GOLDEN))
     return sequences

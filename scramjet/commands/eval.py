@@ -37,12 +37,12 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/cartpole-1 --samples        actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
 
-Against another player it takes each seat in turn. Others are a run, a checkpoint, random, greedy, minimax:N, perfect,
-and your own as FILE.py:Name or module:Name.
+Against another player it takes each seat in turn: against a run, a checkpoint,
+random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
 
   scramjet eval runs/connect_four-1 --against minimax:3 --games 1000
-  scramjet eval runs/connect_four-1 --against runs/connect_four-2 --temperature 1
-  scramjet eval runs/connect_four-1 --against greedy --render --step    one move at a time
+  scramjet eval runs/connect_four-1 --against runs/connect_four-2
+  scramjet eval runs/connect_four-1 --against greedy --render --step
 """
 
 FRAMES_PER_SECOND = 30
@@ -54,6 +54,14 @@ class Arguments:
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run (its newest checkpoint is played) or a checkpoint."""
+    episodes: int | None = None
+    """Episodes to play; by default 100, or 1 where they are drawn."""
+    seed: int | None = None
+    """Decides the episodes; by default the run's own seed."""
+    samples: bool = False
+    """Draw actions as in training, instead of taking the most likely; as the run does where it has eval.samples."""
+    max_steps: int | None = None
+    """Steps after which an episode is cut, and its return so far counted; by default as in training."""
     against: str | None = None
     """Play games against this player: a run, a checkpoint, random, greedy, minimax:N, perfect, FILE.py:Name."""
     games: int | None = None
@@ -64,14 +72,6 @@ class Arguments:
     """Temperature after the first moves of a game."""
     temperature_cutoff: int | None = None
     """How many moves of a game, by all players together, are the first."""
-    episodes: int | None = None
-    """Episodes to play; by default 100, or 1 where they are drawn."""
-    seed: int | None = None
-    """Decides the episodes; by default the run's own seed."""
-    samples: bool = False
-    """Draw actions as in training, instead of taking the most likely; as the run does where it has eval.samples."""
-    max_steps: int | None = None
-    """Steps after which an episode is cut, and its return so far counted; by default as in training."""
     render: bool = False
     """Show the game as text while it is played."""
     step: bool = False

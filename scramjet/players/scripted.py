@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.hashing import hash_rows
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool, is_whole
 from scramjet.engine.random_play import random_actions
@@ -25,6 +26,9 @@ MAX_POSITIONS = 1 << 16
 """Positions that are simulated at once; more are looked at in parts, so that memory stays bounded."""
 PATIENCE = 1.0 - 1e-6
 """What a reward counts one move later: enough to win soon rather than late, too little to change anything else."""
+
+HISTORY = ("_seed", "_index", "_episode", "_draw", "_return", "_returns")
+"""Fields of a record that say how a position came about, and nothing about what can follow."""
 
 
 class RandomPlayer(Player):
@@ -111,6 +115,9 @@ class MinimaxPlayer(LookAheadPlayer):
 
     def _values(self, states: np.ndarray, mask: np.ndarray, depth: int, generator: np.random.Generator) -> np.ndarray:
         """What each action is worth to each seat, [positions, actions, seats]; -inf where it is illegal."""
+        kept, same = _distinct(states)
+        if len(kept) < len(states):
+            return np.asarray(self._values(states[kept], mask[kept], depth, generator)[same])
         most = max(1, MAX_POSITIONS // int(self._pool.action_space.n))
         if len(states) > most:
             parts = [slice(start, start + most) for start in range(0, len(states), most)]
@@ -148,6 +155,19 @@ def _searchable(pool: Pool, player: str) -> Any:
             f"{player} chooses one of several actions, and {pool.name} has {pool.action_space}; {instead}"
         )
     return pool
+
+
+def _distinct(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of different positions [K], and for each position which of them it is the same as [positions].
+
+    Games that reach a position by other moves, or that other games have reached too, need be looked at once only.
+    """
+    positions = states.copy()
+    for name in HISTORY:
+        positions[name] = 0
+    words = positions.view(np.uint64).reshape(len(states), -1)  # the header keeps records to whole words
+    _, kept, same = np.unique(hash_rows(words), return_index=True, return_inverse=True)
+    return kept, same
 
 
 def _of_movers(values: np.ndarray, turn: np.ndarray) -> np.ndarray:
