@@ -7,7 +7,6 @@ weighed by the model in choice_model.py, all games at once: a rating does not de
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,10 +110,10 @@ def expected_score(difference: float, draw_parameter: float = 0.0) -> float:
 
 
 def performance_rating(
-    opponent_ratings: np.ndarray | Sequence[float],
-    wins: np.ndarray | Sequence[float],
-    draws: np.ndarray | Sequence[float],
-    losses: np.ndarray | Sequence[float],
+    opponent_ratings: np.ndarray | list[float],
+    wins: np.ndarray | list[float],
+    draws: np.ndarray | list[float],
+    losses: np.ndarray | list[float],
     *,
     draw_parameter: float,
     prior_rating: float | None = None,

@@ -193,14 +193,15 @@ def cycle_text(table: RatingTable) -> list[str]:
         f"One number per player is not the whole truth ({figures}): beyond chance, win rates differ from those of the "
         f"ratings by about {100 * test.misfit:.0f} percentage points."
     ]
-    if test.cycle is None or not test.cycle.is_certain:
-        return [*lines, "No cycle is certain."]
+    if test.cycle is None:
+        return [*lines, "No three players beat each other in a circle."]
     names = [table.names[player] for player in test.cycle.players]
     links = [
         f"{name} beats {loser} in {100 * win_rate:.0f} %"
         for name, loser, win_rate in zip(names, [*names[1:], names[0]], test.cycle.win_rates, strict=True)
     ]
-    return [*lines, f"Clearest cycle, of the games with a winner: {', '.join(links)}."]
+    doubt = "" if test.cycle.is_certain else ", which may be chance"
+    return [*lines, f"Clearest cycle{doubt}, of the games with a winner: {', '.join(links)}."]
 
 
 def remarks(table: RatingTable) -> list[str]:
