@@ -147,6 +147,14 @@ class NetworkPlayer(Player):
             self._moves[~self._turn] = 0
             self._turn = out.turn.copy()
 
+    def memory(self) -> Any:
+        return self._recurrent.states.clone(), self._moves.copy(), self._turn.copy()
+
+    def recall(self, memory: Any) -> None:
+        states, moves, turn = memory
+        self._recurrent.states.copy_(states)
+        self._moves, self._turn = moves.copy(), turn.copy()
+
 
 def load_player(
     player: Any, config: RunConfig, *, temperature: Temperature | None = None, runs_dir: str | Path = "runs"
@@ -196,7 +204,7 @@ def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:
     try:
         return find_checkpoint(text, runs_dir)
     except RunError as error:
-        raise RunError(f"player {text}: {error}") from error
+        raise type(error)(f"player {text}: {error}") from error
 
 
 def _check_world(checkpoint: Checkpoint, config: RunConfig, player: str) -> None:
