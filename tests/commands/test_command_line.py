@@ -13,8 +13,8 @@ import pytest
 
 from scramjet.cli import run
 from scramjet.commands import bench, check, eval, example, list, tournament, train
+from scramjet.commands.arguments.flags import flags_of
 from scramjet.commands.command_line import parse, read_words
-from scramjet.commands.flags import flags_of
 from scramjet.commands.train import Arguments, Place, base_config
 from scramjet.errors import ScramjetError
 from scramjet.training.config import names_of_other_libraries
