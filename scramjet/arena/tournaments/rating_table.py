@@ -186,7 +186,8 @@ def cycle_text(table: RatingTable) -> list[str]:
     if test.degrees_of_freedom < 1:
         return ["Whether one number per player explains the results cannot be told from these pairings."]
     p_value = f"p = {test.p_value:.2g}" if test.p_value >= 1e-4 else "p < 0.0001"
-    figures = f"deviance {test.deviance:.1f} on {test.degrees_of_freedom} degrees of freedom, {p_value}"
+    degrees = f"{test.degrees_of_freedom} degree{'s' * (test.degrees_of_freedom > 1)} of freedom"
+    figures = f"deviance {test.deviance:.1f} on {degrees}, {p_value}"
     if test.is_explained:
         return [f"One number per player explains the results ({figures})."]
     lines = [
