@@ -121,6 +121,7 @@ def performance_rating(
 ) -> tuple[float, float]:
     """The rating of one player by its results against opponents whose ratings are known, and its standard error.
 
+    The maximum of the posterior under Davidson's model (1970), by Newton's method between bounds that close in.
     All arrays are [M], one entry an opponent; counts may be fractions. With `draw_parameter` 0 a draw counts as half a
     win and half a loss. The prior is around `prior_rating`, by default the mean of the opponents' ratings.
     """
@@ -135,9 +136,9 @@ def performance_rating(
     strength = centre
     for _ in range(200):
         edge = np.tanh((strength - opponents) / 4)  # tanh(x/2) and cosh give chances that never overflow
-        rest = draw_parameter * (1 - edge**2) / (1 + edge**2) / 2
-        balance = 2 * edge / (1 + edge**2) / (1 + rest)  # chance to win less chance to lose
-        decided = 1 / (1 + rest)
+        draw_odds = draw_parameter * (1 - edge**2) / (1 + edge**2) / 2
+        decided = 1 / (1 + draw_odds)  # chance that somebody wins
+        balance = decided * 2 * edge / (1 + edge**2)  # chance to win less chance to lose
         slope = 0.5 * float((win - loss - games * balance).sum()) - (strength - centre) / variance
         information = 0.25 * float((games * (decided - balance**2)).sum()) + 1 / variance
         low, high = (strength, high) if slope > 0 else (low, strength)
