@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +97,7 @@ def simulate_places(
 
 
 def maximum_posterior(
-    choices: Sequence[Choices],
+    choices: list[Choices],
     num_players: int,
     largest_tie: int,
     *,
@@ -147,7 +146,7 @@ def _newton_step(information: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 
 def _halved_until_better(
-    choices: Sequence[Choices],
+    choices: list[Choices],
     point: np.ndarray,
     value: float,
     step: np.ndarray,
@@ -165,14 +164,14 @@ def _halved_until_better(
         scale /= 2
 
 
-def _log_posterior(choices: Sequence[Choices], point: np.ndarray, num_players: int, precision: np.ndarray) -> float:
+def _log_posterior(choices: list[Choices], point: np.ndarray, num_players: int, precision: np.ndarray) -> float:
     strengths, log_ties = point[:num_players], point[num_players:]
     fit = sum(float((each.counts * log_chances(each, strengths, log_ties)).sum()) for each in choices)
     return fit - 0.5 * float(precision @ point**2)
 
 
 def _derivatives(
-    choices: Sequence[Choices], point: np.ndarray, num_players: int, precision: np.ndarray
+    choices: list[Choices], point: np.ndarray, num_players: int, precision: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradient [P] and negative Hessian [P, P] of the log posterior: those of a conditional logit model."""
     strengths, log_ties = point[:num_players], point[num_players:]

@@ -12,11 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from scramjet.algorithms.choice_model import Choices, Fit, maximum_posterior, outcome_members, simulate_places
-from scramjet.algorithms.ratings import Rankings, Results, choices_of
+from scramjet.algorithms.ratings import (
+    ELO_PER_STRENGTH,
+    PRIOR_DEVIATION,
+    TIE_DEVIATION,
+    Rankings,
+    Results,
+    choices_of,
+)
 
 SIGNIFICANCE = 0.01
 """How unlikely results must be under the ratings before the test says that the ratings do not explain them."""
-_WIDE_PRIOR = 5.0  # of strengths, as natural logarithms: nearly the maximum of the likelihood, and finite
+_PRIOR = PRIOR_DEVIATION / ELO_PER_STRENGTH  # of strengths, that of the ratings
 _NUM_SIMULATIONS = 399
 _MOST_SIMULATED_GAMES = 5000  # the deviance of more games has the same distribution
 
@@ -176,7 +183,7 @@ def _num_differences(pairs: _Pairs, num_players: int) -> int:
 def _fitted(pairs: _Pairs, num_players: int) -> Fit:
     counts = np.stack([pairs.wins, pairs.games - pairs.wins], axis=1)
     choices = [Choices(pairs.players, counts, outcome_members(2, 1))]
-    return maximum_posterior(choices, num_players, 1, strength_deviation=_WIDE_PRIOR, tie_deviation=1.0)
+    return maximum_posterior(choices, num_players, 1, strength_deviation=_PRIOR, tie_deviation=1.0)
 
 
 def _win_chances(fit: Fit, pairs: _Pairs) -> np.ndarray:
@@ -234,7 +241,7 @@ def _simulated_rankings(
     """Wins of the first of each pair, and decided games, of games simulated from the ratings; [simulations, P]."""
     choices, largest_tie = choices_of(rankings)
     fit = maximum_posterior(
-        choices, rankings.num_players, largest_tie, strength_deviation=_WIDE_PRIOR, tie_deviation=_WIDE_PRIOR
+        choices, rankings.num_players, largest_tie, strength_deviation=_PRIOR, tie_deviation=TIE_DEVIATION
     )
     share = min(1.0, _MOST_SIMULATED_GAMES / rankings.counts.sum())
     players = np.repeat(rankings.players, np.maximum(1, np.round(share * rankings.counts)).astype(np.int64), axis=0)

@@ -7,7 +7,6 @@ weighed by the model in choice_model.py, all games at once: a rating does not de
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -111,10 +110,10 @@ def expected_score(difference: float, draw_parameter: float = 0.0) -> float:
 
 
 def performance_rating(
-    opponent_ratings: np.ndarray | Sequence[float],
-    wins: np.ndarray | Sequence[float],
-    draws: np.ndarray | Sequence[float],
-    losses: np.ndarray | Sequence[float],
+    opponent_ratings: np.ndarray | list[float],
+    wins: np.ndarray | list[float],
+    draws: np.ndarray | list[float],
+    losses: np.ndarray | list[float],
     *,
     draw_parameter: float,
     prior_rating: float | None = None,
@@ -122,6 +121,7 @@ def performance_rating(
 ) -> tuple[float, float]:
     """The rating of one player by its results against opponents whose ratings are known, and its standard error.
 
+    The maximum of the posterior under Davidson's model (1970), by Newton's method between bounds that close in.
     All arrays are [M], one entry an opponent; counts may be fractions. With `draw_parameter` 0 a draw counts as half a
     win and half a loss. The prior is around `prior_rating`, by default the mean of the opponents' ratings.
     """
@@ -136,9 +136,9 @@ def performance_rating(
     strength = centre
     for _ in range(200):
         edge = np.tanh((strength - opponents) / 4)  # tanh(x/2) and cosh give chances that never overflow
-        rest = draw_parameter * (1 - edge**2) / (1 + edge**2) / 2
-        balance = 2 * edge / (1 + edge**2) / (1 + rest)  # chance to win less chance to lose
-        decided = 1 / (1 + rest)
+        draw_odds = draw_parameter * (1 - edge**2) / (1 + edge**2) / 2
+        decided = 1 / (1 + draw_odds)  # chance that somebody wins
+        balance = decided * 2 * edge / (1 + edge**2)  # chance to win less chance to lose
         slope = 0.5 * float((win - loss - games * balance).sum()) - (strength - centre) / variance
         information = 0.25 * float((games * (decided - balance**2)).sum()) + 1 / variance
         low, high = (strength, high) if slope > 0 else (low, strength)

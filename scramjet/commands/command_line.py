@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from scramjet.commands.flags import FALSE_WORDS, TRUE_WORDS, Flag, flags_of, from_text
-from scramjet.commands.help_text import show_help
+from scramjet.commands.arguments.flags import FALSE_WORDS, TRUE_WORDS, Flag, flags_of, from_text
+from scramjet.commands.arguments.help_text import show_help
 from scramjet.errors import ConfigError, shortened
 from scramjet.settings import NO_FIT, describe, flag
 from scramjet.training.config.names_of_other_libraries import suggestion

@@ -25,13 +25,13 @@ from scramjet.errors import ConfigError, printable
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.training.worlds.world_files import shown_name
 
-DESCRIPTION = """Have players meet and rate them: all checkpoints of each run, single checkpoints, and others by name.
+DESCRIPTION = """Have players meet and rate them: checkpoints of runs, and others by name.
 
   scramjet tournament runs/connect_four-1 --random
-  scramjet tournament runs/connect_four-1 runs/connect_four-2 --limit-per-run 5 --plot ratings.svg
-  scramjet tournament runs/connect_four-1/checkpoints/best --players random greedy minimax:2
-  scramjet tournament runs/connect_four-1 --players mine.py:choose --round-robin --games 400
-  scramjet tournament --env connect_four --players random greedy minimax:2 minimax:4
+  scramjet tournament runs/a runs/b --limit-per-run 5 --plot ratings.svg
+  scramjet tournament runs/a/checkpoints/best --players random greedy minimax:2
+  scramjet tournament runs/a --players mine.py:choose --round-robin --games 400
+  scramjet tournament --env connect_four --players random greedy minimax:2
 
 Ctrl-C keeps what was played and shows the ratings so far; the same command goes on from there.
 """

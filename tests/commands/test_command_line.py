@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from scramjet.cli import run
-from scramjet.commands import bench, check, eval, example, list, train
+from scramjet.commands import bench, check, eval, example, list, tournament, train
+from scramjet.commands.arguments.flags import flags_of
 from scramjet.commands.command_line import parse, read_words
-from scramjet.commands.flags import flags_of
 from scramjet.commands.train import Arguments, Place, base_config
 from scramjet.errors import ScramjetError
 from scramjet.training.config import names_of_other_libraries
@@ -22,7 +22,8 @@ from scramjet.training.config.files import apply, field_docs, starting_config
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import RunConfig
 
-COMMANDS = {"train": train, "eval": eval, "list": list, "example": example, "check": check, "bench": bench}
+COMMANDS = {"train": train, "eval": eval, "tournament": tournament, "list": list, "example": example, "check": check}
+COMMANDS["bench"] = bench
 NAMES = [name for name, _, _ in field_docs()]
 
 
@@ -232,3 +233,10 @@ def test_an_example_is_written_once_and_says_what_to_type_next(
 def test_parse_gives_the_dataclass_of_a_command() -> None:
     given = parse(eval.Arguments, ["runs/a", "--episodes", "3", "--json"], prog="scramjet eval", description="")
     assert given == eval.Arguments("runs/a", episodes=3, json=True)
+
+
+def test_words_before_between_and_behind_flags_are_the_runs_of_a_tournament() -> None:
+    words = ["a", "--games", "6", "b", "--random", "c", "--players", "random", "greedy"]
+    line = read_words(tournament.Arguments, words, prog="scramjet tournament")
+    assert line.values[("runs",)] == ("a", "b", "c")
+    assert line.values[("players",)] == ("random", "greedy")

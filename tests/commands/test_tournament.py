@@ -72,10 +72,9 @@ def test_ctrl_c_keeps_the_games_shows_the_table_and_the_same_command_goes_on(
     tournament_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = tournament_of("first", "--players", "random", "--games", 10, "--swiss", "--rounds", 3)
-    monkeypatch.setattr(tournament, "GAMES_PER_BATCH", 20)
     assert call(*words, "--json", "--out", tmp_path / "whole.jsonl") == 0
     whole = json.loads(capsys.readouterr().out)
-    play_games, calls = tournament.play_games, iter([False, False, True])
+    play_games, calls = tournament.play_games, iter([False, False, False, True])
 
     def stopping(*arguments: Any, **options: Any) -> Any:
         if next(calls):
@@ -85,8 +84,8 @@ def test_ctrl_c_keeps_the_games_shows_the_table_and_the_same_command_goes_on(
     monkeypatch.setattr(tournament, "play_games", stopping)
     assert call(*words) == 130
     captured = capsys.readouterr()
-    assert "stopped with 20 of 60 games to play; the same command goes on" in captured.err
-    assert "5 players, 40 games" in captured.out
+    assert "stopped with 30 of 60 games to play; the same command goes on" in captured.err
+    assert "5 players, 30 games" in captured.out
     monkeypatch.setattr(tournament, "play_games", play_games)
     assert call(*words, "--json") == 0
     continued = json.loads(capsys.readouterr().out)

@@ -87,8 +87,7 @@ def prepare_tournament(
     """
     players = load_players(entrants, config, settings.temperature)
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else GAMES_PER_BATCH // 2
-    num_games = settings.games * (len(entrants) // 2)  # about those of a Swiss round; a round robin has more
-    pool = make_pool(config, num_envs=max(1, min(num_games, most)), num_threads=1)
+    pool = make_pool(config, num_envs=max(1, min(settings.games, most)), num_threads=1)
     try:
         plan = make_plan(
             len(entrants),

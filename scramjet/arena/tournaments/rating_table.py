@@ -186,21 +186,23 @@ def cycle_text(table: RatingTable) -> list[str]:
     if test.degrees_of_freedom < 1:
         return ["Whether one number per player explains the results cannot be told from these pairings."]
     p_value = f"p = {test.p_value:.2g}" if test.p_value >= 1e-4 else "p < 0.0001"
-    figures = f"deviance {test.deviance:.1f} on {test.degrees_of_freedom} degrees of freedom, {p_value}"
+    degrees = f"{test.degrees_of_freedom} degree{'s' * (test.degrees_of_freedom > 1)} of freedom"
+    figures = f"deviance {test.deviance:.1f} on {degrees}, {p_value}"
     if test.is_explained:
         return [f"One number per player explains the results ({figures})."]
     lines = [
         f"One number per player is not the whole truth ({figures}): beyond chance, win rates differ from those of the "
         f"ratings by about {100 * test.misfit:.0f} percentage points."
     ]
-    if test.cycle is None or not test.cycle.is_certain:
-        return [*lines, "No cycle is certain."]
+    if test.cycle is None:
+        return [*lines, "No three players beat each other in a circle."]
     names = [table.names[player] for player in test.cycle.players]
     links = [
         f"{name} beats {loser} in {100 * win_rate:.0f} %"
         for name, loser, win_rate in zip(names, [*names[1:], names[0]], test.cycle.win_rates, strict=True)
     ]
-    return [*lines, f"Clearest cycle, of the games with a winner: {', '.join(links)}."]
+    doubt = "" if test.cycle.is_certain else ", which may be chance"
+    return [*lines, f"Clearest cycle{doubt}, of the games with a winner: {', '.join(links)}."]
 
 
 def remarks(table: RatingTable) -> list[str]:

@@ -27,8 +27,8 @@ from scramjet.players.player import Player
 Style = Literal["round-robin", "swiss"]
 MOST_ROUND_ROBIN_MATCHUPS = 50
 """With more matchups than this, a tournament is a Swiss one unless the user says otherwise."""
-GAMES_PER_BATCH = 1024
-"""Games that are played and written together; Ctrl-C loses those of the batch in hand."""
+GAMES_PER_BATCH = 512
+"""Most games of a matchup that are played and written together; Ctrl-C loses those of the batch in hand."""
 
 TournamentReport = Callable[[int, int], None]
 """Called with the progress: games that are over, and games in all."""
@@ -94,9 +94,9 @@ class Tournament:
                 matchups = round_robin(plan.num_players, plan.num_seats)
             else:
                 matchups, byes = swiss_round(swiss.standings, plan.num_seats)
-            for parts in _batches(matchups, plan.games_per_matchup, plan.num_seats):
+            for matchup, games in _batches(matchups, plan.games_per_matchup, plan.num_seats):
                 if number == len(batches):
-                    self.log.append(self._played(number, parts, num_played, report, max_steps))
+                    self.log.append(self._played(number, matchup, games, num_played, report, max_steps))
                 num_played += batches[number].num_games
                 number += 1
             if swiss is not None:
@@ -105,14 +105,15 @@ class Tournament:
     def _played(
         self,
         number: int,
-        parts: Sequence[tuple[Matchup, int]],
+        matchup: Matchup,
+        games: int,
         num_before: int,
         report: TournamentReport | None,
         max_steps: int | None,
     ) -> BatchResult:
-        """Play the games of one batch; `parts` are its matchups with their numbers of games."""
+        """Play one batch, some games of a matchup; `num_before` games were played before it."""
         generator = np.random.default_rng([self.plan.seed, number])
-        seating = np.concatenate([seatings(matchup, games, generator) for matchup, games in parts])  # [G, S]
+        seating = seatings(matchup, games, generator)  # [G, S]
         present, local = np.unique(seating, return_inverse=True)
         total = self.plan.num_games
         results = play_games(
@@ -126,22 +127,12 @@ class Tournament:
         return _batch_result(number, seating, results)
 
 
-def _batches(matchups: Sequence[Matchup], games: int, num_seats: int) -> Iterator[list[tuple[Matchup, int]]]:
-    """The games of a round in batches: matchups and how many of their games, a multiple of the seats."""
+def _batches(matchups: Sequence[Matchup], games: int, num_seats: int) -> Iterator[tuple[Matchup, int]]:
+    """The games of a round in batches: a matchup and how many of its games, a multiple of the seats."""
     most = max(num_seats, GAMES_PER_BATCH // num_seats * num_seats)
-    batch: list[tuple[Matchup, int]] = []
-    room = most
     for matchup in matchups:
-        left = games
-        while left:
-            taken = min(left, room)
-            batch.append((matchup, taken))
-            left, room = left - taken, room - taken
-            if not room:
-                yield batch
-                batch, room = [], most
-    if batch:
-        yield batch
+        for first in range(0, games, most):
+            yield matchup, min(most, games - first)
 
 
 def _batch_result(number: int, seating: np.ndarray, results: GameResults) -> BatchResult:

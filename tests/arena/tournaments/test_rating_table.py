@@ -74,7 +74,15 @@ def test_a_cycle_is_named_with_its_win_rates():
     outcomes = [*beats(0, 1, 80, losses=20), *beats(1, 2, 75, losses=25), *beats(2, 0, 70, losses=30)]
     text = " ".join(table_text(rating_table(PLAYERS, batches(*outcomes))))
     assert "One number per player is not the whole truth" in text
-    assert "agent@100 beats random in 80 %, random beats greedy in 75 %, greedy beats agent@100 in 70 %" in text
+    assert "Clearest cycle, of the games with a winner: agent@100 beats random in 80 %, random beats" in text
+    assert "random beats greedy in 75 %, greedy beats agent@100 in 70 %." in text
+
+
+def test_a_cycle_that_may_be_chance_and_none_at_all_are_told_apart():
+    doubtful = [*beats(0, 1, 80, losses=20), *beats(1, 2, 80, losses=20), *beats(2, 0, 52, losses=48)]
+    assert "Clearest cycle, which may be chance" in " ".join(table_text(rating_table(PLAYERS, batches(*doubtful))))
+    none = [*beats(0, 1, 800, losses=200), *beats(1, 2, 800, losses=200), *beats(0, 2, 520, losses=480)]
+    assert "No three players beat each other" in " ".join(table_text(rating_table(PLAYERS, batches(*none))))
 
 
 def test_results_that_ratings_explain_are_said_to_be():

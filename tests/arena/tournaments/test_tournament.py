@@ -110,6 +110,18 @@ def test_another_seed_plays_other_games(quick, tmp_path):
     assert played(tmp_path / "1.jsonl", plans[0]) != played(tmp_path / "2.jsonl", plans[1])
 
 
+def test_no_two_batches_play_the_same_games(quick, tmp_path, monkeypatch):
+    seeds = []
+
+    def noting(*arguments, seed, **options):
+        seeds.append(seed)
+        return games_by_strength(*arguments, seed=seed, **options)
+
+    monkeypatch.setattr(module, "play_games", noting)
+    played(tmp_path / "games.jsonl", make_plan(2, 2, style="round-robin", num_rounds=3, games=20, seed=0))
+    assert len(seeds) == len(set(seeds)) == 6
+
+
 def test_a_swiss_tournament_has_no_rematch_and_all_the_games_of_its_plan(quick, tmp_path):
     plan = make_plan(15, 2, style=None, num_rounds=None, games=10, seed=0)
     assert plan.style == "swiss"
