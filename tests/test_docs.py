@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scramjet import cli, errors
-from scramjet.commands import bench, check, command_line, eval, example, list, train
+from scramjet.commands import bench, check, command_line, eval, example, list, play, train
 from scramjet.commands.command_line import read_words
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
@@ -24,6 +24,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ARGUMENTS = {
     "eval": eval.Arguments,
+    "play": play.Arguments,
     "list": list.Arguments,
     "example": example.Arguments,
     "check": check.Arguments,
@@ -81,7 +82,7 @@ def parse(words: Any) -> None:
         if not settings.env.endswith(".py"):
             train.typed_parameters(settings.env, parameters)
         return
-    if command in ("eval", "check"):
+    if command in ("eval", "play", "check"):
         rest, _ = train.split_env_parameters(rest)
     command_line.parse(ARGUMENTS[command], rest, prog=f"scramjet {command}", description="")
 
