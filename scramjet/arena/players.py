@@ -177,7 +177,7 @@ def load_player(
     found = scripted_player(text) if isinstance(player, str) else None
     if found is not None:
         return found
-    checkpoint = _checkpoint_of(text, Path(runs_dir))
+    checkpoint = named_checkpoint(text, Path(runs_dir))
     _check_world(checkpoint, config, text)
     return NetworkPlayer(load_policy(checkpoint.path), text, temperature)
 
@@ -194,7 +194,8 @@ def _perfect_player(config: RunConfig) -> Player:
     return player
 
 
-def _checkpoint_of(text: str, runs_dir: Path) -> Checkpoint:
+def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:
+    """The checkpoint of a player that is no scripted one; raises a ConfigError that lists the players there are."""
     if not os.path.exists(text) and (os.sep in text or not os.path.exists(runs_dir / text)):
         raise ConfigError(
             f"there is no player {shortened(text)}: give a run or checkpoint ({runs_dir}/NAME), "
