@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scramjet import cli, errors
-from scramjet.commands import bench, check, command_line, eval, example, list, play, train
+from scramjet.commands import bench, check, command_line, eval, example, grade, list, play, train
 from scramjet.commands.command_line import read_words
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
@@ -25,6 +25,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ARGUMENTS = {
     "eval": eval.Arguments,
     "play": play.Arguments,
+    "grade": grade.Arguments,
     "list": list.Arguments,
     "example": example.Arguments,
     "check": check.Arguments,

@@ -39,9 +39,9 @@ _FLAT = tuple(field.name for part in (RunConfig, PPOConfig) for field in fields(
 def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """`config` with keyword settings laid over it.
 
-    A table (policy, self_play, eval, checkpoint, ppo) is a dict of what to change, a config object that replaces all of it, or
-    keys with a dot such as "policy.hidden". `env_parameters`, or keys such as "env.gravity", are the world's own.
-    A CHANGEABLE one that is None is not given.
+    A table (policy, self_play, eval, checkpoint, ppo) is a dict of what to change, a config object that replaces all of
+    it, or keys with a dot such as "policy.hidden". `env_parameters`, or keys such as "env.gravity", are the world's
+    own. A CHANGEABLE one that is None is not given.
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in CHANGEABLE}
     check_names(settings)

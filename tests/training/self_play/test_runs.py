@@ -35,6 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "torch": {"fused": False, "policy": {"hidden": [16], "encoder": "grid_cnn", "grid_channels": [4]}},
     "vtrace": {"advantage": "vtrace"},
     "fixed": {"self_play": {**SMALL["self_play"], "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
+    "exploiter": {"self_play": {**SMALL["self_play"], "exploiters": 1, "memory": 20}},
     "agents": {
         "env": "snake",
         "env_parameters": {"size": 6, "snakes": 2},
