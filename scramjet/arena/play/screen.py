@@ -40,12 +40,12 @@ class Screen:
         for line in drawn(game.text(), before, in_colour=in_colour, as_lines=self.has_lines, width=room):
             console.print(Text(INDENT) + line, highlight=False, soft_wrap=True)
 
-    def bar(self, name: str, share: float, width: int) -> None:
-        """Print a name and a share from 0 to 1 as a bar of at most `width` characters, and in percent."""
+    def bar(self, name: str, share: float, width: int, note: str = "") -> None:
+        """Print a name, a share from 0 to 1 as a bar of at most `width` characters and in percent, and a note."""
         length = round(width * share)
         line = Text(f"{INDENT}{printable(name)}  ")
         line.append(("█" if self.has_lines else "#") * length, "green")
-        line.append(" " * (width - length) + f"{100 * share:5.1f} %")
+        line.append(" " * (width - length) + f"{100 * share:5.1f} %{'  ' if note else ''}{note}")
         self.console.print(line, highlight=False)
 
 

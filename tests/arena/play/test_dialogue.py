@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -155,6 +156,17 @@ def test_a_hint_in_a_game_for_points_tells_of_the_return() -> None:
 def test_without_a_network_there_is_no_hint() -> None:
     told, _ = talk("hint", opponent=AnyMove())
     assert "No hint: there is no network to ask" in told
+
+
+def test_late_in_connect_four_a_hint_says_what_perfect_play_says() -> None:
+    moves = [column(number) for number in (0, 1, 0, 1, 0, 0, 2, 1, 3, 4, 2, 3)]
+    told, _ = talk("hint", *moves, "hint", adviser=an_adviser(ConnectFour()))
+    early, late = told.split("How likely the net would play each move here")[1:]
+    assert early.startswith(":")
+    assert late.startswith(", and what perfect play says:")
+    assert len(re.findall(r" %  (?:a draw|a (?:win|loss) in \d+ pl(?:y|ies))\n", late)) == 7
+    told, _ = talk(*moves, "hint")
+    assert "What perfect play says of each move:" in told
 
 
 def test_two_people_at_one_keyboard_are_asked_in_turn() -> None:
