@@ -26,6 +26,8 @@ KEY_BITS = 52
 """Bits of an entry that hold the position's key; the others hold the two bounds."""
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: keys that differ little fall far apart
 
+MIN_EMPTY = 10
+"""Cells that must be empty for a position to be kept in the table: with fewer, searching again is as fast as a look."""
 LOOK_AHEAD = 12
 """Cells that must be empty for a look at the table's entries of the positions after each move: lower down, a look costs
 more than it saves."""
@@ -108,6 +110,8 @@ def answer_at_once(board: Any, work: Any, own: Any, taken: Any, moves: Any, play
         return YES
     if bound > (cells - 1 - played) // 2:
         return NO
+    if cells - played < MIN_EMPTY:
+        return UNKNOWN
     key = own + taken + board.bottom
     entry = work.table[(key * SPREAD) >> work.shift]
     if entry >> KEY_SHIFT == key:
@@ -142,7 +146,7 @@ def list_moves(board: Any, moves: Any, row: Any) -> None:
 @inlined_in_compiled
 def is_at_least(board: Any, work: Any, own: Any, taken: Any, bound: int) -> bool:
     """Whether the score of a position is at least `bound`; call this where the side to move cannot win at once."""
-    stack, nodes = work.stack, 0
+    stack, nodes, cells = work.stack, 0, board.cells
     depth, played = 0, np.int64(count_bits(taken))
     stack[0, 0], stack[0, 1] = own, taken
     while True:
@@ -155,14 +159,16 @@ def is_at_least(board: Any, work: Any, own: Any, taken: Any, bound: int) -> bool
         while answer != UNKNOWN or stack[depth, MOVES_LEFT] == 0:
             if answer == UNKNOWN:
                 answer = NO
-                remember(board, work, depth, bound, False)
+                if cells - played >= MIN_EMPTY:
+                    remember(board, work, depth, bound, False)
             if depth == 0:
                 work.nodes[0] += nodes
                 return answer == YES
             depth, played, bound = depth - 1, played - 1, 1 - bound
             if answer == NO:
                 answer = YES
-                remember(board, work, depth, bound, True)
+                if cells - played >= MIN_EMPTY:
+                    remember(board, work, depth, bound, True)
             else:
                 answer = UNKNOWN
         stack[depth, MOVES_LEFT] -= ONE
