@@ -66,7 +66,9 @@ class Dialogue:
         self._introduce()
         while True:
             while not game.is_over and game.person_to_move is None:
-                self._tell(game.reply())
+                with self._screen.waiting_for(self._name(game.to_move[0])):
+                    made = game.reply()
+                self._tell(made)
             self._show()
             following = Next.ASK
             while following is Next.ASK:

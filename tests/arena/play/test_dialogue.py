@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from scramjet.arena.game import Game
+from scramjet.arena.play import screen as screen_module
 from scramjet.arena.play.dialogue import COMMANDS, Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser
@@ -132,6 +135,20 @@ def test_interrupting_a_player_that_thinks_leaves_too() -> None:
 
     told, _ = talk(column(3), opponent=Slow())
     assert told.endswith("Goodbye.\n")
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [(0.3, True), (0.0, False)])
+def test_a_player_that_takes_long_is_said_to_think(
+    seconds: float, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(AnyMove):
+        def choose(self, *arguments: Any) -> np.ndarray:
+            time.sleep(seconds)
+            return super().choose(*arguments)
+
+    monkeypatch.setattr(screen_module, "PATIENCE_SECONDS", 0.1)
+    told, _ = talk(opponent=Slow(), seat="second")
+    assert ("any move is thinking ..." in told) == is_told
 
 
 def test_a_hint_shows_every_legal_move_with_its_probability_and_the_chances() -> None:
