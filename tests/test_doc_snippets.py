@@ -38,6 +38,7 @@ NOT_RUN = {
     "--device cuda": "needs a GPU",
     'device="cuda"': "needs a GPU",
     "--help": "tests/test_command_line.py shows the help of each command",
+    "play connect_four": "waits for a person; tests/commands/test_play.py types for one",
     "bench": "measures for minutes; tests/test_cli.py runs it",
     "runs/": "a run of the reader's; tests/test_cli.py evaluates, resumes and forks",
 }

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scramjet import cli, errors
-from scramjet.commands import bench, check, command_line, eval, example, grade, list, tournament, train
+from scramjet.commands import bench, check, command_line, eval, example, grade, list, play, tournament, train
 from scramjet.commands.command_line import read_words
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
@@ -25,6 +25,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ARGUMENTS = {
     "eval": eval.Arguments,
     "tournament": tournament.Arguments,
+    "play": play.Arguments,
     "grade": grade.Arguments,
     "list": list.Arguments,
     "example": example.Arguments,
@@ -83,7 +84,7 @@ def parse(words: Any) -> None:
         if not settings.env.endswith(".py"):
             train.typed_parameters(settings.env, parameters)
         return
-    if command in ("eval", "tournament", "check"):
+    if command in ("eval", "play", "tournament", "check"):
         rest, _ = train.split_env_parameters(rest)
     command_line.parse(ARGUMENTS[command], rest, prog=f"scramjet {command}", description="")
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from scramjet.arena.play.moments import Moment, memory_of
 from scramjet.arena.play.moves import Move, Moves
+from scramjet.arena.play.perfect_hints import PerfectHints
 from scramjet.arena.play.results import PlayedMove, Result
 from scramjet.arena.play.thoughts import Adviser, Thoughts, ends_in_win_or_loss
 from scramjet.engine.layout import PlayedBy
@@ -57,6 +58,7 @@ class Game:
         self.result: Result | None = None
         """How the game ended; None while it goes on."""
         self._wins_or_loses: bool | None = None
+        self._perfect = PerfectHints(self.env)
         self._out = pool.allocate()
 
     def opening_player(self, seed: int) -> int:
@@ -178,6 +180,13 @@ class Game:
             self._wins_or_loses = ends_in_win_or_loss(self.env)
         player = self._mover()
         return self.adviser.think(self._out, self._row(player), player, self.moves, win_or_lose=self._wins_or_loses)
+
+    def perfect_verdicts(self) -> dict[int, str]:
+        """What perfect play says of each legal move, by number: "a win in 3 plies", "a draw".
+
+        Empty where no solver knows the world, or where it would take long, as at the beginning of a game.
+        """
+        return {} if self.is_over else self._perfect.verdicts(self._record(0))
 
     def text(self, moves_back: int = 0) -> str:
         """The position as text, the final one too; or the one some steps before.

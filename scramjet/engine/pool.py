@@ -97,6 +97,8 @@ class Pool(ABC):
     """Which other processes step envs, in words; empty where none does."""
     has_time_limit = False
     """Whether every episode ends after a number of steps, whatever is played; False where nobody knows."""
+    has_scores = False
+    """Whether the world judges positions: it has a rule `score`, and the pool a method `scores`."""
     draws_every_step = False
     """Whether envs show themselves in a window at every step, as far as they tell."""
     is_guarded = False

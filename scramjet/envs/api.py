@@ -131,7 +131,8 @@ class Env:
     #
     # With several players, agents or seats, `step(self, s, action, reward)` writes each one's reward and returns
     # terminated; `observe`, `mask` and `stats` take the player as their last argument. Agents may die:
-    # `alive(self, s, player)`. Seats take turns: `seat(self, s)` says whose it is.
+    # `alive(self, s, player)`. Seats take turns: `seat(self, s)` says whose it is. `score(self, s, player)` is
+    # optional too: how good the position looks for a player, for others that look ahead; training does not use it.
 
     # --- for people, never compiled ----------------------------------------------------------------------
 

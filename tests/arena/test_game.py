@@ -12,15 +12,20 @@ import torch
 from scramjet.arena.game import Game
 from scramjet.arena.play.thoughts import Adviser
 from scramjet.arena.players import NetworkPlayer, Temperature
+from scramjet.arena.solver.position import Position
+from scramjet.arena.solver.solver import Solver
 from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs.api import Env
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.envs.games.kuhn import Kuhn
+from scramjet.envs.games.leduc import Leduc
 from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError, PlayError
 from scramjet.players.player import Player
+from scramjet.players.scripted import RandomPlayer
 from scramjet.players.user_player import UserPlayer
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.policy import Policy
@@ -404,3 +409,32 @@ def test_an_object_that_cannot_be_copied_plays_but_takes_nothing_back() -> None:
     play(game, *columns(game, 0))
     with pytest.raises(PlayError, match="streaming remembers what cannot be copied"):
         game.undo()
+
+
+def test_perfect_verdicts_are_the_solvers_and_only_where_it_is_quick() -> None:
+    game = a_game(None, None)
+    assert game.perfect_verdicts() == {}
+    play(game, *columns(game, *(int(each) - 1 for each in "112233555511")))
+    expected = Solver().scores_of_moves(Position.from_moves("112233555511"))
+    verdicts = game.perfect_verdicts()
+    assert verdicts[3] == "a win in 1 ply"
+    for number, score in enumerate(expected):
+        assert score is not None
+        word = "a draw" if score == 0 else "a win" if score > 0 else "a loss"
+        assert verdicts[number].startswith(word)
+    assert a_game(None, None, env=Duel()).perfect_verdicts() == {}
+    assert a_game(None, None, env=ConnectFour(rows=4, cols=4, connect=3)).perfect_verdicts() == {}
+
+
+@pytest.mark.parametrize("env", [Kuhn(), Leduc()], ids=["kuhn", "leduc"])
+def test_in_poker_a_person_sees_their_own_card_alone_until_the_end(env: Env) -> None:
+    game = a_game(None, RandomPlayer(), env=env)
+    everybodys = env.ascii(game._record(0)).splitlines()[0]
+    own = everybodys.split()[1]
+    assert game.text().splitlines()[0].startswith(f"1: {own}  2: ?")
+    while not game.is_over:
+        if game.person_to_move is None:
+            game.reply()
+        else:
+            game.move(game.legal_moves()[-1].number)
+    assert game.text().splitlines()[0].startswith(everybodys.split("  public")[0])

@@ -31,7 +31,7 @@ def a_game() -> Game:
     return game
 
 
-def test_every_game_ends_with_its_last_position_and_the_winner_and_seats_change(
+def test_every_game_ends_with_its_last_position_and_the_winner(
     trained_game: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("eval", trained_game, "--against", "random", "--render", "--games", 2, "--seed", 1) == 0
@@ -51,6 +51,15 @@ def test_with_step_each_move_waits_for_enter_and_q_leaves(
     assert told.count("to move\n") == 3  # the beginning and two moves
     assert told.index(f"1. {trained_game} played") < told.index("2. greedy played")
     assert f"Chances of {trained_game}, to move: " in " ".join(told.split())
+
+
+def test_the_agent_begins_the_first_game_and_the_other_the_second(
+    trained_game: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda prompt: "")
+    assert call("eval", trained_game, "--against", "random", "--render", "--step", "--games", 2, "--seed", 1) == 0
+    first_moves = [line for line in capsys.readouterr().out.splitlines() if line.startswith("1. ")]
+    assert [line.split()[1] for line in first_moves] == [str(trained_game), "random"]
 
 
 @pytest.mark.parametrize("leaving", [EOFError, KeyboardInterrupt])

@@ -177,7 +177,7 @@ class Terminal:
         fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.screen = ""
 
-    def wait_for(self, text: str, seconds: float = 60.0) -> None:
+    def wait_for(self, text: str, seconds: float = 180.0) -> None:
         """Read until the text shows after what was read before."""
         start, end = len(self.screen), time.monotonic() + seconds
         while text not in self.screen[start:]:

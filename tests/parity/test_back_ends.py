@@ -26,6 +26,9 @@ CASES = [
     ("cartpole", {"gravity": 3.5, "max_episode_steps": 30}),
     ("bandit", {"arms": 7, "lucky_arm": 6, "noise": 0.5, "scale": 3.0}),
     ("connect_four", {"rows": 4, "cols": 5, "connect": 3, "random_opponent": True}),
+    ("connect_four", {"opening_plies": 12}),
+    ("othello", {"size": 6, "opening_plies": 12}),
+    ("tic_tac_toe", {"opening_plies": 8}),
     ("snake", {"snakes": 4, "size": 8, "start_length": 2, "foods_per_snake": 3, "max_episode_steps": 40}),
     ("maze", {"rows": 4, "cols": 7}),
     ("binpack", {"max_items": 6, "max_spaces": 12}),
@@ -96,6 +99,8 @@ def assert_back_ends_agree(env: Env, *, num_envs: int = 5, steps: int = 250, see
     np.testing.assert_array_equal(compiled.snapshot()["states"], interpreted.snapshot()["states"])
     for ours, theirs in zip(leaves(compiled.views()), leaves(interpreted.views()), strict=True):
         np.testing.assert_array_equal(ours, theirs, err_msg="views")
+    if compiled.has_scores:
+        np.testing.assert_array_equal(compiled.scores(compiled.states()), interpreted.scores(interpreted.states()))
     return ended
 
 

@@ -14,6 +14,7 @@ from scramjet.errors import printable
 
 PIECES = {"X": ("●", "bold yellow"), "O": ("○", "bold red")}
 """How the pieces of two sides are drawn: their shapes differ too, for those who do not tell the colours apart."""
+EMPTY = ". "
 MARKED = "reverse"
 FRAMES = str.maketrans({"|": "│", "-": "─", ".": "·"})
 
@@ -35,11 +36,15 @@ def drawn(
     earlier = lines if before is None else printable(before, keep="\n").split("\n")
     first = _first_cell(lines)
     spreads = first is not None and max(map(len, lines)) * 3 // 2 <= width
+    marks = _new_pieces(lines, earlier)
     result = []
     for number, line in enumerate(lines):
-        was = earlier[number] if len(earlier) == len(lines) else line
         is_top = not any(map(_ROW.fullmatch, lines[:number]))
-        cells = _drawn_cells(line, was, is_top, in_colour, as_lines)
+        cells = _drawn_cells(line, is_top, in_colour, as_lines)
+        cells = [
+            (shown, f"{style} {MARKED}".strip() if (number, place) in marks else style)
+            for place, (shown, style) in enumerate(cells)
+        ]
         if spreads and first is not None and _belongs_to_board(line, first):
             cells = _spread(cells, first)
         result.append(Text.assemble(*cells))
@@ -60,7 +65,23 @@ def _belongs_to_board(line: str, first: int) -> bool:
     return len(places) > 1 and all(place >= first and (place - first) % 2 == 0 for place in places)
 
 
-def _drawn_cells(line: str, before: str, is_top: bool, in_colour: bool, as_lines: bool) -> list[tuple[str, str]]:
+def _new_pieces(lines: list[str], earlier: list[str]) -> set[tuple[int, int]]:
+    """Lines and places of the cells that have something new: those that were empty, or else those that changed.
+
+    So a piece that was placed is found, and not those that it turned over.
+    """
+    changed = {
+        (number, place)
+        for number, (line, was) in enumerate(zip(lines, earlier, strict=False))
+        if len(lines) == len(earlier) and _ROW.fullmatch(line)
+        for place, character in enumerate(line)
+        if character not in EMPTY and was[place : place + 1] != character
+    }
+    placed = {(number, place) for number, place in changed if earlier[number][place : place + 1] in EMPTY}
+    return placed or changed
+
+
+def _drawn_cells(line: str, is_top: bool, in_colour: bool, as_lines: bool) -> list[tuple[str, str]]:
     """Each character of a line as it is shown, and its style; `is_top`: no row of the board stands above."""
     is_row, is_edge = bool(_ROW.fullmatch(line)), bool(_EDGE.fullmatch(line))
     alone = {found.start() for found in _ALONE.finditer(line)}
@@ -76,8 +97,6 @@ def _drawn_cells(line: str, before: str, is_top: bool, in_colour: bool, as_lines
                 shown = ("╭╮" if is_top else "╰╯")[bool(line[:place].strip())]
             elif as_lines:
                 shown = character.translate(FRAMES)
-        if is_row and before[place : place + 1] != character:
-            style = f"{style} {MARKED}".strip()
         cells.append((shown, style))
     return cells
 

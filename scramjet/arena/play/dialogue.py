@@ -8,10 +8,10 @@ from collections.abc import Callable
 from rich.console import Console
 
 from scramjet.arena.game import Game
+from scramjet.arena.play.hints import show_hint
 from scramjet.arena.play.results import PlayedMove
 from scramjet.arena.play.screen import Screen, outcome, title_of
 from scramjet.arena.play.table import Table
-from scramjet.arena.play.thoughts import Thoughts
 from scramjet.errors import PlayError, did_you_mean, printable
 
 COMMANDS = {
@@ -26,8 +26,6 @@ COMMANDS = {
 SHORT = {"?": "help", "h": "help", "q": "quit", "exit": "quit", "u": "undo", "n": "new"}
 MOST_NAMES = 60
 """Characters of legal moves in a prompt; where there are more, `moves` lists them."""
-MOST_BARS = 12
-BAR = 30
 
 
 class Next(enum.Enum):
@@ -68,7 +66,9 @@ class Dialogue:
         self._introduce()
         while True:
             while not game.is_over and game.person_to_move is None:
-                self._tell(game.reply())
+                with self._screen.waiting_for(self._name(game.to_move[0])):
+                    made = game.reply()
+                self._tell(made)
             self._show()
             following = Next.ASK
             while following is Next.ASK:
@@ -136,8 +136,9 @@ class Dialogue:
             return self._undo()
         if command == "board":
             return Next.SHOW
-        if command == "hint":
-            self._hint()
+        person = self._game.person_to_move
+        if command == "hint" and person is not None:
+            show_hint(self._screen, self._game, self._name(person).lower())
         elif command == "help":
             self._help()
         elif command in ("moves", ""):
@@ -165,34 +166,6 @@ class Dialogue:
 
     def _legal(self) -> str:
         return f"Legal: {', '.join(move.name for move in self._game.legal_moves())}."
-
-    def _hint(self) -> None:
-        """Show how likely the network makes each move, as bars, and what result it expects."""
-        try:
-            thoughts = self._game.thoughts()
-        except PlayError as error:
-            self._say(f"No hint: {error}.")
-            return
-        assert self._game.adviser is not None
-        self._say(f"How likely {self._game.adviser.name} would play each move here:")
-        best = sorted(zip(thoughts.probabilities, thoughts.moves, strict=True), key=lambda pair: -pair[0])
-        width = max(len(move.name) for _, move in best[:MOST_BARS])
-        for probability, move in best[:MOST_BARS]:
-            self._screen.bar(f"{move.name:>{width}}", probability, BAR)
-        if len(best) > MOST_BARS:
-            rest = sum(probability for probability, _ in best[MOST_BARS:])
-            self._say(f"  {len(best) - MOST_BARS} others {100 * rest:.1f} % together")
-        self._say(self._expectation(thoughts))
-
-    def _expectation(self, thoughts: Thoughts) -> str:
-        """What the value says, in words."""
-        whom = self._name(thoughts.player).lower()
-        if thoughts.chances is None:
-            return f"It expects a return of {thoughts.value:+.2f} for {whom} from here on."
-        return (
-            f"It expects a result of {thoughts.value:+.2f} for {whom}, where -1 is lost and +1 won: "
-            f"chances {100 * thoughts.chances:.0f} %, a draw counting half."
-        )
 
     def _after_the_end(self) -> Next:
         """Ask whether to play again."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.text import Text
@@ -14,6 +16,7 @@ from scramjet.arena.play.results import Result
 from scramjet.errors import printable
 
 INDENT = "  "
+PATIENCE_SECONDS = 1.0
 
 
 class Screen:
@@ -40,12 +43,23 @@ class Screen:
         for line in drawn(game.text(), before, in_colour=in_colour, as_lines=self.has_lines, width=room):
             console.print(Text(INDENT) + line, highlight=False, soft_wrap=True)
 
-    def bar(self, name: str, share: float, width: int) -> None:
-        """Print a name and a share from 0 to 1 as a bar of at most `width` characters, and in percent."""
+    @contextmanager
+    def waiting_for(self, name: str) -> Iterator[None]:
+        """Tell that a player is thinking, if what is done within this takes longer than a moment."""
+        timer = threading.Timer(PATIENCE_SECONDS, self.say, [f"{name} is thinking ..."])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def bar(self, name: str, share: float, width: int, note: str = "") -> None:
+        """Print a name, a share from 0 to 1 as a bar of at most `width` characters and in percent, and a note."""
         length = round(width * share)
         line = Text(f"{INDENT}{printable(name)}  ")
         line.append(("█" if self.has_lines else "#") * length, "green")
-        line.append(" " * (width - length) + f"{100 * share:5.1f} %")
+        line.append(" " * (width - length) + f"{100 * share:5.1f} %{'  ' if note else ''}{note}")
         self.console.print(line, highlight=False)
 
 

@@ -24,11 +24,11 @@ from scramjet.engine.layout import (
     rows_per_env,
     state_dtype,
 )
-from scramjet.engine.pool import Pool
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Discrete, Env
 from scramjet.envs.registry import load_env
 from scramjet.errors import ScramjetError, WorldError
@@ -294,7 +294,7 @@ def _speed(env: Env, num_envs: int = 1024) -> float:
     return steps / seconds / 1e6
 
 
-def _trace(pool: Pool, actions: np.ndarray, *, restart: bool = True) -> list[dict[str, np.ndarray]]:
+def _trace(pool: WorldPool, actions: np.ndarray, *, restart: bool = True) -> list[dict[str, np.ndarray]]:
     """All that the envs give for these actions, step by step."""
     if restart:
         pool.reset(SEED)
@@ -302,6 +302,8 @@ def _trace(pool: Pool, actions: np.ndarray, *, restart: bool = True) -> list[dic
     for row in actions:
         out = pool.step(row)
         fields = {name: getattr(out, name) for name in ("mask", "turn", "reward", "terminated", "truncated")}
+        if pool.has_scores:
+            fields["score"] = pool.scores(pool.states()).reshape(pool.num_rows, -1)
         trace.append({name: _copied(array) for name, array in [*named_leaves(out.obs), *fields.items()]})
     return trace
 

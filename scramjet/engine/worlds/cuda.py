@@ -37,7 +37,7 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
     compilers = Compilers(function, view, function, function, claim=claim)
     made = kernels.build(rules, compilers)
     reset_one, observe_one = made.reset, made.observe
-    simulate_one, views_one = made.simulate, made.views
+    simulate_one, views_one, scores_one = made.simulate, made.views, made.scores
 
     def kernel(plain: Callable[..., Any]) -> Any:
         dispatcher = cuda.jit(plain)
@@ -71,10 +71,16 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
         if i < num_envs:
             views_one(i, i + 1, states, obs)
 
+    @kernel
+    def scores(num_envs, states, scores):  # type: ignore[no-untyped-def]
+        i = cuda.grid(1)
+        if i < num_envs:
+            scores_one(i, i + 1, states, scores)
+
     shown_row = staged_row(env, staging, rules.row, cuda)
     staged = kernels.build(rules, replace(compilers, shown_row=shown_row)).step_env
     step = kernel(staged_step(env, staging, staged, cuda))
-    return kernels.Kernels(staged, reset, observe, step, step, simulate, views)
+    return kernels.Kernels(staged, reset, observe, step, step, simulate, views, scores)
 
 
 def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]

@@ -178,6 +178,13 @@ class CudaPool(WorldPool):
             self._run("observe", self.num_envs, self._records, kernel_obs(self._seen), *self._own.arrays[1:3])
         return self._seen
 
+    def scores(self, states: np.ndarray) -> Any:
+        self._require_scores()
+        scores = torch.zeros(len(states), self.num_players, device=self.device)
+        cuda = require_cuda()
+        self._run("scores", len(states), cuda.to_device(np.ascontiguousarray(states)), cuda.as_cuda_array(scores))
+        return scores
+
     def episodes(self) -> Episodes:
         num_ended = int(self._num_logged)
         self._num_logged.zero_()

@@ -23,6 +23,7 @@ RULES = {
     "reset": "reset, or its observe or mask",
     "observe": "observe or mask",
     "views": "observe",
+    "scores": "score",
     "simulate": "step, or its observe or mask",
     "step": "step, or its observe or mask, or the reset of the next episode",
 }

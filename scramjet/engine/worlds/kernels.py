@@ -37,6 +37,7 @@ class Kernels:
     step_threaded: Callable[..., bool]
     simulate: Callable[..., None]
     views: Callable[..., None]
+    scores: Callable[..., None]
 
 
 def build(rules: Rules, compilers: Compilers) -> Kernels:
@@ -54,6 +55,7 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
         step_threaded=step_threaded,
         simulate=_simulate(compilers, transition),
         views=_views(rules, compilers),
+        scores=_scores(rules, compilers),
     )
 
 
@@ -192,3 +194,16 @@ def _views(rules: Rules, compilers: Compilers) -> Callable[..., None]:
                 rules_observe(parameters, states[index], row(obs, np.uintp(index * num_seats + seat)), seat)
 
     return views
+
+
+def _scores(rules: Rules, compilers: Compilers) -> Callable[..., None]:
+    parameters, rules_score, num_players = rules.parameters, rules.score, rules.num_players
+
+    @compilers.entry
+    def scores(start: int, stop: int, states: Any, scores: Any) -> None:
+        """Write how good each state looks for each player, [stop, num_players]."""
+        for index in range(start, stop):
+            for player in range(num_players):
+                scores[index, player] = rules_score(parameters, states[index], player)
+
+    return scores

@@ -196,6 +196,12 @@ class NativePool(WorldPool):
         self._run("views", 0, self.num_envs, self._records, kernel_obs(obs))
         return obs
 
+    def scores(self, states: np.ndarray) -> np.ndarray:
+        self._require_scores()
+        scores = np.zeros((len(states), self.num_players), np.float32)
+        self._run("scores", 0, len(states), self._wrap(states), scores)
+        return scores
+
     def episodes(self) -> Episodes:
         capacity = self._log.shape[1] - 1
         ended: list[int] = self._log_size[:, 0].tolist()

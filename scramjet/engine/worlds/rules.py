@@ -39,6 +39,7 @@ from scramjet.engine.worlds.world_functions import (
     first_seat,
     no_mask,
     no_mask_of_player,
+    no_score,
     no_stats,
     no_stats_of_player,
 )
@@ -60,6 +61,7 @@ PLAYERS_RULE_ARGUMENTS = {
     "stats": ("self", "s", "stats", "player"),
     "alive": ("self", "s", "player"),
     "seat": ("self", "s"),
+    "score": ("self", "s", "player"),
 }
 """What the rules of a world for agents or seats are given; `step` with a fourth argument makes it one."""
 RULE_NAMES = tuple(PLAYERS_RULE_ARGUMENTS)
@@ -133,6 +135,7 @@ def _stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
         "stats": no_stats_of_player if for_players else no_stats,
         "alive": always_alive,
         "seat": first_seat,
+        "score": no_score,
     }
 
 
@@ -146,6 +149,7 @@ def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) 
         stats=functions["stats"],
         alive=functions["alive"],
         seat=functions["seat"],
+        score=functions["score"],
         row=row_function(env.observation_space),
         clear=clear_function(env),
         max_episode_steps=env.max_episode_steps or NO_LIMIT,

@@ -46,6 +46,7 @@ class Rules:
     stats: Callable[..., Any]
     alive: Callable[..., Any]
     seat: Callable[..., Any]
+    score: Callable[..., Any]
     row: Callable[..., Any]  # (obs, i) -> what `observe` writes to
     clear: Callable[..., Any]  # (s): set all fields to zero but the engine's header
     max_episode_steps: int
@@ -74,6 +75,11 @@ def no_stats_of_player(parameters: Any, s: Any, stats: Any, player: Any) -> None
 def always_alive(parameters: Any, s: Any, player: Any) -> bool:
     """Stands in where agents do not die."""
     return True
+
+
+def no_score(parameters: Any, s: Any, player: Any) -> float:
+    """Stands in where a world does not judge positions."""
+    return 0.0
 
 
 def first_seat(parameters: Any, s: Any) -> int:

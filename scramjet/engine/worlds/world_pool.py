@@ -20,8 +20,9 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.pool import Episodes, Pool, check_count, is_whole
+from scramjet.engine.worlds.rules import rule_functions
 from scramjet.envs.api import Env
-from scramjet.errors import ConfigError
+from scramjet.errors import ConfigError, WorldError
 from scramjet.runtime.machine.memory import require_memory
 
 
@@ -43,6 +44,7 @@ class WorldPool(Pool):
         self.num_rows = num_envs * self._rows_per_env
         self.observation_space = env.observation_space
         self.action_space = env.action_space
+        self.has_scores = "score" in rule_functions(env)
         self.has_time_limit = env.max_episode_steps is not None
         self.mask_size = mask_size(env)
         action_shape, self._action_dtype = action_layout(env)
@@ -61,6 +63,14 @@ class WorldPool(Pool):
     @abstractmethod
     def states(self) -> np.ndarray:
         """A copy of every env's record, from which `simulate` can step."""
+
+    @abstractmethod
+    def scores(self, states: np.ndarray) -> Any:
+        """How good each state looks for each player by the world's `score`, float32 [len(states), num_players]."""
+
+    def _require_scores(self) -> None:
+        if not self.has_scores:
+            raise WorldError(f"{self.name} does not judge positions; write `def score(self, s, player)` to have scores")
 
     def record(self, index: int) -> Any:
         """The record of env `index` with its fields as attributes, as `render` and `ascii` take it."""

@@ -163,6 +163,7 @@ class Snake(Env):
     max_episode_steps = 1000
 
     action_space = Discrete(4)
+    action_names = ("up", "right", "down", "left")
     stat_names = ("food", "length", "steps")
 
     @property

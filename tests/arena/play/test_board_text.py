@@ -66,6 +66,15 @@ def test_the_last_move_stands_in_brackets() -> None:
     assert plain(square, before=SQUARE)[:2] == [" 1  ·  ● [○]", " 2  ○  ·  ·"]
 
 
+def test_a_piece_that_was_placed_is_marked_and_not_those_it_turned_over() -> None:
+    before, after = " 1 . O X\n 2 . . .", " 1 X X X\n 2 . . ."
+    assert plain(after, before=before)[0] == " 1 [●] ●  ●"
+
+
+def test_where_nothing_was_placed_what_changed_is_marked_and_no_empty_cell() -> None:
+    assert plain("| . X |\n| O # |", before="| X # |\n| O # |") == ["│  · [●] │", "│  ○  #  │"]
+
+
 def test_the_last_move_is_reversed_where_there_is_no_room_for_brackets() -> None:
     lines = drawn(CONNECT_FOUR, BEFORE, width=12)
     marked = [

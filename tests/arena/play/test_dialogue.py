@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from scramjet.arena.game import Game
+from scramjet.arena.play import screen as screen_module
 from scramjet.arena.play.dialogue import COMMANDS, Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser
@@ -133,6 +137,20 @@ def test_interrupting_a_player_that_thinks_leaves_too() -> None:
     assert told.endswith("Goodbye.\n")
 
 
+@pytest.mark.parametrize(("seconds", "is_told"), [(0.3, True), (0.0, False)])
+def test_a_player_that_takes_long_is_said_to_think(
+    seconds: float, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(AnyMove):
+        def choose(self, *arguments: Any) -> np.ndarray:
+            time.sleep(seconds)
+            return super().choose(*arguments)
+
+    monkeypatch.setattr(screen_module, "PATIENCE_SECONDS", 0.1)
+    told, _ = talk(opponent=Slow(), seat="second")
+    assert ("any move is thinking ..." in told) == is_told
+
+
 def test_a_hint_shows_every_legal_move_with_its_probability_and_the_chances() -> None:
     env = ConnectFour()
     told, _ = talk("hint", opponent=AnyMove(), adviser=an_adviser(env))
@@ -155,6 +173,17 @@ def test_a_hint_in_a_game_for_points_tells_of_the_return() -> None:
 def test_without_a_network_there_is_no_hint() -> None:
     told, _ = talk("hint", opponent=AnyMove())
     assert "No hint: there is no network to ask" in told
+
+
+def test_late_in_connect_four_a_hint_says_what_perfect_play_says() -> None:
+    moves = [column(number) for number in (0, 1, 0, 1, 0, 0, 2, 1, 3, 4, 2, 3)]
+    told, _ = talk("hint", *moves, "hint", adviser=an_adviser(ConnectFour()))
+    early, late = told.split("How likely the net would play each move here")[1:]
+    assert early.startswith(":")
+    assert late.startswith(", and what perfect play says:")
+    assert len(re.findall(r" %  (?:a draw|a (?:win|loss) in \d+ pl(?:y|ies))\n", late)) == 7
+    told, _ = talk(*moves, "hint")
+    assert "What perfect play says of each move:" in told
 
 
 def test_two_people_at_one_keyboard_are_asked_in_turn() -> None:
