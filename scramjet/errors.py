@@ -58,6 +58,10 @@ class PredictError(ScramjetError):
     """An observation, state or mask that does not fit the policy it was given to."""
 
 
+class PlayError(ScramjetError):
+    """Something that a game does not allow now: an illegal move, a move out of turn, nothing to take back."""
+
+
 class TrainingError(ScramjetError):
     """Training cannot go on: numbers stopped being finite."""
 

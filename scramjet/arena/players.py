@@ -147,6 +147,14 @@ class NetworkPlayer(Player):
             self._moves[~self._turn] = 0
             self._turn = out.turn.copy()
 
+    def memory(self) -> Any:
+        return self._recurrent.states.clone(), self._moves.copy(), self._turn.copy()
+
+    def recall(self, memory: Any) -> None:
+        states, moves, turn = memory
+        self._recurrent.states.copy_(states)
+        self._moves, self._turn = moves.copy(), turn.copy()
+
 
 def load_player(
     player: Any, config: RunConfig, *, temperature: Temperature | None = None, runs_dir: str | Path = "runs"
@@ -169,7 +177,7 @@ def load_player(
     found = scripted_player(text) if isinstance(player, str) else None
     if found is not None:
         return found
-    checkpoint = _checkpoint_of(text, Path(runs_dir))
+    checkpoint = named_checkpoint(text, Path(runs_dir))
     _check_world(checkpoint, config, text)
     return NetworkPlayer(load_policy(checkpoint.path), text, temperature)
 
@@ -186,7 +194,8 @@ def _perfect_player(config: RunConfig) -> Player:
     return player
 
 
-def _checkpoint_of(text: str, runs_dir: Path) -> Checkpoint:
+def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:
+    """The checkpoint of a player that is no scripted one; raises a ConfigError that lists the players there are."""
     if not os.path.exists(text) and (os.sep in text or not os.path.exists(runs_dir / text)):
         raise ConfigError(
             f"there is no player {shortened(text)}: give a run or checkpoint ({runs_dir}/NAME), "
@@ -195,7 +204,7 @@ def _checkpoint_of(text: str, runs_dir: Path) -> Checkpoint:
     try:
         return find_checkpoint(text, runs_dir)
     except RunError as error:
-        raise RunError(f"player {text}: {error}") from error
+        raise type(error)(f"player {text}: {error}") from error
 
 
 def _check_world(checkpoint: Checkpoint, config: RunConfig, player: str) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated
 import tyro
 
 from scramjet.arena.head_to_head import prepare_match
+from scramjet.arena.play.watching import watch_match
 from scramjet.arena.players import Temperature
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
@@ -41,6 +42,7 @@ and your own as FILE.py:Name or module:Name.
 
   scramjet eval runs/connect_four-1 --against minimax:3 --games 1000
   scramjet eval runs/connect_four-1 --against runs/connect_four-2 --temperature 1
+  scramjet eval runs/connect_four-1 --against greedy --render --step    one move at a time
 """
 
 FRAMES_PER_SECOND = 30
@@ -55,7 +57,7 @@ class Arguments:
     against: str | None = None
     """Play games against this player: a run, a checkpoint, random, greedy, minimax:N, perfect, FILE.py:Name."""
     games: int | None = None
-    """Games to play against it; by default 1000."""
+    """Games to play against it; by default 1000, or 1 where they are shown."""
     temperature: float | None = None
     """Against another: how networks draw their moves, 0 the most likely (the default), 1 as in training."""
     temperature_final: float | None = None
@@ -72,6 +74,8 @@ class Arguments:
     """Steps after which an episode is cut, and its return so far counted; by default as in training."""
     render: bool = False
     """Show the game as text while it is played."""
+    step: bool = False
+    """Against another, with --render: wait for Enter after each move."""
     runs_dir: Path = Path("runs")
     """Folder that holds the runs, for a run given by its name."""
     json: bool = False
@@ -90,6 +94,8 @@ def eval_command(words: list[str]) -> int:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     if arguments.against is not None:
         return _eval_against(arguments, arguments.against, env_values)
+    if arguments.step:
+        raise ConfigError("--step waits after each move of a game against another; add --against PLAYER")
     _refuse_without(arguments, "--against PLAYER", "games", "temperature", "temperature_final", "temperature_cutoff")
     usual = 1 if arguments.render else 100
     episodes, seed = checked_episodes(usual if arguments.episodes is None else arguments.episodes, arguments.seed)
@@ -123,8 +129,8 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
     """Play a match against another player and print how it went."""
     if arguments.episodes is not None:
         raise ConfigError(f"--episodes {arguments.episodes} is for an agent by itself; against another: --games")
-    if arguments.render:
-        raise ConfigError("--render shows an agent by itself; leave out --against, or --render")
+    if arguments.step and not arguments.render:
+        raise ConfigError("--step waits after each move that is shown; add --render")
     usual = 1.0 if arguments.samples else 0.0
     first = usual if arguments.temperature is None else arguments.temperature
     match = prepare_match(
@@ -136,6 +142,8 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
         choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
         trust=arguments.trust,
     )
+    if arguments.render:
+        return watch_match(match, arguments.games, seed=arguments.seed, by_steps=arguments.step)
     return print_match(
         match,
         arguments.games,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import operator
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -87,6 +89,30 @@ class UserPlayer(Player):
                 answer = self._choose(view)
             chosen.append(self._as_action(answer))
         return np.stack(chosen)
+
+    def memory(self) -> Any:
+        """A copy of the attributes of the user's object; None for a function."""
+        owner = self._owner
+        if owner is None:
+            return None
+        try:
+            return copy.deepcopy(vars(owner))
+        except Exception as error:  # whatever the user's objects raise
+            raise ConfigError(
+                f"player {self.name} remembers what cannot be copied ({type(error).__name__}: {error})"
+            ) from error
+
+    def recall(self, memory: Any) -> None:
+        owner = self._owner
+        if owner is not None:
+            vars(owner).clear()
+            vars(owner).update(memory)
+
+    @property
+    def _owner(self) -> Any:
+        """The user's object, whose attributes are what it remembers; None where a function chooses."""
+        owner = getattr(self._choose, "__self__", self._choose)
+        return None if isinstance(owner, FunctionType | BuiltinFunctionType | ModuleType | type) else owner
 
     def _as_action(self, answer: Any) -> np.ndarray:
         """An answer as the envs take it; raises a PlayerError for what cannot be an action."""

@@ -76,10 +76,11 @@ def load_policy(
 
 def _check_default_network(checkpoint: Checkpoint, spaces: tuple[Any, Any], settings: RunConfig) -> None:
     """Refuse settings whose network does not fit the checkpoint's tensors, before memory is taken for it."""
+    symmetries = _kept_symmetries(checkpoint, settings)
     with torch.device("meta"):  # shapes without numbers
         network = default_network(*spaces, settings.policy)
         normalizer = make_normalizer(spaces[0]) if settings.ppo.normalize_observations else None
-        if (symmetries := _kept_symmetries(checkpoint, settings)) is not None:
+        if symmetries is not None:
             network = with_symmetries(network, settings.policy.symmetry, symmetries)
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     if normalizer is not None:

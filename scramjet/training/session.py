@@ -128,6 +128,8 @@ class Session:
         """Close the sinks, the last one first, then end the threads and processes of actors and envs."""
         with contextlib.ExitStack() as parts:  # closes all, also where one of them raises
             parts.callback(self.evaluator.pool.close)
+            if self.league is not None:
+                parts.callback(self.league.close)
             parts.callback(self.pool.close)
             parts.callback(self.collector.close)
             for sink in self.sinks:

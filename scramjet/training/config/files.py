@@ -1,7 +1,8 @@
 """Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
 Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
-[ppo]); tables are [env], [policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
+[ppo]); tables are [env], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short for a table with that
+name alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scramjet.training.config.presets import named_preset, preset_path
 from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
-from scramjet.training.worlds.trust import NOBODY, Caller, check_name
+from scramjet.training.worlds.trust import NOBODY, Caller, approve_players, check_name
 from scramjet.training.worlds.world_files import (
     WorldPlace,
     find_world,
@@ -39,7 +40,7 @@ OURS = Caller(trust=True)
 """Reads the presets that come with scramjet, which may name any world."""
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
-_TABLES = ("policy", "eval", "checkpoint")
+_TABLES = ("policy", "self_play", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
     field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
 )
@@ -195,7 +196,9 @@ def load_config(path: Path | str, *, trust: bool = False, preset: str | None = N
     if name is not None:
         check_name(name, str(path))
     base = starting_config(name, preset)  # of the file's world, only its name is looked at
-    return apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
+    config = apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
+    approve_players(config.self_play.opponents, str(path), trust=trust)
+    return config
 
 
 def to_dict(config: RunConfig, run: Path | None = None) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.learner import Learner
 from scramjet.training.persistence.metadata import policy_metadata
+from scramjet.training.persistence.optimizer_state import optimizer_tensors, restore_optimizer
 from scramjet.training.persistence.weights import load_weights
-from scramjet.training.self_play.members import remove_unused_members
 from scramjet.training.session import Session
 
 
@@ -45,7 +45,7 @@ def checkpoint_of(
             session.metrics_log.sync()
             path = session.store.save(step, model, trainer, metadata, is_best=is_best)
             if session.league is not None:
-                remove_unused_members(session.run.path, session.league.folders)
+                session.league.files.remove_unused()
             return path
         except Exception as error:
             raise _save_failed(step, error) from error
@@ -140,7 +140,8 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
         session.rollout.recurrent.states.copy_(tensors["memory"])
     if session.league is not None:
         data = checkpoint.metadata.get("self_play")
-        session.league.restore(data, tensors, games_go_on=session.config.mode == "sync")
+        games_go_on = session.config.mode == "sync"
+        session.league.restore(data, tensors, checkpoint.path, games_go_on=games_go_on, is_own=is_own)
     scaler = session.learner.reward_scaler
     if scaler is not None:
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])
@@ -150,35 +151,7 @@ def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -
     """Restore what a fork takes from its parent: weights, optimizer and normalizers."""
     with _misfits_explained(checkpoint):
         load_weights(policy, checkpoint)
-        _restore_optimizer(learner, checkpoint)
+        restore_optimizer(learner, checkpoint.trainer, checkpoint.path)
         moments = checkpoint.trainer.get("reward_scaler/moments")
         if learner.reward_scaler is not None and moments is not None:
             learner.reward_scaler.moments.copy_(moments)
-
-
-def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
-    """Adam's moments and step counts, by parameter name; a parameter that never had a gradient has none."""
-    state: dict[int, dict[str, Any]] = learner.optimizer.state_dict()["state"]
-    names = [name for name, _ in learner.policy.named_parameters()]
-    return {f"optimizer/{names[i]}/{entry}": value for i, values in state.items() for entry, value in values.items()}
-
-
-def _restore_optimizer(learner: Learner, checkpoint: Checkpoint) -> None:
-    shapes = {name: parameter.shape for name, parameter in learner.policy.named_parameters()}
-    numbers = {name: i for i, name in enumerate(shapes)}
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in checkpoint.trainer.items():
-        if not key.startswith("optimizer/"):
-            continue
-        name, _, entry = key.removeprefix("optimizer/").rpartition("/")
-        expected = () if entry == "step" else shapes.get(name)
-        if tuple(tensor.shape) != expected or tensor.dtype != torch.float32:
-            raise CheckpointError(f"'{checkpoint.path}' does not fit this network: {key} is {list(tensor.shape)}")
-        state.setdefault(numbers[name], {})[entry] = tensor.clone()
-    if state and any(set(entries) != {"step", "exp_avg", "exp_avg_sq"} for entries in state.values()):
-        raise CheckpointError(f"'{checkpoint.path}' holds only a part of the optimizer's state")
-    # Weights that never had a gradient, frozen or unused, have no state yet; the compiled functions move all of them.
-    if state and learner.executor.moves_every_weight and len(state) != len(numbers):
-        raise CheckpointError(f"'{checkpoint.path}' holds the optimizer's state of another network")
-    groups = learner.optimizer.state_dict()["param_groups"]
-    learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

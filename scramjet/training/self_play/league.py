@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.results import CONFIDENCE
 from scramjet.training.rollout.rollout import Outcome, Rollout
 from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.self_play.exploiter import Exploiter
 from scramjet.training.self_play.members import Member, MemberFiles, plain_weights
 from scramjet.training.self_play.opponents import Opponent, Opponents
 from scramjet.training.self_play.selection import draw_members, draw_probabilities, least_missed
@@ -44,11 +46,12 @@ class League:
         metadata: Callable[[], Mapping[str, Any]],
         *,
         seed: int,
+        exploiter: Exploiter | None = None,
     ) -> None:
         """`opponents`: of each pool that trains. `given`: members that the user gave. `metadata` describes the policy
-        for a file of its own."""
-        self.config, self._policy, self._opponents, self._files = config, policy, opponents, files
-        self._metadata = metadata
+        for a file of its own. `exploiter`: a learner that only has to beat the policy, if there is one."""
+        self.config, self._policy, self._opponents, self.files = config, policy, opponents, files
+        self._metadata, self.exploiter = metadata, exploiter
         self.members: list[Member] = list(given)
         """In the order of entry; those that have left the pool stay until their last games are over."""
         self.num_entered = len(given)
@@ -67,7 +70,7 @@ class League:
         """Begin the first games: the first policy enters, and opponents are drawn."""
         for member in self.members:
             if member.kind == "given":
-                member.digest = self._files.save(member, self._metadata())
+                member.digest = self.files.save(member, self._metadata())
         if self.config.pool_fraction:
             self.enter("self", step, plain_weights(self._policy.state_dict()), rating=ANCHOR_RATING)
         self._seat_first()
@@ -85,7 +88,7 @@ class League:
         """Let a policy enter the pool: its file is on the disk when this returns."""
         name = f"step_{step}" if kind == "self" else f"exploiter_{step}"
         member = Member(self.num_entered, name, kind, step, rating=rating, weights=weights)
-        member.digest = self._files.save(member, self._metadata())
+        member.digest = self.files.save(member, self._metadata())
         self.num_entered += 1
         self.members.append(member)
         alike = [each for each in self.pool if each.kind == kind]
@@ -146,13 +149,26 @@ class League:
         return None if games == 0 else (self._recent[Outcome.WIN] + 0.5 * self._recent[Outcome.DRAW]) / games
 
     def after_update(self, update: int, step: int) -> None:
-        """Let a snapshot enter if one is due, and draw other opponents if that is due."""
+        """Let a snapshot enter if one is due, let the exploiter learn, and draw other opponents if that is due."""
         if self.is_snapshot_due(update):
             self.enter("self", step, plain_weights(self._policy.state_dict()), rating=self.rating)
+        if self.exploiter is not None:
+            self._exploit(self.exploiter, step)
         if update % self.config.change_every == 0:
             self._draw_opponents()
         playing = {opponent.number for each in self._opponents for group in each.groups for opponent in group.playing}
+        for member in self.members:
+            if member.has_left and member.number not in playing:
+                self.files.release(member)
         self.members = [member for member in self.members if not member.has_left or member.number in playing]
+
+    def _exploit(self, exploiter: Exploiter, step: int) -> None:
+        """Let the exploiter learn for one update; when it is ready, its snapshot enters and it begins anew."""
+        exploiter.learn(step)
+        if exploiter.is_ready:
+            odds = exploiter.win_rate / (1 - exploiter.win_rate)
+            self.enter("exploiter", step, exploiter.weights(), rating=self.rating + 400 * math.log10(odds))
+            exploiter.begin_anew()
 
     def is_snapshot_due(self, update: int) -> bool:
         """Whether a snapshot enters after this update: every so many updates, at a win rate, or both."""
@@ -203,14 +219,15 @@ class League:
             "self_play/draws": self._recent[Outcome.DRAW] / games if games else None,
             "self_play/pool": float(len(self.pool)),
             "self_play/distinct_games": self._num_distinct / self._num_compared if self._num_compared else None,
+            "self_play/exploiter_win_rate": None if self.exploiter is None else self.exploiter.win_rate,
         }
         against = {f"self_play/against/{member.name}": member.win_rate for member in self.pool if member.games}
         return {name: value for name, value in {**numbers, **against}.items() if value is not None}
 
-    @property
-    def folders(self) -> list[str]:
-        """The folders of all members, below the run's folder."""
-        return [member.folder for member in self.members if member.kind != "player"]
+    def close(self) -> None:
+        """Close the exploiter's envs, if there are any."""
+        if self.exploiter is not None:
+            self.exploiter.pool.close()
 
     def described(self) -> dict[str, Any]:
         """What the metadata of a checkpoint says: members and ratings, without tensors."""
@@ -233,11 +250,14 @@ class League:
         for i, each in enumerate(self._opponents):
             state[f"self_play/{i}/rng"] = each.generator.get_state()
             state |= {f"self_play/{i}/{name}": tensor for name, tensor in each.tensors().items()}
+        if self.exploiter is not None:
+            state |= {f"exploiter/{name}": tensor for name, tensor in self.exploiter.tensors().items()}
         return state
 
-    def restore(self, data: Any, tensors: Mapping[str, Tensor], *, games_go_on: bool) -> None:
-        """Restore what `described` and `tensors` gave. `games_go_on`: the envs are where they were, too.
+    def restore(self, data: Any, tensors: Mapping[str, Tensor], path: Path, *, games_go_on: bool, is_own: bool) -> None:
+        """Restore what `described` and `tensors` gave, which are from `path`.
 
+        `games_go_on`: the envs are where they were, too. `is_own` is as for `Pool.restore`.
         Raises a ValueError or a KeyError for data that does not fit this run.
         """
         known = {member.number: member for member in self.members}
@@ -248,13 +268,16 @@ class League:
                     raise ValueError(f"the player {member.name} is not among self_play.opponents any more")
                 member.player = known[member.number].player
             else:
-                member.weights = self._files.load(member)
+                member.weights = self.files.load(member)
                 _check_fits(member, self._policy)
         self.num_entered = int(data["num_entered"])
         self.rating = float(data["rating"])
         self.rating_error = math.inf if data["rating_error"] is None else float(data["rating_error"])
         self._recent = {outcome: float(value) for outcome, value in zip(Outcome, data["recent"], strict=True)}
         self.generator.set_state(tensors["self_play/rng"])
+        if self.exploiter is not None:
+            own = {name.removeprefix("exploiter/"): t for name, t in tensors.items() if name.startswith("exploiter/")}
+            self.exploiter.restore(own, path, is_own=is_own)
         if not games_go_on:
             self._seat_first()
             return

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -89,17 +90,26 @@ class MemberFiles:
 
     def __init__(self, run: Path) -> None:
         self._run = run
+        self._used: set[str] = set()  # folders of members
+        self._busy = threading.Lock()  # checkpoints are written, and old members removed, on a thread of their own
 
     def save(self, member: Member, metadata: Mapping[str, Any]) -> str:
         """Write a member's weights; returns the digest of its folder. The same member gives the same digest."""
         assert member.weights is not None
         path = self._run / member.folder
-        saved = CheckpointStore(path.parent).save(int(path.name[5:]), member.weights, {}, metadata)
-        return load_checkpoint(saved).digest
+        with self._busy:
+            self._used.add(member.folder)
+            saved = CheckpointStore(path.parent).save(int(path.name[5:]), member.weights, {}, metadata)
+            return load_checkpoint(saved).digest
+
+    def release(self, member: Member) -> None:
+        """Say that a member is not needed any more, but for checkpoints that name it."""
+        self._used.discard(member.folder)
 
     def load(self, member: Member) -> dict[str, Tensor]:
         """A member's weights; refuses a file that is damaged, or not the one that entered the pool."""
         path = self._run / member.folder
+        self._used.add(member.folder)
         try:
             checkpoint = load_checkpoint(path)
         except CheckpointError as error:
@@ -114,27 +124,29 @@ class MemberFiles:
             )
         return checkpoint.model
 
+    def remove_unused(self) -> None:
+        """Remove the folders that neither a member nor any checkpoint of the run needs."""
+        with self._busy:
+            wanted, checkpoints = set(self._used), self._run / "checkpoints"
+            for name in _step_folders(checkpoints):
+                with contextlib.suppress(CheckpointError):  # a damaged checkpoint needs no opponents
+                    wanted |= set(_folders_in(read_record(checkpoints / name)["metadata"]))
+            for kind in ("self", "exploiter"):
+                folder = self._run / FOLDERS[kind]
+                with explain_disk_errors(folder):
+                    for name in _step_folders(folder):
+                        if f"{FOLDERS[kind]}/{name}" not in wanted:
+                            doomed = temporary_path(folder)  # a kill must not leave a part under this name
+                            os.rename(folder / name, doomed)
+                            remove_tree(doomed)
 
-def remove_unused_members(run: Path, used: Iterable[str]) -> None:
-    """Remove opponents of a run that neither `used` names, folders below the run's, nor any of its checkpoints."""
-    checkpoints = run / "checkpoints"
-    wanted = set(used)
-    for step in CheckpointStore(checkpoints).steps():
-        with contextlib.suppress(CheckpointError):  # a damaged checkpoint needs no opponents
-            wanted |= set(_folders_in(read_record(checkpoints / step_name(step))["metadata"]))
-    for kind in ("self", "exploiter"):
-        folder = run / FOLDERS[kind]
-        if folder.is_dir() and not folder.is_symlink():
-            with explain_disk_errors(folder):
-                _remove_all_but(folder, FOLDERS[kind], wanted)
 
-
-def _remove_all_but(folder: Path, name: str, wanted: set[str]) -> None:
-    for step in CheckpointStore(folder).steps():
-        if f"{name}/{step_name(step)}" not in wanted:
-            doomed = temporary_path(folder)  # renamed first: a kill must not leave a part under this name
-            os.rename(folder / step_name(step), doomed)
-            remove_tree(doomed)
+def _step_folders(folder: Path) -> list[str]:
+    """The names of the folders of checkpoints in a folder; none where it is missing or a link."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    with os.scandir(folder) as entries:
+        return [each.name for each in entries if each.name.startswith("step_") and each.is_dir(follow_symlinks=False)]
 
 
 def _folders_in(metadata: Mapping[str, Any]) -> list[str]:

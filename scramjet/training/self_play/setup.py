@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from scramjet.adapters.registry import is_foreign
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
@@ -16,6 +17,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.memory import require_memory
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.self_play.exploiter import Exploiter
 from scramjet.training.self_play.given import given_members
 from scramjet.training.self_play.league import League
 from scramjet.training.self_play.members import MemberFiles
@@ -80,13 +82,12 @@ def _check_world(config: RunConfig, pool: Pool) -> None:
             f"self-play needs a world with several seats or agents, and {config.env} is played by one{hint}; leave "
             f"--self-play.pool-fraction and --self-play.fixed-fraction out"
         )
-    if config.mode == "async" and config.env_device != "cuda" and ":" in config.env and not config.env.endswith(".py"):
-        from scramjet.adapters.registry import is_foreign
-
-        if is_foreign(config.env):
-            raise ConfigError(
-                f"mode='async' has no opponents in envs of other libraries such as {config.env}; use --mode sync"
-            )
+    if config.mode == "async" and config.self_play.exploiters:
+        raise ConfigError("self_play.exploiters learn between updates, and mode='async' has none; use --mode sync")
+    if config.mode == "async" and is_foreign(config.env):
+        raise ConfigError(
+            f"mode='async' has no opponents in envs of other libraries such as {config.env}; use --mode sync"
+        )
 
 
 def make_league(
@@ -103,4 +104,13 @@ def make_league(
     """The league of a run; `run` is the run's folder, `metadata` describes the policy for a file of its own."""
     is_new = not (run / "checkpoints").is_dir() or not any((run / "checkpoints").iterdir())
     given = given_members(config, pool, policy, network, run.parent, loads=is_new)
-    return League(config.self_play, policy, opponents, given, MemberFiles(run), metadata, seed=(seed ^ 0x5E1F) % 2**62)
+    return League(
+        config.self_play,
+        policy,
+        opponents,
+        given,
+        MemberFiles(run),
+        metadata,
+        seed=(seed ^ 0x5E1F) % 2**62,
+        exploiter=Exploiter(config, policy, seed) if config.self_play.exploiters else None,
+    )
