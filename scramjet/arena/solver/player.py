@@ -32,11 +32,10 @@ class PerfectPlayer(Player):
 
     def begin(self, pool: Pool) -> None:
         world = getattr(pool, "env", None)
-        is_known = isinstance(world, ConnectFour) and (world.rows, world.cols, world.connect) == (ROWS, COLS, 4)
-        if not is_known or pool.observation_space.shape != (2, ROWS, COLS):
+        if not isinstance(world, ConnectFour) or (world.rows, world.cols, world.connect) != (ROWS, COLS, 4):
             raise ConfigError(
-                f"the perfect player knows connect_four with {ROWS} rows, {COLS} columns, four in a line and no frame "
-                f"stack, not {pool.name} as it is here; play against random or greedy"
+                f"the perfect player knows connect_four with {ROWS} rows, {COLS} columns and four in a line, not "
+                f"{pool.name} as it is here; play against random, greedy or minimax:3"
             )
 
     def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -10,7 +10,6 @@ from scramjet.arena.solver.opening_book import add, best_moves_in, canonical
 from scramjet.arena.solver.player import PerfectPlayer
 from scramjet.arena.solver.position import Position
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 
@@ -47,7 +46,6 @@ def test_a_book_gives_a_positions_moves_to_its_mirror_image_too() -> None:
     assert canonical(position)[0] == canonical(position.mirrored())[0]
 
 
-def test_other_rules_and_stacked_frames_are_refused() -> None:
-    for pool in (NativePool(ConnectFour(connect=3), 1), FrameStackPool(NativePool(ConnectFour(), 1), 2)):
-        with pytest.raises(ConfigError, match="play against random or greedy"):
-            PerfectPlayer().begin(pool)
+def test_other_rules_are_refused() -> None:
+    with pytest.raises(ConfigError, match="minimax:3"):
+        PerfectPlayer().begin(NativePool(ConnectFour(connect=3), 1))
