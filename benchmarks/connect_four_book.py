@@ -4,8 +4,8 @@
     python benchmarks/connect_four_book.py WORK_FILE --export          write what is there into the package
 
 The book has the positions that a perfect player can meet in its first moves, from either seat: it makes any of the best
-moves, the other side any move. It grows ply by ply. The work can be ended at any time; the same command goes on where it
-ended. Threads share one table: 2^26 words are half a gigabyte.
+moves, the other side any move. It grows ply by ply. The work can be ended at any time; the same command goes on where
+it ended. Threads share one table: 2^26 words are half a gigabyte.
 """
 
 from __future__ import annotations

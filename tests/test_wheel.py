@@ -56,6 +56,12 @@ def test_the_wheel_carries_presets_examples_and_docs(installed: Path) -> None:
         assert len(found) >= 2
 
 
+def test_the_wheel_carries_the_positions_that_players_are_graded_by(installed: Path) -> None:
+    folder = Path("scramjet/arena/solver/positions")
+    assert {path.name for path in (installed / folder).iterdir()} == {path.name for path in (ROOT / folder).iterdir()}
+    assert len((installed / folder / "begin_hard.txt").read_text().splitlines()) == 1000
+
+
 def test_a_wheel_lists_writes_an_example_and_trains_it_from_another_worlds_preset_without_a_compiler(
     installed: Path, tmp_path: Path, state_folder: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """The best moves of early positions of Connect Four on 6 x 7, which take the solver seconds to minutes each.
 
-A file that comes with the package has a line for each position: the columns played, counted from 1, `-` before the first
-move, and the columns of the best moves. `benchmarks/connect_four_book.py` made it.
+A file that comes with the package has a line for each position: the columns played, counted from 1, or `-` before the
+first move, and the columns of the best moves. `benchmarks/connect_four_book.py` made it.
 """
 
 from __future__ import annotations

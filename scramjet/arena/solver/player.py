@@ -12,6 +12,7 @@ from scramjet.engine.transition import Transition
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError
 from scramjet.players.player import Player
+from scramjet.runtime.machine.cores import available_cores
 
 ROWS, COLS = 6, 7
 MAX_REMEMBERED = 1 << 20
@@ -25,8 +26,8 @@ class PerfectPlayer(Player):
 
     name = "perfect"
 
-    def __init__(self, *, num_threads: int = 1) -> None:
-        self._solver = Solver(ROWS, COLS, table_bits=23, num_threads=num_threads)
+    def __init__(self) -> None:
+        self._solver = Solver(ROWS, COLS, table_bits=23, num_threads=available_cores())
         self._known: dict[Key, np.ndarray] = {}  # bool [cols], best moves of the position that has the canonical key
 
     def begin(self, pool: Pool) -> None:

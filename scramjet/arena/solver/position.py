@@ -12,10 +12,8 @@ from scramjet.arena.solver.search import KEY_BITS
 from scramjet.errors import ConfigError, shortened
 
 
-def check_board(rows: int, cols: int, connect: int = 4) -> None:
+def check_board(rows: int, cols: int) -> None:
     """Refuse boards that the solver does not know."""
-    if connect != 4:
-        raise ConfigError(f"the solver knows lines of four only, not connect={connect}; play with --env.connect 4")
     if rows < 1 or cols < 1 or (rows + 1) * cols > KEY_BITS:
         raise ConfigError(
             f"the solver knows boards up to (rows + 1) x cols = {KEY_BITS}, such as 6 x 7, not {rows} x {cols}; "

@@ -14,7 +14,7 @@ from scramjet.arena.solver.search import NO_MOVE, make_workspace, solve, solve_b
 from scramjet.errors import ConfigError
 
 TABLE_BITS = range(8, 31)
-ROWS_AT_A_TIME = 16
+MAX_ROWS_AT_A_TIME = 16
 
 
 class Solver:
@@ -73,14 +73,15 @@ class Solver:
     ) -> np.ndarray:
         """Run a kernel over all positions on threads that share the table; returns `results` [N, ...]."""
         own, taken = np.asarray(own, np.uint64), np.asarray(taken, np.uint64)
+        rows_at_a_time = max(1, min(MAX_ROWS_AT_A_TIME, len(own) // (4 * self.num_threads)))
 
         def solve_some(first: int) -> None:
-            rows = slice(first, first + ROWS_AT_A_TIME)
+            rows = slice(first, first + rows_at_a_time)
             work = make_workspace(self._board, self._table)
             kernel(self._board, work, own[rows], taken[rows], results[rows], *options)
             self.num_nodes += int(work.nodes[0])
 
-        starts = range(0, len(own), ROWS_AT_A_TIME)
+        starts = range(0, len(own), rows_at_a_time)
         if self.num_threads == 1 or len(starts) == 1:
             for first in starts:
                 solve_some(first)

@@ -1,0 +1,121 @@
+"""Grades count moves that keep the value and moves that are best; verdicts say the same of one move."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from scramjet.arena.grading import Grades, check_world, grade_choices, grade_moves, grade_player, grade_policy
+from scramjet.arena.solver.graded_positions import CLASSES, graded_positions
+from scramjet.arena.solver.position import Position
+from scramjet.arena.solver.solver import Solver
+from scramjet.arena.verdicts import verdict
+from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.errors import ConfigError
+from scramjet.players.player import Player
+from scramjet.policies.config import PolicyConfig
+from scramjet.training.components import make_policy
+from scramjet.training.config.run_config import RunConfig
+
+
+def shares(grades: Grades) -> list[tuple[float, float]]:
+    return [
+        (each.value_kept / each.positions, each.optimal / each.positions) for each in (*grades.by_class, grades.total)
+    ]
+
+
+def test_best_moves_are_graded_1_and_worst_moves_keep_the_value_only_where_all_moves_do() -> None:
+    positions = graded_positions()
+    assert shares(grade_moves(positions.scores.argmax(1))) == [(1.0, 1.0)] * 7
+    legal = np.where(positions.mask, positions.scores.astype(int), 99)
+    worst = grade_moves(legal.argmin(1))
+    lowest, highest = legal.min(1), positions.scores.max(1)
+    assert worst.total.value_kept == int((np.sign(lowest) == np.sign(highest)).sum())
+    assert worst.total.optimal == int((lowest == highest).sum())
+
+
+def test_the_shares_of_random_moves_are_what_random_moves_reach() -> None:
+    generator, mask = np.random.default_rng(0), graded_positions().mask
+    drawn = [grade_moves(np.where(mask, generator.random(mask.shape), -1.0).argmax(1)) for _ in range(30)]
+    for index in range(len(CLASSES)):
+        expected = drawn[0].by_class[index]
+        kept, optimal = np.mean([(each.by_class[index].value_kept, each.by_class[index].optimal) for each in drawn], 0)
+        assert abs(kept / 1000 - expected.random_value_kept) < 4 * 0.5 / np.sqrt(30_000)
+        assert abs(optimal / 1000 - expected.random_optimal) < 4 * 0.5 / np.sqrt(30_000)
+
+
+class Highest(Player):
+    """Plays the legal column with the highest number."""
+
+    name = "highest"
+
+    def choose(self, seen, rows, generator):  # type: ignore[no-untyped-def]
+        return seen.mask.shape[1] - 1 - seen.mask[rows][:, ::-1].argmax(1)
+
+
+def test_a_player_in_games_is_graded_as_its_rule_is_over_observations() -> None:
+    by_rule = grade_choices(lambda obs, mask: 6 - mask[:, ::-1].argmax(1))
+    assert grade_player(Highest()) == by_rule
+    assert 0.4 < by_rule.total.value_kept / 6000 < 0.8
+
+
+class SeesTheBoard(Player):
+    """Plays by a weighted sum over all pieces: it would choose otherwise on other boards."""
+
+    name = "sees"
+
+    def choose(self, seen, rows, generator):  # type: ignore[no-untyped-def]
+        return rule(seen.obs[rows], seen.mask[rows])
+
+
+def rule(obs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    weights = np.random.default_rng(1).normal(size=(2 * 6 * 7, 7))
+    return np.where(mask, obs.reshape(len(obs), -1) @ weights, -np.inf).argmax(1)
+
+
+def test_a_player_sees_the_very_positions() -> None:
+    assert grade_player(SeesTheBoard()) == grade_choices(rule)
+
+
+@pytest.mark.parametrize("memory", ["none", "gru"])
+def test_a_policy_is_graded_by_its_most_likely_legal_moves(memory: str) -> None:
+    torch.manual_seed(0)
+    policy = make_policy(RunConfig(env="connect_four", policy=PolicyConfig(hidden=(8,), encoder="mlp", memory=memory)))
+    positions = graded_positions()
+    with torch.inference_mode():
+        obs = torch.from_numpy(positions.obs)
+        state = (policy.initial_state(len(obs)),) if memory != "none" else ()
+        logits = policy.forward(obs, *state).logits.numpy()
+    assert grade_policy(policy) == grade_moves(np.where(positions.mask, logits, -np.inf).argmax(1))
+
+
+def test_what_cannot_be_graded_is_refused_with_the_fix() -> None:
+    small = make_policy(RunConfig(env="connect_four", env_parameters={"rows": 5}, policy=PolicyConfig(hidden=(8,))))
+    with pytest.raises(ConfigError, match=r"--env\.rows 6"):
+        grade_policy(small)
+    with pytest.raises(ConfigError, match="expected 6000 columns"):
+        grade_choices(lambda obs, mask: np.full(len(obs), 7))
+    with pytest.raises(ConfigError, match="train with --env connect_four"):
+        check_world(ConnectFour(connect=3))
+    check_world(ConnectFour(random_opponent=True))
+
+
+def test_the_table_has_a_line_for_each_class_and_one_for_all() -> None:
+    lines = grade_moves(graded_positions().scores.argmax(1)).markdown().splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:]] == [*(each.name for each in CLASSES), "All"]
+    assert len({len(line) for line in lines}) == 1
+    assert [cell.strip() for cell in lines[-1].split("|")[2:5]] == ["6,000", "100.0 %", "99.9 to 100.0"]
+
+
+def test_a_verdict_names_the_better_move() -> None:
+    position = Position.from_moves("112233")
+    scores = Solver().scores_of_moves(position)
+    found = verdict(position, 0, scores)
+    assert not found.is_optimal
+    assert found.best_columns == (3,)
+    assert found.text.endswith("better in column 4: a win in 1 ply")
+    assert verdict(position, 3, scores).text == "a win in 1 ply"
+    assert verdict(position, 3, scores).keeps_value
+    with pytest.raises(ConfigError, match="choose one of"):
+        verdict(position, 7, scores)
