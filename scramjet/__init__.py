@@ -39,6 +39,8 @@ _HOMES = {
     "starting_config": "scramjet.training.config.files",
     "load_policy": "scramjet.training.playing",
     "evaluate": "scramjet.training.playing",
+    "play_match": "scramjet.arena.head_to_head",
+    "MatchResult": "scramjet.arena.head_to_head",
     "ScramjetError": "scramjet.errors",
 }
 __all__ = sorted([*_HOMES, "__version__"])
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from scramjet.accelerate.own_losses import LossBatch as LossBatch
     from scramjet.adapters.make import make as make
     from scramjet.algorithms.ppo import PPOConfig as PPOConfig
+    from scramjet.arena.head_to_head import MatchResult as MatchResult
+    from scramjet.arena.head_to_head import play_match as play_match
     from scramjet.envs import Env as Env
     from scramjet.envs import register as register
     from scramjet.errors import ScramjetError as ScramjetError

@@ -20,18 +20,21 @@ usage: scramjet COMMAND [...]
 Reinforcement learning at the speed of the hardware, from plain Python.
 
 commands:
-  train    train an agent            scramjet train cartpole
-  eval     play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
-  list     the worlds there are      scramjet list
-  example  a world to begin from     scramjet example corridor
-  check    find mistakes in a world  scramjet check my_world.py
-  bench    measure speed             scramjet bench cartpole
+  train       train an agent            scramjet train cartpole
+  eval        play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
+  play        play against an agent     scramjet play runs/connect_four-1
+  tournament  rate agents by games      scramjet tournament runs/connect_four-1 --random
+  grade       judge by perfect play     scramjet grade runs/connect_four-1
+  list        the worlds there are      scramjet list
+  example     a world to begin from     scramjet example corridor
+  check       find mistakes in a world  scramjet check my_world.py
+  bench       measure speed             scramjet bench cartpole
 
 `scramjet COMMAND --help` lists its flags; `scramjet --version` prints the version.
 """
 
 
-_COMMANDS = ("train", "eval", "list", "example", "check", "bench")
+_COMMANDS = ("train", "eval", "play", "tournament", "grade", "list", "example", "check", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -58,12 +58,20 @@ class PredictError(ScramjetError):
     """An observation, state or mask that does not fit the policy it was given to."""
 
 
+class PlayError(ScramjetError):
+    """Something that a game does not allow now: an illegal move, a move out of turn, nothing to take back."""
+
+
 class TrainingError(ScramjetError):
     """Training cannot go on: numbers stopped being finite."""
 
 
 class CallbackError(ScramjetError):
     """A user's callback raised an error, which is the cause of this one; the run was saved first."""
+
+
+class PlayerError(ScramjetError):
+    """A player of the user's own that cannot be used, raised an error or returned something that is no action."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scramjet import cli, errors
-from scramjet.commands import bench, check, command_line, eval, example, list, train
+from scramjet.commands import bench, check, command_line, eval, example, grade, list, train
 from scramjet.commands.command_line import read_words
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
@@ -24,6 +24,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ARGUMENTS = {
     "eval": eval.Arguments,
+    "grade": grade.Arguments,
     "list": list.Arguments,
     "example": example.Arguments,
     "check": check.Arguments,

@@ -1,10 +1,13 @@
-"""Chooses the executor of a policy, and says in words why."""
+"""Chooses the executor of a policy and says in words why, and how a stack of policies acts."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from torch import nn
 
 from scramjet.accelerate.executor import Executor
+from scramjet.accelerate.stacked import PolicyStack, TorchStack
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -41,6 +44,19 @@ def choose_executor(
         return NumbaExecutor(policy, _why_torch_learns(policy, pool, loss))
     except UnsupportedPolicyError as reason:
         return TorchExecutor(policy, str(reason))
+
+
+def choose_stack(policy: Policy, count: int, observation_space: Any, *, fused: bool) -> PolicyStack:
+    """A stack of `count` copies of a policy, on its device, that act at once by the fastest means that can run it."""
+    if fused and policy.device.type == "cpu":
+        from scramjet.accelerate.numba.executor import UnsupportedPolicyError
+        from scramjet.accelerate.numba.stacked import NumbaStack
+
+        try:
+            return NumbaStack(policy, count)
+        except UnsupportedPolicyError:
+            pass
+    return TorchStack(policy, count, observation_space)
 
 
 def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:

@@ -63,16 +63,10 @@ def factory_of(name: str) -> Callable[..., gymnasium.Env]:
     where, _, function = name.removeprefix(PREFIX).rpartition(":")
     if not where or not function:
         raise WorldError(f"'{name}' must be factory:MODULE:FUNCTION or factory:FILE.py:FUNCTION")
-    if where.endswith(".py"):
-        module = _read_once(str(Path(where).resolve()), os.stat(where).st_mtime_ns if os.path.exists(where) else 0)
-    else:
-        try:
-            module = importlib.import_module(where)
-        except (ImportError, TypeError, ValueError) as error:
-            raise WorldError(f"cannot import '{where}' for '{name}': {error}") from error
+    module = module_at(where, name)
     found = getattr(module, function, None)
     if not callable(found):
-        nearest = did_you_mean(function, _functions_of(module))
+        nearest = did_you_mean(function, functions_of(module))
         raise WorldError(
             f"'{where}' has no function '{function}' that makes an env.{nearest} A factory that is no "
             f"function of a module must be given again from Python: scramjet.train(env=...)"
@@ -80,7 +74,18 @@ def factory_of(name: str) -> Callable[..., gymnasium.Env]:
     return found
 
 
-def _functions_of(module: ModuleType) -> list[str]:
+def module_at(where: str, name: str) -> ModuleType:
+    """The module of this name, or the file FILE.py as one; `name` is what it is loaded for, in messages."""
+    if where.endswith(".py"):
+        return _read_once(str(Path(where).resolve()), os.stat(where).st_mtime_ns if os.path.exists(where) else 0)
+    try:
+        return importlib.import_module(where)
+    except (ImportError, TypeError, ValueError) as error:
+        raise WorldError(f"cannot import '{where}' for '{name}': {error}") from error
+
+
+def functions_of(module: ModuleType) -> list[str]:
+    """Names of what can be called in a module."""
     return [name for name, thing in vars(module).items() if callable(thing) and not name.startswith("_")]
 
 

@@ -104,6 +104,11 @@ class _Reader:
                 yield path, value
 
     def _place(self, word: str) -> tuple[tuple[str, ...], Any]:
+        last = self._places[-1] if self._places else None
+        if last is not None and last.item_hint is not None and len(self._standing) >= len(self._places) - 1:
+            self._standing.append(word)
+            texts = self._standing[len(self._places) - 1 :]
+            return last.path, tuple(self._meaning(last, text, last.item_hint, str(last.metavar)) for text in texts)
         if len(self._standing) == len(self._places):
             taken = ", ".join(
                 f"{place.metavar} {text}" for place, text in zip(self._places, self._standing, strict=True)

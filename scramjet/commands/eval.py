@@ -1,4 +1,4 @@
-"""`scramjet eval`: play a trained agent and print its mean return, or show it as text."""
+"""`scramjet eval`: play a trained agent and print its mean return, show it as text, or have it play another."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from typing import Annotated
 
 import tyro
 
+from scramjet.arena.head_to_head import prepare_match
+from scramjet.arena.play.watching import watch_match
+from scramjet.arena.players import Temperature
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
+from scramjet.commands.eval_against import print_match
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.components import make_evaluator
@@ -32,6 +36,13 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/connect_four-1 --env.random-opponent  another parameter
   scramjet eval runs/cartpole-1 --samples        actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
+
+Against another player it takes each seat in turn. Others are a run, a checkpoint, random, greedy, minimax:N, perfect,
+and your own as FILE.py:Name or module:Name.
+
+  scramjet eval runs/connect_four-1 --against minimax:3 --games 1000
+  scramjet eval runs/connect_four-1 --against runs/connect_four-2 --temperature 1
+  scramjet eval runs/connect_four-1 --against greedy --render --step    one move at a time
 """
 
 FRAMES_PER_SECOND = 30
@@ -43,6 +54,16 @@ class Arguments:
 
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run (its newest checkpoint is played) or a checkpoint."""
+    against: str | None = None
+    """Play games against this player: a run, a checkpoint, random, greedy, minimax:N, perfect, FILE.py:Name."""
+    games: int | None = None
+    """Games to play against it; by default 1000, or 1 where they are shown."""
+    temperature: float | None = None
+    """Against another: how networks draw their moves, 0 the most likely (the default), 1 as in training."""
+    temperature_final: float | None = None
+    """Temperature after the first moves of a game."""
+    temperature_cutoff: int | None = None
+    """How many moves of a game, by all players together, are the first."""
     episodes: int | None = None
     """Episodes to play; by default 100, or 1 where they are drawn."""
     seed: int | None = None
@@ -53,6 +74,8 @@ class Arguments:
     """Steps after which an episode is cut, and its return so far counted; by default as in training."""
     render: bool = False
     """Show the game as text while it is played."""
+    step: bool = False
+    """Against another, with --render: wait for Enter after each move."""
     runs_dir: Path = Path("runs")
     """Folder that holds the runs, for a run given by its name."""
     json: bool = False
@@ -69,6 +92,11 @@ def eval_command(words: list[str]) -> int:
     arguments = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
+    if arguments.against is not None:
+        return _eval_against(arguments, arguments.against, env_values)
+    if arguments.step:
+        raise ConfigError("--step waits after each move of a game against another; add --against PLAYER")
+    _refuse_without(arguments, "--against PLAYER", "games", "temperature", "temperature_final", "temperature_cutoff")
     usual = 1 if arguments.render else 100
     episodes, seed = checked_episodes(usual if arguments.episodes is None else arguments.episodes, arguments.seed)
     policy, config, checkpoint = load_trained(
@@ -95,6 +123,42 @@ def eval_command(words: list[str]) -> int:
     else:
         _print_evaluation(evaluation, checkpoint, config, evaluator.max_steps)
     return 0
+
+
+def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]) -> int:
+    """Play a match against another player and print how it went."""
+    if arguments.episodes is not None:
+        raise ConfigError(f"--episodes {arguments.episodes} is for an agent by itself; against another: --games")
+    if arguments.step and not arguments.render:
+        raise ConfigError("--step waits after each move that is shown; add --render")
+    usual = 1.0 if arguments.samples else 0.0
+    first = usual if arguments.temperature is None else arguments.temperature
+    match = prepare_match(
+        arguments.path,
+        against,
+        temperature=Temperature(first, arguments.temperature_final, arguments.temperature_cutoff),
+        runs_dir=arguments.runs_dir,
+        env=arguments.env,
+        choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
+        trust=arguments.trust,
+    )
+    if arguments.render:
+        return watch_match(match, arguments.games, seed=arguments.seed, by_steps=arguments.step)
+    return print_match(
+        match,
+        arguments.games,
+        seed=arguments.seed,
+        max_steps=arguments.max_steps,
+        as_json=arguments.json,
+        show_progress=_show_progress,
+    )
+
+
+def _refuse_without(arguments: Arguments, needed: str, *names: str) -> None:
+    """Refuse arguments that mean nothing without another one."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise ConfigError(f"--{name.replace('_', '-')} {getattr(arguments, name)} needs {needed}")
 
 
 def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: RunConfig, max_steps: int | None) -> None:

@@ -16,6 +16,7 @@ from numba.extending import register_jitable
 
 from scramjet.compile.fingerprint import function_fingerprint
 from scramjet.compile.numba_internals import (
+    BORROWING_HELPER_OPTIONS,
     ENTRY_OPTIONS,
     HELPER_OPTIONS,
     INLINED_HELPER_OPTIONS,
@@ -101,9 +102,21 @@ def callable_from_compiled(function: _Function) -> _Function:
     Its fingerprint is put into its name: a factory may make two functions of one name, and machine code from the cache
     would call whichever was loaded first.
     """
+    return _helper(function, HELPER_OPTIONS)
+
+
+def inlined_in_compiled(function: _Function) -> _Function:
+    """As `callable_from_compiled`, for short functions: their code becomes a part of each function that calls them.
+
+    References to arrays are not counted in them: they must not return an array that they were given, nor a part of it.
+    """
+    return _helper(function, BORROWING_HELPER_OPTIONS)
+
+
+def _helper(function: _Function, options: dict[str, Any]) -> _Function:
     assert isinstance(function, FunctionType)
     function.__qualname__ = f"{function.__name__}_{function_fingerprint(function)[:16]}"
-    return cast(_Function, register_jitable(error_model="numpy", **HELPER_OPTIONS)(function))
+    return cast(_Function, register_jitable(error_model="numpy", **options)(function))
 
 
 class RowKernel:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from scramjet.engine.action_names import check_action_names
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
 from scramjet.envs.api import Box, Dict, Discrete, Env, MultiBinary, MultiDiscrete, is_plain_name, state_fields
 from scramjet.errors import WorldError, did_you_mean
@@ -221,6 +222,7 @@ def check_spaces(env: Env) -> None:
     name = type(env).__name__
     _check_observations(name, env)
     _check_actions(name, env)
+    check_action_names(name, env)
     for bounded in env.state_bounds:
         if bounded not in env.state:
             nearest = did_you_mean(bounded, env.state)

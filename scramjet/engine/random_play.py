@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,20 @@ from scramjet.envs.api import Box, Discrete
 from scramjet.errors import WorldError
 
 
-def random_actions(pool: Pool, out: Transition, random: np.random.Generator) -> np.ndarray:
-    """One legal action for each row [R, ...], drawn evenly: a world may rely on its mask."""
-    space = pool.action_space
+def random_actions(
+    pool: Pool, out: Transition, random: np.random.Generator, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """One legal action for each row [R, ...], or for these `rows`, drawn evenly: a world may rely on its mask."""
+    space, mask = pool.action_space, out.mask if rows is None else out.mask[rows]
     if isinstance(space, Box):
         low, high = np.maximum(space.low, -10.0), np.minimum(space.high, 10.0)
-        return random.uniform(low, high, (pool.num_rows, *space.shape)).astype(np.float32)
+        return random.uniform(low, high, (len(mask), *space.shape)).astype(np.float32)
     if isinstance(space, Discrete):
-        return _random_choices(pool, out.mask, int(space.n), random)
-    actions = np.zeros((pool.num_rows, len(space.nvec)), np.int64)
+        return _random_choices(pool, mask, int(space.n), random)
+    actions = np.zeros((len(mask), len(space.nvec)), np.int64)
     start = 0
     for k, size in enumerate(int(n) for n in space.nvec):
-        actions[:, k] = _random_choices(pool, out.mask[:, start : start + size], size, random)
+        actions[:, k] = _random_choices(pool, mask[:, start : start + size], size, random)
         start += size
     return actions
 
@@ -41,18 +44,38 @@ def _random_choices(pool: Pool, mask: np.ndarray, num_choices: int, random: np.r
 
 def unfit_action(space: Any, actions: np.ndarray, mask: np.ndarray | None) -> tuple[int, str] | None:
     """The first row whose action is outside the space or masked, and which of the two; None where all are fit."""
-    if isinstance(space, Box):
-        bad = ~(np.isfinite(actions) & (actions >= space.low) & (actions <= space.high)).reshape(len(actions), -1).all(
-            1
-        )
-        return (int(np.flatnonzero(bad)[0]), f"outside {space!r}") if bad.any() else None
-    sizes = np.array([space.n]) if isinstance(space, Discrete) else np.asarray(space.nvec)
-    choices = actions.reshape(len(actions), -1)
-    outside = ((choices < 0) | (choices >= sizes)).any(1)
+    outside = outside_space(space, actions)
     if outside.any():
         return int(np.flatnonzero(outside)[0]), f"outside {space!r}"
-    if mask is None or not mask.shape[1]:
+    if mask is None:
         return None
-    places = choices + np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    masked = ~np.take_along_axis(mask, places, axis=1).all(1)
+    masked = is_masked(space, actions, mask)
     return (int(np.flatnonzero(masked)[0]), "masked as illegal in the state") if masked.any() else None
+
+
+def outside_space(space: Any, actions: np.ndarray) -> np.ndarray:
+    """Which actions [B, ...] are outside the space, [B] bool."""
+    choices = _as_rows(actions)
+    if isinstance(space, Box):
+        low, high = space.low.reshape(-1), space.high.reshape(-1)
+        return ~np.asarray((np.isfinite(choices) & (choices >= low) & (choices <= high)).all(1))
+    return np.asarray(((choices < 0) | (choices >= _sizes(space))).any(1))
+
+
+def is_masked(space: Any, actions: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Which actions [B, ...], all within the space, the mask [B, mask_size] calls illegal, [B] bool."""
+    if not mask.shape[1]:
+        return np.zeros(len(actions), np.bool_)
+    sizes = _sizes(space)
+    places = _as_rows(actions) + np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return ~np.asarray(np.take_along_axis(mask, places, axis=1).all(1))
+
+
+def _as_rows(actions: np.ndarray) -> np.ndarray:
+    """Actions [B, ...] as [B, components], also if there are none of them."""
+    return actions.reshape(len(actions), math.prod(actions.shape[1:]))
+
+
+def _sizes(space: Any) -> np.ndarray:
+    """The number of choices of each component of a discrete action."""
+    return np.array([space.n]) if isinstance(space, Discrete) else np.asarray(space.nvec)

@@ -148,6 +148,10 @@ class Env:
         names = [name for name in self.state]
         return "\n".join(f"{name}: {getattr(s, name)}" for name in names)
 
+    def ascii_for(self, s: Any, player: int) -> str:
+        """Draw as text what a player may see of `s`; by default all of it, as `ascii` does."""
+        return self.ascii(s)
+
 
 _RESERVED = frozenset(Env.__annotations__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -30,3 +31,14 @@ class Player(ABC):
 
     def see(self, out: Transition) -> None:  # noqa: B027
         """Take in the results of a step of all rows: what a player remembers of games that ended is forgotten."""
+
+    def memory(self) -> Any:
+        """A copy of what the player remembers of its games, to go back to with `recall`; None if it remembers nothing.
+
+        What follows from a position alone need not be in it. A player that cannot copy its memory raises a
+        ConfigError.
+        """
+        return None
+
+    def recall(self, memory: Any) -> None:  # noqa: B027
+        """Remember what `memory` held, and nothing else: moves were taken back."""

@@ -53,8 +53,13 @@ class PolicyConfig:
     """impala_cnn: multiplies its 16, 32, 32 channels."""
     grid_channels: tuple[int, ...] = (32, 32)
     """grid_cnn: channels of each 3x3 convolution; value_propagation: the first is the width of its cell embedding."""
+    grid_blocks: int = 0
+    """grid_cnn: residual blocks of two more 3x3 convolutions each, after those of `grid_channels`."""
     grid_readout: Literal["flatten", "pool"] = "flatten"
     """grid_cnn: features are those of every cell, or the mean and maximum of each channel."""
+    symmetry: Literal["none", "canonical", "average"] = "none"
+    """How the symmetries that a world declares are used; none: not; canonical: of all turned boards the network sees
+    one; average: it sees all of them, and its outputs are averaged."""
     planning_steps: int | None = None
     """value_propagation: sweeps over the grid; none: until no value changes."""
     attention_blocks: int = 2
@@ -78,6 +83,7 @@ class PolicyConfig:
             if max(widths) > MAX_WIDTH:
                 raise ConfigError(f"policy.{name} has a layer of {max(widths)} units; {MAX_WIDTH} are the most")
         require_counts(self, ("memory_layers", "attention_blocks"), most=MAX_LAYERS, prefix="policy.")
+        require_counts(self, ("grid_blocks",), least=0, most=MAX_LAYERS, prefix="policy.")
         require_counts(self, ("planning_steps",), most=MAX_PLANNING_STEPS, prefix="policy.")
         widths = ("memory_size", "embedding_size", "impala_width", "attention_heads", "attention_width")
         require_counts(self, widths, prefix="policy.", most=MAX_WIDTH)

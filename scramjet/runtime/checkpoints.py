@@ -43,7 +43,7 @@ from scramjet.runtime.files import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FORMAT_VERSION", "Checkpoint", "CheckpointStore", "load_checkpoint", "step_name"]
+__all__ = ["FORMAT_VERSION", "Checkpoint", "CheckpointStore", "checkpoints_of", "load_checkpoint", "step_name"]
 
 _REPLACED_PREFIX = ".old-"
 _STEP = re.compile(r"step_([0-9]{8,})")
@@ -205,6 +205,12 @@ def _remove(path: Path) -> None:
 def step_name(step: int) -> str:
     """Return the name of the folder of the checkpoint at `step`."""
     return f"step_{step:08d}"
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """Return the folders of all checkpoints of a run, whole or not, oldest first; also beside a running writer."""
+    directory = _checkpoints_under(run)
+    return [directory / step_name(step) for step in _steps_in(directory)]
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -10,6 +10,7 @@ import torch
 from scramjet.engine.pool import Episodes
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.self_play.league import League
 
 
 class Collector(ABC):
@@ -23,8 +24,8 @@ class Collector(ABC):
         """The next rollout to learn from. Returns None if `gives_up()` becomes true while it waits for envs."""
 
     @abstractmethod
-    def learned(self) -> None:
-        """Called after each update: the policy has new weights."""
+    def learned(self, update: int, step: int) -> None:
+        """Called after each update, when `step` env steps are trained: the policy has new weights."""
 
     @abstractmethod
     def episodes(self) -> Episodes:
@@ -41,15 +42,22 @@ class Collector(ABC):
 class Synchronous(Collector):
     """Plays a rollout with the weights as they are, while the learner waits."""
 
-    def __init__(self, player: RolloutPlayer, generator: torch.Generator) -> None:
-        """`generator` draws actions."""
-        self._player, self._generator = player, generator
+    def __init__(self, player: RolloutPlayer, generator: torch.Generator, league: League | None = None) -> None:
+        """`generator` draws actions; `league` has the opponents, if there are any."""
+        self._player, self._generator, self._league = player, generator, league
 
     def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
-        return self._player.play(self._generator)
+        rollout = self._player.play(self._generator)
+        if self._league is not None:
+            self._league.count(rollout)
+        return rollout
 
-    def learned(self) -> None:
-        pass
+    def learned(self, update: int, step: int) -> None:
+        if self._league is not None:
+            self._league.after_update(update, step)
+
+    def metrics(self) -> dict[str, float]:
+        return {} if self._league is None else self._league.metrics()
 
     def episodes(self) -> Episodes:
         return self._player.pool.episodes()

@@ -21,6 +21,7 @@ from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
+from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
@@ -29,7 +30,15 @@ from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
     """The policy of a config for its world: the user's network, or the default one. At most one env is made."""
-    return policy_for(*_spaces_of(config), config, network)
+    spaces = _spaces_of(config)
+    return policy_for(*spaces, config, network, symmetries=symmetry_tables(config, *spaces))
+
+
+def symmetry_tables(config: RunConfig, observation_space: Any, action_space: Any) -> SymmetryTables | None:
+    """The symmetries of the config's world as its policy sees them; None where the config does not use them."""
+    if config.policy.symmetry == "none":
+        return None
+    return tables_of_world(config.make_env(), observation_space, action_space)
 
 
 def policy_for(
@@ -38,11 +47,12 @@ def policy_for(
     config: RunConfig,
     network: nn.Module | None = None,
     *,
+    symmetries: SymmetryTables | None = None,
     learns: bool = False,
 ) -> Policy:
     """The policy of a config for these spaces, with the user's network or the default one with weights from the seed.
 
-    `learns`: it will be trained, which takes more memory.
+    `symmetries`: those of the world, if the config uses them. `learns`: it will be trained, which takes more memory.
     """
     if network is None:
         each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
@@ -50,6 +60,8 @@ def policy_for(
     torch.manual_seed(config.seed)
     if network is None:
         network = default_network(observation_space, action_space, config.policy)
+    if symmetries is not None:
+        network = with_symmetries(network, config.policy.symmetry, symmetries)
     normalizes = config.ppo.normalize_observations
     return Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
 

@@ -108,7 +108,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
                 batch = learner.prepare(rollout)
             with clock.phase("learn"):
                 metrics = learner.update(batch, step - config.batch_size)
-                collector.learned()
+                collector.learned(update, step)
             with clock.phase("evaluate"):
                 evaluation = evaluations.evaluate_if_due(update)
             record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}

@@ -19,10 +19,11 @@ from scramjet.adapters.registry import ForeignWorld
 from scramjet.adapters.world_code import code_of
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
-from scramjet.errors import ConfigError
+from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
+from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
@@ -37,7 +38,7 @@ from scramjet.training.persistence.checkpoint_facts import (
     find_checkpoint,
 )
 from scramjet.training.persistence.metadata import env_terms, policy_spaces
-from scramjet.training.persistence.state import check_weights, load_weights
+from scramjet.training.persistence.weights import check_weights, load_weights
 from scramjet.training.player import Player
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.trust import Caller
@@ -67,7 +68,7 @@ def load_policy(
     check_network_is_given(checkpoint, network)
     if network is None:
         _check_default_network(checkpoint, spaces, settings)
-    policy = policy_for(*spaces, settings, network)
+    policy = policy_for(*spaces, settings, network, symmetries=_kept_symmetries(checkpoint, settings))
     policy.env_spaces = env_terms(checkpoint, spaces, settings.frame_stack)
     load_weights(policy, checkpoint)
     return policy.eval()
@@ -75,13 +76,31 @@ def load_policy(
 
 def _check_default_network(checkpoint: Checkpoint, spaces: tuple[Any, Any], settings: RunConfig) -> None:
     """Refuse settings whose network does not fit the checkpoint's tensors, before memory is taken for it."""
+    symmetries = _kept_symmetries(checkpoint, settings)
     with torch.device("meta"):  # shapes without numbers
         network = default_network(*spaces, settings.policy)
         normalizer = make_normalizer(spaces[0]) if settings.ppo.normalize_observations else None
+        if symmetries is not None:
+            network = with_symmetries(network, settings.policy.symmetry, symmetries)
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     if normalizer is not None:
         tensors |= {f"normalizer.{name}": tensor for name, tensor in normalizer.state_dict().items()}
     check_weights(tensors, checkpoint)
+
+
+def _kept_symmetries(checkpoint: Checkpoint, settings: RunConfig) -> SymmetryTables | None:
+    """The symmetries that a checkpoint's network was trained with; None if it uses none."""
+    if settings.policy.symmetry == "none":
+        return None
+    names = [f"network.tables.{name}" for name in ("obs_sources", "action_sources")]
+    for name in names:
+        table = checkpoint.model.get(name)
+        numbers = None if table is None or table.ndim != 2 else torch.arange(table.shape[1])
+        if table is None or numbers is None or not torch.equal(table.sort(1).values, numbers.expand(table.shape)):
+            raise CheckpointError(
+                f"'{checkpoint.path}' holds no symmetries of a board: {name} does not only move things"
+            )
+    return SymmetryTables(*(checkpoint.model[name] for name in names))
 
 
 def evaluate(

@@ -22,7 +22,7 @@ from scramjet.training.persistence.metadata import best_of
 from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
 from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import NOBODY, Caller
+from scramjet.training.worlds.trust import NOBODY, Caller, approve_players
 
 
 def resume_run(
@@ -41,6 +41,7 @@ def resume_run(
     run = Run.open(find_run(text, runs_dir)).lock()
     try:
         frozen = config_files.load_frozen(run.config_path, caller)
+        approve_players(frozen.self_play.opponents, str(run.config_path), trust=caller.trust)
         config = _config_to_resume(run, frozen, total_timesteps, time_limit)
         session = _session_at_latest(run, config, network, trust=caller.trust)
         world_files.refresh_copy(config.env, config.env_parameters, run.path)
@@ -88,6 +89,8 @@ def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, *
     if run.lineage_path.exists():
         raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
     session.metrics_log.truncate_after(-1)
+    if session.league is not None:
+        session.league.begin(0)
     note = world_files.note_on_world(config.env, session.pool.env, None)
     session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
     return session

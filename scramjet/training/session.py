@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,18 @@ from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed
 from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
-from scramjet.training.components import make_evaluator, make_training_pool, policy_for
+from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
+from scramjet.training.persistence.metadata import member_metadata
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.seeds import seed_of_fork, training_episodes
+from scramjet.training.self_play.league import League
+from scramjet.training.self_play.opponents import Opponents
+from scramjet.training.self_play.setup import make_league, seat_opponents
 from scramjet.training.telemetry.progress import Progress
 from scramjet.training.telemetry.sinks import MetricsFile, Sink
 from scramjet.training.worlds.world_files import placeless_name, world_fingerprint
@@ -71,6 +76,8 @@ class Session:
     progress: Progress
     evaluator: Evaluator
     collector: Collector
+    league: League | None = None
+    """The pool of opponents and the results against them; None without self-play against others."""
     first_update: int = 0
     """Updates done before this process began: not 0 after a resume."""
     first_step: int = 0
@@ -121,6 +128,8 @@ class Session:
         """Close the sinks, the last one first, then end the threads and processes of actors and envs."""
         with contextlib.ExitStack() as parts:  # closes all, also where one of them raises
             parts.callback(self.evaluator.pool.close)
+            if self.league is not None:
+                parts.callback(self.league.close)
             parts.callback(self.pool.close)
             parts.callback(self.collector.close)
             for sink in self.sinks:
@@ -128,12 +137,22 @@ class Session:
 
 
 def _collector(
-    config: RunConfig, run: Run, player: RolloutPlayer, learner: Learner, generator: torch.Generator, seed: int
+    config: RunConfig,
+    run: Run,
+    player: RolloutPlayer,
+    learner: Learner,
+    generator: torch.Generator,
+    seed: int,
+    league: League | None,
+    sitting: Sequence[Opponents],
 ) -> Collector:
-    """The collector that the config asks for: synchronous, asynchronous, or replaying a schedule."""
+    """The collector that the config asks for: synchronous, asynchronous, or replaying a schedule.
+
+    `league` has the opponents of the run, `sitting` those that play in each pool that steps.
+    """
     policy, pool, rollout = learner.policy, player.pool, player.rollout
     if not isinstance(pool, ConcatenatedPool):
-        return Synchronous(player, generator)
+        return Synchronous(player, generator, league)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
         "num_steps": config.num_steps,
@@ -144,17 +163,17 @@ def _collector(
         actors = CentralActors(pool, policy, **shape, seed=seed, fused=config.fused)
     else:
         restarts = config.on_env_error == "restart"
-        actors = ActorThreads(pool, policy, **shape, seed=seed, fused=config.fused, restarts=restarts)
+        actors = ActorThreads(pool, policy, **shape, seed=seed, fused=config.fused, restarts=restarts, others=sitting)
     parameters = {f"env.{name}": value for name, value in config.env_parameters.items()}
     settings = {name: getattr(config, name) for name in ("seed", "num_envs", "num_steps")}
     settings["env"] = placeless_name(config.env)
     settings = json.loads(json.dumps({**settings, **parameters}, default=str))  # as in the first line of a schedule
     if config.replay_schedule is not None:
-        return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule), settings)
+        return Replayed(actors, pool, learner, rollout, Path(config.replay_schedule), settings, league)
     is_resumed = bool(CheckpointStore(run.checkpoints_path, None).steps())
     if config.record_schedule and not is_resumed:  # a resumed run cannot be replayed from the start
         actors.exchange.record = ScheduleLog(run.path / SCHEDULE, settings)
-    return Asynchronous(actors, pool, learner, rollout)
+    return Asynchronous(actors, pool, learner, rollout, league)
 
 
 def build_session(
@@ -173,11 +192,17 @@ def build_session(
     with contextlib.ExitStack() as unless_built:
         pool = make_training_pool(config)
         unless_built.callback(pool.close)
-        policy = policy_for(pool.observation_space, pool.action_space, config, network, learns=True).to(config.device)
+        spaces = pool.observation_space, pool.action_space
+        symmetries = symmetry_tables(config, *spaces)
+        policy = policy_for(*spaces, config, network, symmetries=symmetries, learns=True).to(config.device)
         policy.env_spaces = env_spaces(pool)
         policy.uses_bfloat16 = config.precision == "bfloat16"
         pool.prepare()
-        player, learner = _learning(config, pool, policy, seed)
+        rules = world_fingerprint(pool.env)
+        metadata = partial(member_metadata, config, run.path, pool, policy, rules)
+        sitting = seat_opponents(config, pool, policy, seed)
+        league = make_league(config, run.path, pool, policy, network, sitting, metadata, seed=seed) if sitting else None
+        player, learner = _learning(config, pool, policy, seed, sitting)
         generator = torch.Generator(policy.device).manual_seed(seed)
         pool.reset(training_episodes(seed), out=player.buffers.last)
         evaluator = make_evaluator(config, episodes=config.eval.episodes, beside=pool)
@@ -195,7 +220,8 @@ def build_session(
             generator=generator,
             progress=Progress(pool.num_players, pool.num_envs),
             evaluator=evaluator,
-            collector=_collector(config, run, player, learner, generator, seed),
+            collector=_collector(config, run, player, learner, generator, seed, league, sitting),
+            league=league,
         )
         unless_built.pop_all()
     for each in (pool, session.evaluator.pool, session.metrics_log):
@@ -216,13 +242,23 @@ def _prepare_process(config: RunConfig) -> None:
         set_precision(config.precision)
 
 
-def _learning(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> tuple[RolloutPlayer, Learner]:
-    """Build the rollout player and the learner of a run."""
+def _learning(
+    config: RunConfig, pool: Pool, policy: Policy, seed: int, sitting: Sequence[Opponents]
+) -> tuple[RolloutPlayer, Learner]:
+    """Build the rollout player and the learner of a run; `sitting` are the opponents of each pool that steps."""
     assert isinstance(config.num_steps, int)
     is_async = isinstance(pool, ConcatenatedPool)
     executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.ppo.loss)
     apart = False if is_async else None
-    player = RolloutPlayer(pool, executor, config.num_steps, config.ppo.bptt_horizon, apart=apart)
+    player = RolloutPlayer(
+        pool,
+        executor,
+        config.num_steps,
+        config.ppo.bptt_horizon,
+        apart=apart,
+        others=sitting[0] if sitting and not is_async else None,
+        has_opponents=bool(sitting),
+    )
     totals = {"total_steps": config.total_timesteps, "seed": seed}
     learner = Learner.for_rollout(player.rollout, executor, config.ppo, **totals, is_behind=is_async)
     learner.warm_up(player.rollout)

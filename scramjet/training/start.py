@@ -28,7 +28,7 @@ from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
 from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
-from scramjet.training.worlds.trust import Caller
+from scramjet.training.worlds.trust import Caller, approve_players, remember_players
 from scramjet.training.worlds.user_worlds import name_of
 
 
@@ -100,7 +100,9 @@ def _chosen_config(
         return config_files.starting_config(name_of(str(config)))
     if parent is None:
         return config_files.starting_config(RunConfig.env if env is None else env)
-    return with_open_choices(checkpoint_config(parent, Caller(trust, env, keeps_parameters=True)))
+    forked = with_open_choices(checkpoint_config(parent, Caller(trust, env, keeps_parameters=True)))
+    approve_players(forked.self_play.opponents, f"checkpoint {parent.path}", trust=trust)
+    return forked
 
 
 def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
@@ -109,6 +111,8 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
     run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
         session = build_session(config, run, network)
+        if session.league is not None:
+            session.league.begin(0)
     session.note = joined_notes(about_threads, _advice(config), world_files.note_without_copy(config.env, run.path))
     return session
 
@@ -131,6 +135,7 @@ def _create_run(config: RunConfig, runs_dir: Path, run_name: str | None, lineage
         folders={} if sources is None else {world_files.COPY: sources},
     )
     world_files.remember_trained(config.env, config.env_parameters, sources)
+    remember_players(config.self_play.opponents)
     return run
 
 
@@ -169,6 +174,8 @@ def fork_run(
         session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
         session.first_step = checkpoint.step
+        if session.league is not None:
+            session.league.begin(checkpoint.step)
         session.lineage = lineage
         checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"

@@ -15,3 +15,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("runs")
     assert call("train", "cartpole", *TINY, "--runs-dir", runs, "--run-name", "tiny", "--display", "quiet") == 0
     return runs / "tiny"
+
+
+@pytest.fixture(scope="session")
+def trained_game(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny finished run of Connect Four, trained against the world's own random moves."""
+    runs = tmp_path_factory.mktemp("runs")
+    flags = [*TINY, "--minibatch-size", 32, "--runs-dir", runs, "--run-name", "tiny", "--display", "quiet"]
+    assert call("train", "connect_four", *flags) == 0
+    return runs / "tiny"

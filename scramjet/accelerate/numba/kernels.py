@@ -375,6 +375,18 @@ def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
     set_blas_threads(threads)
 
 
+@AddressedFunction
+def act_for_members(part, num_parts, table):  # type: ignore[no-untyped-def]
+    """Draw the actions of several networks, each for rows of its own: those whose turn it is in this part.
+
+    `table` has the number of networks, the address of `act_in_part`, then the address of each network's task.
+    """
+    count, act = words(table, 2)[0], words(table, 2)[1]
+    tasks = words(table + 2 * 8, count)  # behind two numbers of 8 bytes
+    for member in range(part, count, num_parts):
+        call(act, (0, 1, tasks[member]))
+
+
 @callable_from_compiled
 def _give_values(work, outputs, start, rows):  # type: ignore[no-untyped-def]
     """Copy the last column of the outputs to the values of `rows` rows from number `start` on."""

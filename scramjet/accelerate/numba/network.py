@@ -181,18 +181,21 @@ class NumbaNetwork:
         With memory, each call updates `state` [B, state_size]. Addresses are looked up once, here; call `refresh`
         before the functions. Tensors must be contiguous, and are kept alive.
         """
+        num_parts, pays = self._num_parts(len(steps[0].inputs), ROWS_PER_PART), AdaptiveThreading()
+        tasks = self.act_tasks(steps, state, num_parts)
+        return [kernels.act_in_part.prepared(num_parts, task.address, pays) for task in tasks]
+
+    def act_tasks(self, steps: Sequence[NumbaStep], state: Tensor | None, num_parts: int) -> list[Task]:
+        """One task for each step, for `kernels.act_in_part` in `num_parts` parts; see `acts`."""
         num_rows = len(steps[0].inputs)
-        num_parts = self._num_parts(num_rows, ROWS_PER_PART)
         scratch = np.zeros((num_parts, self._scratch_size(min(num_rows, BLOCK))), np.float32)
         self._task.set(scratch=scratch, scratch_size=scratch.shape[1], block=BLOCK, num_taken=num_rows)
         self._task.set(state=_array(state))
-        functions: list[Callable[[], None]] = []
-        pays = AdaptiveThreading()
-        for step, task in zip(steps, self._task.copies(len(steps)), strict=True):
+        tasks = self._task.copies(len(steps))
+        for step, task in zip(steps, tasks, strict=True):
             task.set(**{name: _array(getattr(step, name)) for name in NumbaStep._fields})
-            functions.append(kernels.act_in_part.prepared(num_parts, task.address, pays))
-            self._acting.append(task)
-        return functions
+        self._acting += tasks
+        return tasks
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
         """Write the values of observations to `value` [B]; `state` [B, state_size] are their recurrent states."""

@@ -242,7 +242,7 @@ class ConnectFour(Env):
                 "XO"[s.pieces[1, row, column]] if s.pieces[:, row, column].any() else "." for column in range(self.cols)
             ]
             rows.append(f"| {' '.join(cells)} |")
-        numbers = " ".join(str(column % 10) for column in range(self.cols))
+        numbers = " ".join(name[-1] for name in self.action_names)
         if s.winner != NOBODY:
             news = f"{'XO'[s.winner - 1]} wins"
         else:

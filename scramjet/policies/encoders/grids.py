@@ -29,11 +29,10 @@ class GridEntry:
     layout: ImageLayout | None  # None: two axes, one plane
     divisor: float
 
-    def write(self, entry: Tensor, planes: Tensor) -> None:
-        """[B, *shape] into [B, num_planes, H, W]."""
-        planes.copy_(entry.unsqueeze(1) if self.layout is None else self.layout.planes_first(entry))
-        if self.divisor != 1.0:
-            planes.div_(self.divisor)
+    def planes(self, entry: Tensor) -> Tensor:
+        """[B, *shape] as float32 [B, num_planes, H, W]."""
+        planes = (entry.unsqueeze(1) if self.layout is None else self.layout.planes_first(entry)).float()
+        return planes if self.divisor == 1.0 else planes / self.divisor
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,14 @@ class PositionEntry:
     """An entry that is a position (row, column): a plane with a 1 in its cell."""
 
     start: tuple[int, int]
+    height: int
     width: int
     num_planes: int = 1
 
-    def write(self, entry: Tensor, planes: Tensor) -> None:
-        """int64 [B, 2] into [B, 1, H, W], which are zero."""
-        planes.view(len(entry), -1).scatter_(1, self.cell(entry).unsqueeze(1), 1.0)
+    def planes(self, entry: Tensor) -> Tensor:
+        """int64 [B, 2] as float32 [B, 1, H, W]."""
+        cells = torch.arange(self.height * self.width, device=entry.device)
+        return (self.cell(entry).unsqueeze(1) == cells).float().view(-1, 1, self.height, self.width)
 
     def cell(self, entry: Tensor) -> Tensor:
         """The number of each position's cell, row by row, [B]."""
@@ -93,11 +94,8 @@ class GridPlanes(nn.Module):
 
     def forward(self, obs: Any) -> Tensor:
         """The planes of a batch."""
-        like = obs if isinstance(obs, Tensor) else obs[self._entries[0][0]]
-        planes = torch.zeros(len(like), self.num_planes, self.height, self.width, device=like.device)
-        for name, place, entry in self._entries:
-            entry.write(obs if name is None else obs[name], planes[:, place])
-        return planes
+        planes = [entry.planes(obs if name is None else obs[name]) for name, _, entry in self._entries]
+        return planes[0] if len(planes) == 1 else torch.cat(planes, dim=1)
 
     def with_rest(self, features: Tensor, obs: Any) -> Tensor:
         """Features [B, F] concatenated with those of the entries that are no planes, [B, F + num_rest]."""
@@ -127,7 +125,23 @@ def grid_entry(space: Any) -> GridEntry:
 
 def position_entry(space: MultiDiscrete) -> PositionEntry:
     """The plane of a space that is a position."""
-    return PositionEntry((int(space.start[0]), int(space.start[1])), int(space.nvec[1]))
+    return PositionEntry((int(space.start[0]), int(space.start[1])), int(space.nvec[0]), int(space.nvec[1]))
+
+
+class ResidualBlock(nn.Module):
+    """Adds two 3x3 convolutions of a board to it (He et al. 2016); a new block changes nothing, so that a deep stack
+    of them learns as soon as a shallow one (Zhang et al. 2019)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = convolution(channels, channels, 3, padding=1)
+        self.second = convolution(channels, channels, 3, padding=1)
+        nn.init.zeros_(self.second.weight)
+
+    def forward(self, board: Tensor) -> Tensor:
+        """[B, C, H, W] to the same shape."""
+        added: Tensor = self.second(torch.relu(self.first(board)))
+        return torch.relu(board + added)
 
 
 class GridCNN(Encoder):
@@ -141,6 +155,7 @@ class GridCNN(Encoder):
         for channels in config.grid_channels:
             layers += [convolution(inputs, channels, 3, padding=1), nn.ReLU()]
             inputs = channels
+        layers += [ResidualBlock(inputs) for _ in range(config.grid_blocks)]
         self.layers = nn.Sequential(*layers)
         self.pools = config.grid_readout == "pool"
         cells = 2 if self.pools else self.planes.height * self.planes.width

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from scramjet.errors import ScramjetError
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.trajectories import Exchange, ScheduleError, Slot, Trajectory
 from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.others import Others
 from scramjet.training.rollout.player import RolloutPlayer
 
 MOST_RESTARTS = 10
@@ -148,12 +150,13 @@ class ActorThreads(Actors):
 
     def __init__(
         self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
-        fused: bool, restarts: bool,
+        fused: bool, restarts: bool, others: Sequence[Others] = (),
     ) -> None:  # fmt: skip
+        """`others`: who else plays in each actor's envs, if anybody does."""
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]
         self._generators = [torch.Generator().manual_seed(seed_of(seed, i)) for i in range(len(pool.pools))]
-        self._seed, self._restarts = seed, restarts
+        self._seed, self._restarts, self._others = seed, restarts, others
         self._executors = [
             choose_executor(own, part, fused=fused) for own, part in zip(self._policies, pool.pools, strict=True)
         ]
@@ -166,7 +169,10 @@ class ActorThreads(Actors):
         self._last[actor] = first
 
     def _slot(self, actor: int) -> RolloutPlayer:
-        return RolloutPlayer(self.pool.pools[actor], self._executors[actor], self._num_steps, self._horizon)
+        others = self._others[actor] if self._others else None
+        return RolloutPlayer(
+            self.pool.pools[actor], self._executors[actor], self._num_steps, self._horizon, others=others
+        )
 
     def _targets(self) -> list[Any]:
         return [partial(self._run, i) for i in range(len(self.pool.pools))]

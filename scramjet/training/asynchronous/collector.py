@@ -19,13 +19,23 @@ from scramjet.training.collector import Collector
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.acting import value_rollout
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.self_play.league import League
 
 
 class Asynchronous(Collector):
     """Takes trajectories of actors that play beside the learner; they start with the first call of `collect`."""
 
-    def __init__(self, actors: Actors, pool: ConcatenatedPool, learner: Learner, rollout: Rollout) -> None:
+    def __init__(
+        self,
+        actors: Actors,
+        pool: ConcatenatedPool,
+        learner: Learner,
+        rollout: Rollout,
+        league: League | None = None,
+    ) -> None:
+        """`league` has the opponents, if there are any."""
         self._actors, self._pool, self._learner, self._rollout = actors, pool, learner, rollout
+        self._league = league
         self._policy = learner.policy
         self._earned = [torch.zeros(0)] * len(pool.pools)  # each actor's discounted returns of unfinished episodes
         self._exchange = actors.exchange
@@ -52,6 +62,8 @@ class Asynchronous(Collector):
         self._lags = mean, max(version - trajectory.version for trajectory in taken)
         self._taken = taken
         self._exchange.give_back(taken)
+        if self._league is not None:
+            self._league.count(self._rollout)
         return self._rollout
 
     @torch.inference_mode()
@@ -76,7 +88,9 @@ class Asynchronous(Collector):
         alive = None if slot.alive is None else slot.alive.to(own.device)
         self._earned[trajectory.actor] = scaler.earned_after(reward, ended, alive, own)
 
-    def learned(self) -> None:
+    def learned(self, update: int, step: int) -> None:
+        if self._league is not None:
+            self._league.after_update(update, step)
         wait_for_gpu(self._policy)  # here, so that actors need not wait
         self._exchange.publish(lambda: self._actors.weights.take(self._policy))
 
@@ -100,6 +114,7 @@ class Asynchronous(Collector):
             "async/env_restarts": self._pool.restarts,
             "async/learner_idle": min(1.0, waits.learner / passed),
             "async/actors_idle": min(1.0, waits.actors / passed / self._exchange.num_actors),
+            **({} if self._league is None else self._league.metrics()),
         }
 
     def close(self) -> None:
@@ -117,9 +132,10 @@ class Replayed(Asynchronous):
         rollout: Rollout,
         schedule: Path,
         settings: dict[str, Any],
+        league: League | None = None,
     ) -> None:
         """`settings` by name must equal those that the schedule was recorded with."""
-        super().__init__(actors, pool, learner, rollout)
+        super().__init__(actors, pool, learner, rollout, league)
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
         events = read_schedule(schedule, len(pool.pools), actors.kind, settings)
         self.num_rollouts = sum("learn" in event for _, event in events)

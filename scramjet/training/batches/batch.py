@@ -61,4 +61,4 @@ def estimate_again(policy: Policy, batch: Batch, num_minibatches: int) -> Tensor
     advantage, returns, _ = targets.off_policy(value, log_ratio)
     batch.samples.set_targets(advantage, returns)
     _normalize(batch.samples, targets.config)
-    return log_ratio
+    return log_ratio if rollout.mine is None else log_ratio.where(rollout.mine, 0.0)

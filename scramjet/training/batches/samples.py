@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import fields
 
 import numpy as np
@@ -16,12 +17,12 @@ from scramjet.training.rollout.rollout import Rollout
 
 
 def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None) -> Samples:
-    """The samples of a rollout, without those of dead agents and those for which `counts` [T, R] is False.
+    """The samples of a rollout, without those of dead agents and opponents and those with `counts` [T, R] False.
 
     Where shapes are fixed or sequences are padded, such samples stay and are marked in `Samples.counts`.
     """
     alive = None if rollout.alive is None else rollout.alive[:-1].bool()
-    valid = counts if alive is None else alive if counts is None else alive & counts
+    valid = _all_of(counts, alive, rollout.mine)
     everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
     if not rollout.recurrent.is_used:
         return _lay_flat(rollout, advantage, returns, valid, everywhere)
@@ -46,6 +47,12 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor
     samples.state, samples.begins = states, first
     samples.counts = None if bool(is_valid.all()) else is_valid.flatten()
     return samples
+
+
+def _all_of(*conditions: Tensor | None) -> Tensor | None:
+    """Where all of these conditions hold; None, which always holds, where there is none."""
+    given = [condition for condition in conditions if condition is not None]
+    return functools.reduce(torch.logical_and, given) if given else None
 
 
 def every_step(rollout: Rollout) -> Samples:

@@ -1,7 +1,8 @@
 """Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
 Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
-[ppo]); tables are [env], [policy], [eval] and [checkpoint]. `env = "maze"` is short for a table with that name alone.
+[ppo]); tables are [env], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short for a table with that
+name alone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scramjet.training.config.presets import named_preset, preset_path
 from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
-from scramjet.training.worlds.trust import NOBODY, Caller, check_name
+from scramjet.training.worlds.trust import NOBODY, Caller, approve_players, check_name
 from scramjet.training.worlds.world_files import (
     WorldPlace,
     find_world,
@@ -39,7 +40,7 @@ OURS = Caller(trust=True)
 """Reads the presets that come with scramjet, which may name any world."""
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
-_TABLES = ("policy", "eval", "checkpoint")
+_TABLES = ("policy", "self_play", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
     field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
 )
@@ -155,7 +156,7 @@ def starting_config(env: str | None, preset: str | None = None) -> RunConfig:
     """
     path = None if preset is None else named_preset(preset)
     if env is None and path is not None:
-        env = _world_in(read_file(path))
+        env = world_in(read_file(path))
     if env is None and path is not None:
         raise ConfigError(
             f"preset {path.stem} is for several worlds; name one: scramjet train WORLD --preset {path.stem}"
@@ -171,13 +172,13 @@ def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:
     """`config` with a preset, given by name or file, laid over it; the world of a preset for another is left out."""
     path = named_preset(preset) if isinstance(preset, str) else preset
     data = read_file(path)
-    own_world = _world_in(data)
+    own_world = world_in(data)
     if own_world is not None and not is_same_world(own_world, config.env):  # its parameters are for another one
         data = without_world(data)
     return apply(config, data, f"preset {path.name}", OURS)
 
 
-def _world_in(data: Mapping[str, Any]) -> str | None:
+def world_in(data: Mapping[str, Any]) -> str | None:
     """The world that a file names, if it names one."""
     env = data.get("env")
     name = env.get("name") if isinstance(env, Mapping) else env
@@ -191,11 +192,13 @@ def load_config(path: Path | str, *, trust: bool = False, preset: str | None = N
     """
     path = Path(coerce("path", path, Path))
     data = read_file(path)
-    name = _world_in(data)
+    name = world_in(data)
     if name is not None:
         check_name(name, str(path))
     base = starting_config(name, preset)  # of the file's world, only its name is looked at
-    return apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
+    config = apply(base, data, str(path), Caller(coerce("trust", trust, bool), folder=path.parent))
+    approve_players(config.self_play.opponents, str(path), trust=trust)
+    return config
 
 
 def to_dict(config: RunConfig, run: Path | None = None) -> dict[str, Any]:

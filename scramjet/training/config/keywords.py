@@ -17,6 +17,7 @@ from scramjet.training.config import files as config_files
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
+from scramjet.training.self_play.config import SelfPlayConfig
 
 SOURCE = "scramjet.train"
 """How messages call the place that the settings came from."""
@@ -25,16 +26,22 @@ ARGUMENTS = ("config", "env", "resume", "fork", "runs_dir", "run_name", "network
 CHANGEABLE = ("total_timesteps", "time_limit")
 """The settings that may change when a run is resumed."""
 
-_TABLES = {"ppo": PPOConfig, "policy": PolicyConfig, "eval": EvaluationConfig, "checkpoint": CheckpointConfig}
+_TABLES = {
+    "ppo": PPOConfig,
+    "policy": PolicyConfig,
+    "self_play": SelfPlayConfig,
+    "eval": EvaluationConfig,
+    "checkpoint": CheckpointConfig,
+}
 _FLAT = tuple(field.name for part in (RunConfig, PPOConfig) for field in fields(part))
 
 
 def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """`config` with keyword settings laid over it.
 
-    A table (policy, eval, checkpoint, ppo) is a dict of what to change, a config object that replaces all of it, or
-    keys with a dot such as "policy.hidden". `env_parameters`, or keys such as "env.gravity", are the world's own.
-    A CHANGEABLE one that is None is not given.
+    A table (policy, self_play, eval, checkpoint, ppo) is a dict of what to change, a config object that replaces all of
+    it, or keys with a dot such as "policy.hidden". `env_parameters`, or keys such as "env.gravity", are the world's
+    own. A CHANGEABLE one that is None is not given.
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in CHANGEABLE}
     check_names(settings)

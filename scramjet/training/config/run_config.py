@@ -24,6 +24,7 @@ from scramjet.errors import ConfigError, shortened
 from scramjet.policies.networks import PolicyConfig
 from scramjet.settings import largest_divisor, plain_parameters, require, require_counts, settle
 from scramjet.training.config.values import Count, parse_duration
+from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.worlds.trust import check_name
 
 MAX_TIMESTEPS = 2**53
@@ -126,6 +127,8 @@ class RunConfig:
     """Proximal policy optimization."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """The network."""
+    self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
+    """Opponents in games of several players."""
     eval: EvaluationConfig = field(default_factory=EvaluationConfig)
     """Evaluation during training."""
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)

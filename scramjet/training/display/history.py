@@ -8,7 +8,7 @@ from scramjet.compile import progress as compiling
 from scramjet.training.display.interface import RunInfo
 from scramjet.training.display.statistics import MAX_SHOWN, statistics_of
 from scramjet.training.display.text import PHASES
-from scramjet.training.telemetry.metrics import Record
+from scramjet.training.telemetry.metrics import Record, main_metric
 
 DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "approx kl": "approx_kl"}
 """Curves of every run beside the return's, by label."""
@@ -80,7 +80,7 @@ class History:
         step = record["step"]
         if self._first is None:
             self._first = (step, now - compiling.seconds())
-        _add(self.curve, step, record.get("return_100"))
+        _add(self.curve, step, main_metric(record)[1])
         _add(self.evaluations, step, record.get("eval/mean_return"))
         for label, curve in self.diagnostic_curves.items():
             _add(curve, step, record.get(DIAGNOSTIC_CURVES[label]))

@@ -49,6 +49,7 @@ class Summary:
     recent_episodes: int
     """Episodes that `return_100` is the mean of, at most 100."""
     best_return: float | None
+    """The mean return of the best checkpoint, or its rating where there is a pool of opponents."""
     evaluation: dict[str, Any] | None
     """mean_return, std_return, mean_length, episodes of the last evaluation; None if there was none."""
     stopped_by: StoppedBy | None
@@ -63,6 +64,8 @@ class Summary:
     """How many times an env failed and was made anew."""
     statistics: Mapping[str, float] = field(default_factory=dict)
     """The world's statistics by name: means over the last evaluation's episodes, or over the last update's if none."""
+    rating: float | None = None
+    """The rating against the pool of opponents; None where there is none."""
 
 
 class Display(Protocol):

@@ -24,7 +24,7 @@ from scramjet.training.display.text import (
     summary_rows,
     summary_title,
 )
-from scramjet.training.telemetry.metrics import Record, findings
+from scramjet.training.telemetry.metrics import Record, findings, main_metric
 
 
 class QuietDisplay:
@@ -110,9 +110,10 @@ class PlainDisplay:
     def _line(self, progress: History, now: float) -> str:
         """Where the run stands, then as many statistics as fit, and the length of episodes if that fits too."""
         pace = progress.steps_per_second
+        name, value = main_metric(progress.latest)
         line = (
             f"step {progress.step:>{len(f'{progress.info.total_steps:,}')},} {progress.percent:>3}%"
-            f"  return {human_number(progress.latest.get('return_100')):>7}"
+            f"  {name} {human_number(value):>7}"
             f"  {human_count(pace) if pace is not None else '-':>5} steps/s"
             f"  left {human_duration(progress.seconds_left(now)):>5}"
         )

@@ -13,10 +13,20 @@ MAX_SHOWN = 12
 
 
 def statistics_of(record: Record) -> dict[str, float]:
-    """The statistics in a record by name, the world's first; values that are None or not finite are left out."""
+    """The statistics in a record by name, those of self-play first, then the world's.
+
+    Values that are None or not finite are left out.
+    """
     found = {key: value for key, value in record.items() if _is_number(value) and statistic_name(key) is not None}
-    ordered = sorted(found, key=lambda key: not key.startswith("stat/"))
+    ordered = sorted(found, key=_rank)
     return {str(statistic_name(key)): float(found[key]) for key in ordered[:MAX_SHOWN]}
+
+
+def _rank(key: str) -> int:
+    """Where a statistic comes: self-play, the world's, those of callbacks and networks, single opponents."""
+    if key.startswith("self_play/"):
+        return 3 if key.startswith("self_play/against/") else 0
+    return 1 if key.startswith("stat/") else 2
 
 
 def _is_number(value: Any) -> bool:

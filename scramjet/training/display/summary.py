@@ -66,6 +66,7 @@ def summary_of(
         return_100=record["return_100"],
         recent_episodes=len(session.progress.returns),
         best_return=None if session.best is None else session.best.mean_return,
+        rating=record.get("self_play/rating"),
         evaluation=evaluation.as_dict() if evaluation else None,
         stopped_by=stopped_by,
         stop_reason=session.stop_reason or "",

@@ -173,7 +173,10 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     if summary.return_100 is None:
         told = "fewer episodes finished than play at once" if summary.recent_episodes else "no episode finished"
         rows = [("return", told)]
-    if summary.best_return is not None:
+    if summary.rating is not None:
+        best = "" if summary.best_return is None else f", best {human_number(summary.best_return)}"
+        rows = [("rating", f"{human_number(summary.rating)} by recent games against the pool{best}")]
+    elif summary.best_return is not None:
         judged = " in an evaluation" if summary.evaluation else ""
         rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))
     if summary.evaluation:

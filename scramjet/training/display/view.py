@@ -27,6 +27,7 @@ from scramjet.training.display.text import (
     human_number,
     size_of,
 )
+from scramjet.training.telemetry.metrics import main_metric
 
 PANEL_WIDTH = 38
 """Columns that a small chart needs at least."""
@@ -99,9 +100,10 @@ def progress(scene: Scene) -> list[Text]:
 
 
 def headline(scene: Scene) -> list[Text]:
-    """The return now, in numbers: the heading of the curve below it."""
+    """The return or rating now, in numbers: the heading of the curve below it."""
     history, latest = scene.history, scene.history.latest
-    text = Text.assemble(("return ", "bold"), (f"{human_number(latest.get('return_100')):<8}", "bold green"))
+    name, value = main_metric(latest)
+    text = Text.assemble((f"{name} ", "bold"), (f"{human_number(value):<8}", "bold green"))
     spread = f"{human_number(latest.get('return_min'))} to {human_number(latest.get('return_max'))}"
     parts = [
         ("length", f"{human_number(latest.get('length_100')):<8}"),

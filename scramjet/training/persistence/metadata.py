@@ -1,46 +1,51 @@
-"""The metadata of a checkpoint: made from a session when it is written, checked when it is read."""
+"""The metadata of a checkpoint: what it says of its policy and world, and how it is checked when it is read."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from scramjet.adapters.env_spaces import EnvSpaces, their_spaces
 from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
+from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
+from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.config import files as config_files
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.persistence.space_files import space_from_data, space_to_data
-from scramjet.training.session import Session
 
 DEFAULT_NETWORK = "default"
 """The network's name in a checkpoint where scramjet can build it without the user."""
 
 
-def session_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
-    """The metadata of a checkpoint of this session, as plain values for JSON."""
-    env = session.pool.env
-    network = session.policy.network
-    spaces = [space_to_data(space) for space in (session.pool.observation_space, session.pool.action_space)]
-    of_env = [space_to_data(space) for space in their_spaces(session.pool)]
+def policy_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, rules: str) -> dict[str, Any]:
+    """What a checkpoint says about a policy and its world, as plain values for JSON.
+
+    `run` is the run's folder, `rules` the hash of the world's rules.
+    """
+    env = pool.env
+    spaces = [space_to_data(space) for space in (pool.observation_space, pool.action_space)]
+    of_env = [space_to_data(space) for space in their_spaces(pool)]
     return {
-        "update": update,
-        "elapsed_seconds": elapsed_seconds,
-        "best_return": None if session.best is None else session.best.mean_return,
-        "best_lower_bound": None if session.best is None else session.best.lower_bound,
-        "lineage": session.lineage,
-        "rules": session.rules,
-        "has_records_of_others": session.pool.has_records_of_others,
-        "network": network_name(network),
+        "rules": rules,
+        "network": network_name(policy.network),
         "observation_space": repr(env.observation_space),
         "action_space": repr(env.action_space),
         "policy_spaces": None if None in spaces else spaces,
         "env_spaces": None if None in of_env else of_env,
-        "config": config_files.to_dict(session.config, session.run.path),
+        "config": config_files.to_dict(config, run),
     }
+
+
+def member_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, rules: str) -> dict[str, Any]:
+    """The metadata of a policy that is saved without the state of its training."""
+    nothing = {"update": 0, "elapsed_seconds": 0.0, "best_return": None, "best_lower_bound": None, "lineage": None}
+    return {**nothing, **policy_metadata(config, run, pool, policy, rules)}
 
 
 def network_name(network: nn.Module) -> str:
@@ -72,7 +77,7 @@ def best_of(checkpoint: Checkpoint) -> Best | None:
 
 
 def check_metadata(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose metadata is not what `session_metadata` makes."""
+    """Refuse a checkpoint whose metadata is not what `checkpoint_of` writes."""
     for name, kind in _METADATA_TYPES.items():
         value = checkpoint.metadata.get(name, None if name == "best_lower_bound" else _MISSING)  # older ones lack it
         low, high = _METADATA_RANGES.get(name, (0, 0))

@@ -50,18 +50,26 @@ class Saver:
         """Whether the policy now is the best so far, which the session then remembers.
 
         It is judged by the evaluation of this update; in a run that never evaluates by its last hundred episodes, when
-        a checkpoint is due.
+        a checkpoint is due. Against opponents it is judged by its rating, since returns do not tell strength there.
         """
         session, progress = self._session, self._session.progress
+        if session.league is not None:
+            strength = session.league.strength if is_due or evaluation is not None else None
+            return strength is not None and self._is_new_best(strength, step, f"rating {strength.mean_return:.0f}")
         by_episodes = session.config.eval.every == 0 and is_due and progress.is_settled
         judged = evaluation or (progress if by_episodes else None)
         if judged is None:
             return False
         candidate = Best(judged.mean_return, judged.lower_bound)
+        return self._is_new_best(candidate, step, f"mean return {candidate.mean_text}")
+
+    def _is_new_best(self, candidate: Best, step: int, text: str) -> bool:
+        """Whether this is better than the best so far, which the session then remembers; `text` is for the message."""
+        session = self._session
         if not is_new_best(candidate, session.best):
             return False
         session.best = candidate
-        self._display.event(f"new best: mean return {candidate.mean_text} at step {step:,}")
+        self._display.event(f"new best: {text} at step {step:,}")
         return True
 
     def _written(

@@ -15,7 +15,9 @@ from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.learner import Learner
-from scramjet.training.persistence.metadata import session_metadata
+from scramjet.training.persistence.metadata import policy_metadata
+from scramjet.training.persistence.optimizer_state import optimizer_tensors, restore_optimizer
+from scramjet.training.persistence.weights import load_weights
 from scramjet.training.session import Session
 
 
@@ -41,11 +43,29 @@ def checkpoint_of(
     def save() -> Path:
         try:
             session.metrics_log.sync()
-            return session.store.save(step, model, trainer, metadata, is_best=is_best)
+            path = session.store.save(step, model, trainer, metadata, is_best=is_best)
+            if session.league is not None:
+                session.league.files.remove_unused()
+            return path
         except Exception as error:
             raise _save_failed(step, error) from error
 
     return save
+
+
+def session_metadata(session: Session, update: int, elapsed_seconds: float) -> dict[str, Any]:
+    """The metadata of a checkpoint of this session, as plain values for JSON."""
+    league = {} if session.league is None else {"self_play": session.league.described()}
+    return {
+        "update": update,
+        "elapsed_seconds": elapsed_seconds,
+        "best_return": None if session.best is None else session.best.mean_return,
+        "best_lower_bound": None if session.best is None else session.best.lower_bound,
+        "lineage": session.lineage,
+        "has_records_of_others": session.pool.has_records_of_others,
+        **policy_metadata(session.config, session.run.path, session.pool, session.policy, session.rules),
+        **league,
+    }
 
 
 def _save_failed(step: int, error: Exception) -> ScramjetError:
@@ -72,6 +92,8 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
     }
     if session.policy.state_size:
         tensors["memory"] = session.rollout.recurrent.states
+    if session.league is not None:
+        tensors |= session.league.tensors()
     scaler = session.learner.reward_scaler
     if scaler is not None:
         tensors["reward_scaler/running_return"] = scaler.running_return
@@ -116,6 +138,10 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
     session.progress.restore(tensors)
     if session.policy.state_size:
         session.rollout.recurrent.states.copy_(tensors["memory"])
+    if session.league is not None:
+        data = checkpoint.metadata.get("self_play")
+        games_go_on = session.config.mode == "sync"
+        session.league.restore(data, tensors, checkpoint.path, games_go_on=games_go_on, is_own=is_own)
     scaler = session.learner.reward_scaler
     if scaler is not None:
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])
@@ -125,60 +151,7 @@ def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -
     """Restore what a fork takes from its parent: weights, optimizer and normalizers."""
     with _misfits_explained(checkpoint):
         load_weights(policy, checkpoint)
-        _restore_optimizer(learner, checkpoint)
+        restore_optimizer(learner, checkpoint.trainer, checkpoint.path)
         moments = checkpoint.trainer.get("reward_scaler/moments")
         if learner.reward_scaler is not None and moments is not None:
             learner.reward_scaler.moments.copy_(moments)
-
-
-def load_weights(policy: Policy, checkpoint: Checkpoint) -> None:
-    """Load a checkpoint's weights into a policy; raises a CheckpointError that says what does not fit."""
-    check_weights(policy.state_dict(), checkpoint)
-    policy.load_state_dict(checkpoint.model)
-
-
-def check_weights(own: Mapping[str, Tensor], checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint whose tensors differ in name or shape from `own`, the state dict of a policy."""
-    for name in dict.fromkeys([*own, *checkpoint.model]):
-        here, there = _shape(own, name), _shape(checkpoint.model, name)
-        if here != there:
-            raise CheckpointError(
-                f"'{checkpoint.path}' holds another network: {name} is {there} there and {here} here; "
-                f"use the --policy and --normalize-observations settings it was trained with"
-            )
-
-
-def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
-    """A tensor's shape in words, and its type where that is not float32; "absent" if there is none."""
-    if name not in tensors:
-        return "absent"
-    kind = "" if tensors[name].dtype == torch.float32 else f" of {str(tensors[name].dtype).removeprefix('torch.')}"
-    return f"{list(tensors[name].shape)}{kind}"
-
-
-def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
-    """Adam's moments and step counts, by parameter name; a parameter that never had a gradient has none."""
-    state: dict[int, dict[str, Any]] = learner.optimizer.state_dict()["state"]
-    names = [name for name, _ in learner.policy.named_parameters()]
-    return {f"optimizer/{names[i]}/{entry}": value for i, values in state.items() for entry, value in values.items()}
-
-
-def _restore_optimizer(learner: Learner, checkpoint: Checkpoint) -> None:
-    shapes = {name: parameter.shape for name, parameter in learner.policy.named_parameters()}
-    numbers = {name: i for i, name in enumerate(shapes)}
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in checkpoint.trainer.items():
-        if not key.startswith("optimizer/"):
-            continue
-        name, _, entry = key.removeprefix("optimizer/").rpartition("/")
-        expected = () if entry == "step" else shapes.get(name)
-        if tuple(tensor.shape) != expected or tensor.dtype != torch.float32:
-            raise CheckpointError(f"'{checkpoint.path}' does not fit this network: {key} is {list(tensor.shape)}")
-        state.setdefault(numbers[name], {})[entry] = tensor.clone()
-    if state and any(set(entries) != {"step", "exp_avg", "exp_avg_sq"} for entries in state.values()):
-        raise CheckpointError(f"'{checkpoint.path}' holds only a part of the optimizer's state")
-    # Weights that never had a gradient, frozen or unused, have no state yet; the compiled functions move all of them.
-    if state and learner.executor.moves_every_weight and len(state) != len(numbers):
-        raise CheckpointError(f"'{checkpoint.path}' holds the optimizer's state of another network")
-    groups = learner.optimizer.state_dict()["param_groups"]
-    learner.optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -7,6 +7,7 @@ from torch import Tensor
 from scramjet.accelerate.executor import ActStep, Executor
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
+from scramjet.training.rollout.others import BoundOthers
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -26,20 +27,27 @@ def act_step(policy: Policy, rollout: Rollout, t: int) -> ActStep:
 class Acting:
     """Draws the actions of a rollout step by step, and keeps recurrent states where training needs them."""
 
-    def __init__(self, executor: Executor, rollout: Rollout) -> None:
+    def __init__(self, executor: Executor, rollout: Rollout, others: BoundOthers | None = None) -> None:
+        """`others` choose some of the actions, in the same buffers."""
         policy = executor.policy
+        self._others = others
         self._rollout, self._recurrent, self._horizon = rollout, rollout.recurrent, rollout.horizon
         self._has_memory = rollout.recurrent.is_used
         self._draw = executor.actions([act_step(policy, rollout, t) for t in range(rollout.num_steps)])
         self._env_action, self._stored = policy.distribution.env_action, list(rollout.action)
         self._is_given_as_stored = self._env_action(rollout.action[0]).data_ptr() == rollout.action.data_ptr()
 
-    def act(self, t: int) -> Tensor:
-        """Draw the actions of step t; returns them as envs receive them, [R, ...]."""
+    def act(self, t: int, at: Tensor | None = None) -> Tensor:
+        """Draw the actions of step t; returns them as envs receive them, [R, ...].
+
+        `at` [1]: the number of the step within the rollout, if these are buffers of one step.
+        """
         if self._has_memory:
             self._act_with_memory(t)
         else:
             self._draw[t]()
+        if self._others is not None:
+            self._others.act(t, at)
         return self._stored[t] if self._is_given_as_stored else self._env_action(self._stored[t])
 
     def _act_with_memory(self, t: int) -> None:

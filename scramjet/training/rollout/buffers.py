@@ -33,11 +33,13 @@ class RolloutBuffers:
         *,
         apart: bool | None = None,
         pinned: bool = False,
+        has_opponents: bool = False,
     ) -> RolloutBuffers:
         """Buffers of `num_steps` steps that fit a pool and a policy; `horizon` divides `num_steps`.
 
         `apart`: whether envs write to separate buffers, which are copied to the policy's; None: if they are on
-        different devices. `pinned`: whether the rollout is in pinned memory of the CPU.
+        different devices. `pinned`: whether the rollout is in pinned memory of the CPU. `has_opponents`: whether
+        opponents play in some envs.
         """
         device, like = policy.device, pool.allocate()
         are_envs_on_gpu = isinstance(like.reward, Tensor)
@@ -47,7 +49,7 @@ class RolloutBuffers:
         if apart or (apart is None and device.type == "cuda" and not are_envs_on_gpu):
             env_steps = StepBuffers.allocate(like, num_steps, "cpu", pinned=device.type == "cuda")
         return cls(
-            rollout=allocate_rollout(pool, policy, policy_steps, num_steps, horizon),
+            rollout=allocate_rollout(pool, policy, policy_steps, num_steps, horizon, has_opponents=has_opponents),
             policy_steps=policy_steps,
             env_steps=env_steps,
             transitions=env_steps.transitions(final_obs_buffers(pool, like, num_steps)),

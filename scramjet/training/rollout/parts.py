@@ -18,6 +18,8 @@ from scramjet.engine.trees import leaves, map_fields
 from scramjet.training.rollout.acting import Acting
 from scramjet.training.rollout.buffers import RolloutBuffers
 from scramjet.training.rollout.final_observations import Finals, ValueInto, final_observations
+from scramjet.training.rollout.others import BoundOthers, Others
+from scramjet.training.rollout.rollout import Rollout
 
 
 class Part:
@@ -59,18 +61,42 @@ class DecidedPart(Part):
     """A part for which an executor chooses actions; envs write to the memory that the policy reads."""
 
     def __init__(
-        self, pool: Pool, buffers: RolloutBuffers, rows: slice, executor: Executor, given: Tensor | None
+        self,
+        pool: Pool,
+        buffers: RolloutBuffers,
+        rows: slice,
+        executor: Executor,
+        given: Tensor | None,
+        others: Others | None = None,
     ) -> None:
         """`given` [R, ...]: the buffer from which envs read the actions of all rows of the pool; None: they read the
-        actions where they are drawn."""
+        actions where they are drawn. `others` choose some of the actions; they need all rows to be in one part."""
         super().__init__(pool, buffers, rows, executor.values)
         self._given = None if given is None else given[rows]
         self.actions = buffers.rollout.action[0] if given is None else given
         """The actions of all rows of the pool as envs receive them, [R, ...]; `decide` fills this part's rows."""
-        self._acting = self._make_acting(executor)
+        self._others: BoundOthers | None = None
+        self._acting = self._make_acting(executor, others)
 
-    def _make_acting(self, executor: Executor) -> Acting:
-        return Acting(executor, self.rollout)
+    def _make_acting(self, executor: Executor, others: Others | None) -> Acting:
+        return Acting(executor, self.rollout, self._bind(others, self.rollout))
+
+    def _bind(self, others: Others | None, acting: Rollout) -> BoundOthers | None:
+        """Have others choose some of the actions in the buffers `acting`."""
+        if others is not None:
+            shown = self.buffers.env_steps.shown_before(self.transitions)
+            self._others = others.bind(acting, self.rollout, shown)
+        return self._others
+
+    def take_in(self, t: int) -> None:
+        super().take_in(t)
+        if self._others is not None:
+            self._others.take_in(t)
+
+    def end(self) -> None:
+        super().end()
+        if self._others is not None:
+            self._others.end()
 
     def show(self, t: int) -> None:
         """Copy what the envs show before step t to where the policy reads it, if that is elsewhere."""
@@ -113,29 +139,42 @@ class CopiedPart(DecidedPart):
     """
 
     def __init__(
-        self, pool: Pool, buffers: RolloutBuffers, rows: slice, executor: Executor, given: Tensor | None
+        self,
+        pool: Pool,
+        buffers: RolloutBuffers,
+        rows: slice,
+        executor: Executor,
+        given: Tensor | None,
+        others: Others | None = None,
     ) -> None:
-        super().__init__(pool, buffers, rows, executor, given)
+        super().__init__(pool, buffers, rows, executor, given, others)
         here, there = buffers.env_steps, buffers.policy_steps
         self._shown = copied(here.shown, there.shown, rows)
         self._ended = copied((here.terminated, here.truncated), (there.terminated, there.truncated), rows)
+        self._rewards = copied((here.reward,), (there.reward,), rows)
         device = self.rollout.action.device
         self._t = torch.zeros(1, dtype=torch.int64, device=device)  # the step to choose actions for next
         say = print if rows.start == 0 else _say_nothing  # one message for all parts
         self._deciding = stage("a decision", device, say)
         self._decided = torch.cuda.Event() if device.type == "cuda" else None
 
-    def _make_acting(self, executor: Executor) -> Acting:
+    def _make_acting(self, executor: Executor, others: Others | None) -> Acting:
         """Make the `Acting` on the buffers of one step."""
         self._now = now = map_fields(self.rollout, _first_step, recurrent=self.rollout.recurrent)
         turn = now.seat if now.alive is None else now.alive
         seen = (*leaves(now.obs), now.mask, turn)
         self._shown_now = [leaf for leaf in seen if leaf is not None and leaf.numel()]  # in the order of `_shown`
-        return Acting(executor, now)
+        return Acting(executor, now, self._bind(others, now))
 
     def begin(self) -> None:
         super().begin()
         self._t.zero_()
+
+    def take_in(self, t: int) -> None:
+        if self._others is not None:  # they look at results at once, where the policy's buffers are
+            for pair in (*self._ended, *self._rewards):
+                pair.send(t)
+        super().take_in(t)
 
     def show(self, t: int) -> None:
         for pair, now in zip(self._shown, self._shown_now, strict=True):
@@ -160,9 +199,10 @@ class CopiedPart(DecidedPart):
         for pair, shown in zip(self._shown, self._shown_now, strict=True):
             pair.there.index_copy_(0, t, shown)
         now.noise.copy_(rollout.noise.index_select(0, t))
-        action = self._acting.act(0)
-        for name in ("action", "log_prob", "value"):
-            getattr(rollout, name).index_copy_(0, t, getattr(now, name))
+        action = self._acting.act(0, t)
+        for name in ("action", "log_prob", "value", "mine"):
+            if getattr(now, name) is not None:
+                getattr(rollout, name).index_copy_(0, t, getattr(now, name))
         t.add_(1)
         return action
 

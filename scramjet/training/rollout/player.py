@@ -21,6 +21,7 @@ from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import value_rollout
 from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.others import Others
 from scramjet.training.rollout.parts import CopiedPart, DecidedPart, copied
 from scramjet.training.rollout.rollout import Rollout
 
@@ -37,17 +38,26 @@ class RolloutPlayer:
         *,
         apart: bool | None = None,
         in_halves: bool = True,
+        others: Others | None = None,
+        has_opponents: bool = False,
     ) -> None:
-        """`horizon` and `apart` are as for `RolloutBuffers.allocate`; `in_halves`: play in halves if the pool can."""
-        self.pool, self.executor = pool, executor
-        self.buffers = RolloutBuffers.allocate(pool, executor.policy, num_steps, horizon, apart=apart)
+        """`horizon` and `apart` are as for `RolloutBuffers.allocate`; `in_halves`: play in halves if the pool can.
+
+        `others` choose some of the actions, and then rollouts are not played in halves. `has_opponents`: whether
+        rollouts have room for what others do, also if they are played elsewhere.
+        """
+        self.pool, self.executor, self._others = pool, executor, others
+        self.buffers = RolloutBuffers.allocate(
+            pool, executor.policy, num_steps, horizon, apart=apart, has_opponents=has_opponents or others is not None
+        )
+        in_halves = in_halves and others is None
         self.rollout = self.buffers.rollout
         is_apart = self.buffers.is_apart
         self._in_halves = in_halves and pool.can_step_rows and (is_apart or (pool.overlaps and pool.num_envs > 1))
         rows = halves(pool.num_envs, pool.num_rows // pool.num_envs) if self._in_halves else [slice(0, pool.num_rows)]
         given = self._handed_over() if is_apart or self._in_halves else None
         kind = CopiedPart if is_apart else DecidedPart
-        self.parts: list[DecidedPart] = [kind(pool, self.buffers, each, executor, given) for each in rows]
+        self.parts: list[DecidedPart] = [kind(pool, self.buffers, each, executor, given, others) for each in rows]
         self._results = copied(self.buffers.env_steps.results, self.buffers.policy_steps.results) if is_apart else []
         self._recording: dict[str, Any] = {}
         self._stage: Stage[None] = Stage()
@@ -73,6 +83,8 @@ class RolloutPlayer:
         """
         pool, rollout, before = self.pool, self.rollout, after or self.buffers
         self.executor.policy.distribution.noise(rollout.num_steps, pool.num_rows, generator, out=rollout.noise)
+        if self._others is not None:
+            self._others.begin(rollout.num_steps)
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
             self._stage.run(lambda: self._play(before), **self._recording)
             checks.check(pool, rollout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -17,6 +18,12 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.memory import require_memory
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 from scramjet.training.rollout.step_buffers import StepBuffers
+
+
+class Outcome(IntEnum):
+    """How a game ended for the learner."""
+
+    LOSS, DRAW, WIN = 1, 2, 3
 
 
 @dataclass(slots=True)
@@ -41,6 +48,11 @@ class Rollout:
     noise: Tensor  # [T, R, ...], the random numbers that actions are drawn with
     states: Tensor  # [T / horizon, slots, state_size], recurrent states before every horizon-th step
     recurrent: RecurrentStates  # the states after the last step
+    # Where opponents play in some envs; else None. Of what belongs to a game, an env's first row holds it.
+    mine: Tensor | None = None  # [T, R] bool, whether the learner chose the action; other rows are no samples
+    opponent: Tensor | None = None  # [T, R] int32, where a game against an opponent ended: the opponent's number
+    outcome: Tensor | None = None  # [T, R] int8, how that game ended for the learner (see `Outcome`), or 0
+    game: Tensor | None = None  # [T, R] int64, where a game ended: a hash of all its actions
 
     @property
     def num_steps(self) -> int:
@@ -78,11 +90,18 @@ class Rollout:
 
 
 def allocate_rollout(
-    pool: Pool, policy: Policy, steps: StepBuffers, num_steps: int, horizon: int | None = None
+    pool: Pool,
+    policy: Policy,
+    steps: StepBuffers,
+    num_steps: int,
+    horizon: int | None = None,
+    *,
+    has_opponents: bool = False,
 ) -> Rollout:
     """Allocate a rollout of `num_steps` steps for a pool and a policy; what envs write is in the step buffers `steps`.
 
     `horizon` is the number of steps between kept recurrent states, and divides `num_steps`; None: all steps.
+    `has_opponents`: whether opponents play in some envs.
     """
     device, distribution, num_rows = policy.device, policy.distribution, pool.num_rows
     recurrent = RecurrentStates.of(policy, pool)
@@ -101,7 +120,19 @@ def allocate_rollout(
         noise=distribution.noise(num_steps, num_rows, torch.Generator(device)),
         states=torch.zeros(num_steps // (horizon or num_steps), *recurrent.states.shape, device=device),
         recurrent=recurrent,
+        **(_allocate_games(num_steps, num_rows, device) if has_opponents else {}),
     )
+
+
+def _allocate_games(num_steps: int, num_rows: int, device: torch.device) -> dict[str, Tensor]:
+    """The fields that say who chose actions and how games ended; all actions are the learner's at first."""
+    shape = (num_steps, num_rows)
+    return {
+        "mine": torch.ones(shape, dtype=torch.bool, device=device),
+        "opponent": torch.zeros(shape, dtype=torch.int32, device=device),
+        "outcome": torch.zeros(shape, dtype=torch.int8, device=device),
+        "game": torch.zeros(shape, dtype=torch.int64, device=device),
+    }
 
 
 def check_memory(pool: Pool, policy: Policy, num_steps: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -60,6 +60,14 @@ class StepBuffers:
             )
             for t, final in enumerate(final_obs)
         ]  # fmt: skip
+
+    def shown_before(self, transitions: Sequence[Transition]) -> list[Transition]:
+        """What players see before each step, as views; `transitions` are those of `transitions`.
+
+        The results in them are of the step before, or of no step before the first.
+        """
+        first = {name: map_leaves(_row(0), getattr(self, name)) for name in self.SHOWN}
+        return [replace(transitions[0], **first), *transitions[:-1]]
 
     def begin_after(self, before: StepBuffers) -> None:
         """Copy the last row of `before`, the buffers of the last rollout, to row 0; `before` may be these buffers."""

@@ -133,6 +133,27 @@ _TABLE = (
     Metric("async/env_restarts", "Times that an env or its process failed and was made anew, since the start."),
     Metric("async/learner_idle", "Share of the time that the learner waited for actors."),
     Metric("async/actors_idle", "Share of the time that actors waited for the learner."),
+    Metric("self_play/rating", "Against a pool: the policy's rating by its recent games; random play is near 1000."),
+    Metric("self_play/rating_error", "The standard error of that rating."),
+    Metric("self_play/win_rate", "Share of recent games against the pool that were won, draws counted half."),
+    Metric(
+        "self_play/win_rate_worst",
+        "The lowest win rate against any member of the pool; two imagined games, one won, are added.",
+        low=0.3,
+        advice_low="an old self wins: raise --self-play.pool-fraction",
+        first_update=20,
+    ),
+    Metric("self_play/draws", "Share of recent games against the pool that were drawn."),
+    Metric("self_play/pool", "Members of the pool."),
+    Metric(
+        "self_play/distinct_games",
+        "Share of distinct games among those that ended in this update, at most the last 1,000.",
+        low=0.05,
+        advice_low="games repeat: raise --entropy-coef",
+        first_update=5,
+    ),
+    Metric("self_play/exploiter_win_rate", "The exploiter's share of wins against the policy, draws counted half."),
+    Metric("self_play/against/*", "The win rate against one member of the pool, by its name."),
     Metric("time.elapsed_seconds", "Wall-clock time since training began."),
     Metric("time.steps_per_second", "Environment steps per second, evaluations aside."),
     Metric("time.rollout_seconds", "Time of this update spent collecting the rollout."),
@@ -152,7 +173,7 @@ _DIVERGED = "training has diverged: fork with a lower --learning-rate"
 
 def metric_for(key: str) -> Metric | None:
     """The table's entry for a record's key ("stat/win" is a "stat/*"), None if there is none."""
-    for prefix in ("stat/", "eval/stat/", "return_of/", "loss/"):
+    for prefix in ("stat/", "eval/stat/", "return_of/", "loss/", "self_play/against/"):
         if key.startswith(prefix):
             return METRICS[prefix + "*"]
     return METRICS.get(key)
@@ -160,9 +181,17 @@ def metric_for(key: str) -> Metric | None:
 
 def is_reserved(key: str) -> bool:
     """Whether a key is one of scramjet's own metrics, or kept for them; a user's metric needs another name."""
-    return (
-        key in METRICS or key == "time" or key.startswith(("stat/", "eval/", "return_of/", "loss/", "async/", "time."))
-    )
+    return key in METRICS or key == "time" or key.startswith(_RESERVED)
+
+
+_RESERVED = ("stat/", "eval/", "return_of/", "loss/", "async/", "self_play/", "time.")
+
+
+def main_metric(record: Record) -> tuple[str, float | None]:
+    """The number that tells best how a run goes, and its name: the mean return, or against a pool the rating."""
+    if "self_play/pool" in record:
+        return "rating", _number(record, "self_play/rating")
+    return "return", _number(record, "return_100")
 
 
 @lru_cache(maxsize=1024)
@@ -170,6 +199,10 @@ def statistic_name(key: str) -> str | None:
     """The name under which a display shows a metric that not every run has; None for those that every run has."""
     if key.startswith(("stat/", "loss/")):
         return key.removeprefix("stat/")
+    if key in ("self_play/win_rate", "self_play/win_rate_worst", "self_play/draws", "self_play/distinct_games"):
+        return key.removeprefix("self_play/")
+    if key.startswith("self_play/against/"):
+        return key.removeprefix("self_play/")
     return None if is_reserved(key) else key
 
 

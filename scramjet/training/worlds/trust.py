@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from scramjet.adapters.world_code import (
 )
 from scramjet.envs.beside import limit_imports
 from scramjet.errors import ConfigError, TrustError, WorldError, shortened
+from scramjet.players.registry import runs_code
 from scramjet.runtime.private_folder import is_users_alone
 from scramjet.runtime.user_state import UserRecords
 
@@ -85,6 +86,34 @@ class CopiedWorld:
         parts = file_in(self.name)
         assert parts is not None
         return f"copy {parts.at(self.main)}\n{self.fingerprint}"
+
+
+def remember_players(specs: Iterable[str]) -> None:
+    """Remember the players of the user's own code that the user has named, so that runs with them can be resumed."""
+    for spec in specs:
+        if runs_code(spec):
+            _RECORDS.write(_player_key(spec), {"version": 1})
+
+
+def approve_players(specs: Iterable[str], source: str, *, trust: bool) -> None:
+    """Return if a file may name these players; else raise a TrustError that says what would run.
+
+    `source` is the file, for messages. With `trust` it may name any, which are then remembered.
+    """
+    if trust:
+        remember_players(specs)
+    for spec in specs:
+        if runs_code(spec) and _RECORDS.read(_player_key(spec)) is None:
+            raise TrustError(
+                f"{source} names the player {shortened(spec)}, which would run code that you have not named yourself; "
+                f"look at it, then add --trust, or leave it out of self_play.opponents"
+            )
+
+
+def _player_key(spec: str) -> str:
+    """The key under which a player is remembered: its file by its place, a module by its name."""
+    where, _, name = spec.rpartition(":")
+    return f"player {os.path.realpath(where)}:{name}" if where.endswith(".py") else f"player {spec}"
 
 
 def approve(

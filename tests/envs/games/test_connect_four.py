@@ -358,7 +358,7 @@ def test_the_picture_as_text_shows_the_pieces_and_who_moves_or_has_won() -> None
         "| . O . . |",
         "| . X . . |",
         "+---------+",
-        "  0 1 2 3",
+        "  1 2 3 4",
         "X to move",
     ]
     play(env, s, [2, 2, 3])

@@ -1,0 +1,205 @@
+"""A trained agent against another player: `scramjet eval --against`, and `scramjet.play_match` from Python."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from scramjet.adapters.registry import is_foreign
+from scramjet.arena.matches import GamesReport, play_games
+from scramjet.arena.players import NetworkPlayer, Temperature, load_player
+from scramjet.arena.results import GameResults, Score
+from scramjet.engine.layout import num_players
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError, ScramjetError
+from scramjet.players.player import Player
+from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.settings import MAX_COUNT, coerce
+from scramjet.training.components import make_pool
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played
+from scramjet.training.seeds import unseen_episodes
+
+MAX_ENVS = 512
+"""Games that are played at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Two players that are ready to meet."""
+
+    config: RunConfig
+    """That of the agent's run, with the world as it is played here."""
+    checkpoint: Checkpoint
+    """The agent's."""
+    agent: Player
+    opponent: Player
+    notes: tuple[str, ...]
+    """What the user should know before it begins, one line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchResult:
+    """How an agent did against an opponent that had all the other seats."""
+
+    agent: str
+    opponent: str
+    total: Score
+    by_seat: tuple[Score, ...]
+    """The agent's score in each seat."""
+    games: GameResults
+    """Every single game; the agent is player 0, the opponent player 1."""
+
+    @property
+    def mean_length(self) -> float:
+        """Moves of a game, by all players together; with agents that act at once, steps."""
+        return float(self.games.lengths.mean())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers by name, as plain values for JSON."""
+        results = self.games
+        is_agent = results.seating == 0  # [G, S]
+        return {
+            "agent": self.agent,
+            "opponent": self.opponent,
+            **self.total.as_dict(),
+            "by_seat": [score.as_dict() for score in self.by_seat],
+            "distinct_games": results.num_distinct,
+            "mean_length": self.mean_length,
+            "mean_return": float(results.returns[is_agent].mean()),
+            "cut_games": int(results.is_cut.sum()),
+            "forfeits": int((results.forfeits & is_agent).any(1).sum()),
+            "opponent_forfeits": int((results.forfeits & ~is_agent).any(1).sum()),
+            "notes": list(results.notes),
+        }
+
+
+def play_match(
+    run: str | Path,
+    against: Any = "random",
+    games: int = 1000,
+    *,
+    seed: int | None = None,
+    temperature: float = 0.0,
+    temperature_final: float | None = None,
+    temperature_cutoff: int | None = None,
+    network: nn.Module | None = None,
+    env: str | Callable[..., Any] | None = None,
+    env_parameters: Mapping[str, Any] | None = None,
+    max_steps: int | None = None,
+    trust: bool = False,
+) -> MatchResult:
+    """Have a run's or checkpoint's agent play another player; `scramjet eval RUN --against OTHER` from Python.
+
+    `against` is another run or checkpoint, "random", "greedy", "minimax:3", "perfect", "FILE.py:Name", or a `Policy`, a
+    `Player` or a function `choose(view)`. The agent takes every seat equally often. Networks take their most likely
+    moves at temperature 0 and draw them as in training at 1; after `temperature_cutoff` moves of a game
+    `temperature_final` holds. The other arguments are those of `scramjet.evaluate`.
+    """
+    chosen = None if env_parameters is None else coerce("env_parameters", env_parameters, dict[str, Any])
+    match = prepare_match(
+        run,
+        against,
+        temperature=Temperature(temperature, temperature_final, temperature_cutoff),
+        network=network,
+        env=env,
+        choose_parameters=None if chosen is None else lambda name: chosen,
+        trust=trust,
+    )
+    for note in match.notes:
+        warnings.warn(note, stacklevel=2)
+    return play_prepared(match, games, seed=seed, max_steps=max_steps)
+
+
+def prepare_match(
+    run: str | Path,
+    against: Any,
+    *,
+    temperature: Temperature | None = None,
+    runs_dir: str | Path = "runs",
+    network: nn.Module | None = None,
+    env: str | Callable[..., Any] | None = None,
+    choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
+    trust: bool = False,
+) -> Match:
+    """Load both players; `load_trained` and `load_player` say what the arguments mean."""
+    policy, config, checkpoint = load_trained(
+        run, network, runs_dir, env, choose_parameters=choose_parameters, trust=trust
+    )
+    rules_note = "" if choose_parameters else note_on_played(config, checkpoint)
+    config, world_note = for_several(config)
+    opponent = load_player(against, config, temperature=temperature, runs_dir=runs_dir)
+    agent = NetworkPlayer(policy, str(run), temperature)
+    return Match(config, checkpoint, agent, opponent, tuple(note for note in (rules_note, world_note) if note))
+
+
+def play_prepared(
+    match: Match,
+    games: int,
+    *,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    report: GamesReport | None = None,
+) -> MatchResult:
+    """Play a match; by default with the seed of the agent's run. `report` gets the progress."""
+    games, max_steps = coerce("games", games, int), coerce("max_steps", max_steps, int | None)
+    if not 1 <= games <= MAX_COUNT:
+        raise ConfigError(f"games={games} must be from 1 to {MAX_COUNT}")
+    if max_steps is not None and max_steps < 1:
+        raise ConfigError(f"max_steps={max_steps} must be at least 1")
+    _, seed = checked_episodes(1, seed)
+    most = MAX_FOREIGN_ENVS if is_foreign(match.config.env) else MAX_ENVS
+    pool = make_pool(match.config, num_envs=min(games, most), num_threads=1)
+    with contextlib.closing(pool):
+        seating = np.ones((games, pool.num_players), np.int64)
+        seating[np.arange(games), np.arange(games) % pool.num_players] = 0
+        results = play_games(
+            pool,
+            [match.agent, match.opponent],
+            seating,
+            seed=unseen_episodes(match.config.seed if seed is None else seed),
+            report=report,
+            max_steps=max_steps,
+        )
+    by_seat = tuple(results.score(0, seat) for seat in range(seating.shape[1]))
+    return MatchResult(match.agent.name, match.opponent.name, results.score(0), by_seat, results)
+
+
+def for_several(config: RunConfig) -> tuple[RunConfig, str]:
+    """The config with a world for two or more players, and one line that tells if a parameter was changed for it.
+
+    A world for one is changed where switching one of its parameters gives it more seats and the same spaces: so an
+    agent that was trained against built-in moves can play others. Else a ConfigError names what could be changed.
+    """
+    world = config.make_env()
+    if not isinstance(world, Env) or num_players(world) > 1:
+        return config, ""
+    advice = "give a run of a game for two or more"
+    for name, value in world.parameters.items():
+        other = not value if isinstance(value, bool) else 2
+        if other == value or not _plays_several(world, {**world.parameters, name: other}):
+            continue
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            changed = replace(config, env_parameters={**config.env_parameters, name: other})
+            return changed, f"{config.env} is played here with --env.{'' if other else 'no-'}{flag}, by several players"
+        advice = f"add --env.{flag} {other}"
+    raise ConfigError(f"{config.env} is played by one, so there is nobody to play against; {advice}")
+
+
+def _plays_several(world: Env, parameters: Mapping[str, Any]) -> bool:
+    """Whether the world with these parameters is for two or more players, and shows and takes the same."""
+    try:
+        changed = type(world)(**parameters)
+    except (ScramjetError, ValueError, TypeError):
+        return False
+    spaces = ("observation_space", "action_space")
+    return num_players(changed) > 1 and all(repr(getattr(changed, n)) == repr(getattr(world, n)) for n in spaces)

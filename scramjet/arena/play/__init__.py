@@ -1,0 +1,1 @@
+"""A person at the board: moves by their names, what a policy thinks of them, and the dialogue in the terminal."""

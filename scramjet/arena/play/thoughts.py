@@ -1,0 +1,136 @@
+"""What a policy thinks of a position: how likely it would make each legal move, and what result it expects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scramjet.arena.play.moves import Move, Moves
+from scramjet.engine.pool import Pool
+from scramjet.engine.random_play import random_actions
+from scramjet.engine.transition import Transition
+from scramjet.engine.trees import map_leaves
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.envs.api import Env
+from scramjet.policies.policy import Policy
+from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.training.rollout.recurrent_states import RecurrentStates
+
+TRIAL_GAMES = 64
+TRIAL_STEPS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Thoughts:
+    """What a policy thinks of the position before a move."""
+
+    player: int
+    """The seat or agent to move, counted from 0."""
+    moves: tuple[Move, ...]
+    """The legal moves."""
+    probabilities: tuple[float, ...]
+    """How likely the policy makes each of them when it draws moves as in training; they sum to 1."""
+    value: float
+    """The return that the policy expects for the player from here, discounted as in training."""
+    chances: float | None
+    """The value brought from -1 (lost) .. 1 (won) to 0 .. 1, a draw counting half; None where the world's games end in
+    other numbers."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        each = zip(self.moves, self.probabilities, strict=True)
+        return {
+            "player": self.player,
+            "moves": [{**move.as_dict(), "probability": probability} for move, probability in each],
+            "value": self.value,
+            "chances": self.chances,
+        }
+
+
+class Adviser:
+    """A policy that follows one game and says what it would do in the place of whoever is to move.
+
+    Like a policy that plays against itself it keeps a memory of its own for each seat, also for those that somebody
+    else plays.
+    """
+
+    def __init__(self, policy: Policy, name: str, reward_scale: float = 1.0) -> None:
+        self.name = name
+        self._policy = policy
+        self._reward_scale = reward_scale
+        self._turn = torch.zeros(0)
+
+    def begin(self, pool: Pool) -> None:
+        """Forget everything: a game of this pool begins."""
+        self._recurrent = RecurrentStates.of(self._policy, pool)
+
+    def think(self, seen: Transition, row: int, player: int, moves: Moves, *, win_or_lose: bool) -> Thoughts:
+        """What the policy thinks of the moves of `player`, whose row of the pool is `row`; changes nothing."""
+        mask = seen.mask[row]
+        numbers = np.flatnonzero(moves.legal(mask))
+        output = self._output(seen)
+        logits = output.logits[row].expand(len(numbers), -1)
+        legal = torch.from_numpy(mask).expand(len(numbers), -1) if mask.size else None
+        actions = torch.from_numpy(np.ascontiguousarray(moves.actions[numbers]))
+        log_prob, _ = self._policy.distribution.log_prob_and_entropy(logits, actions, legal)
+        value = float(output.value[row]) * self._reward_scale
+        return Thoughts(
+            player=player,
+            moves=tuple(moves[int(number)] for number in numbers),
+            probabilities=tuple(log_prob.double().exp().tolist()),
+            value=value,
+            chances=min(1.0, max(0.0, (1.0 + value) / 2)) if win_or_lose else None,
+        )
+
+    def watch(self, seen: Transition) -> None:
+        """Take in what the players to move see, before they move."""
+        self._turn = torch.from_numpy(seen.turn.copy())
+        if self._recurrent.is_used:
+            state = self._output(seen).state
+            assert state is not None
+            self._recurrent.movers.copy_(state)
+            self._recurrent.keep_movers(self._turn)
+
+    def see(self, out: Transition) -> None:
+        """Take in the results of a step: memories of a game that ended are forgotten."""
+        self._recurrent.reset_ended(self._turn, out.terminated, out.truncated)
+
+    def memory(self) -> Tensor:
+        """A copy of what it remembers."""
+        return self._recurrent.states.clone()
+
+    def recall(self, memory: Tensor) -> None:
+        """Remember what `memory` held, and nothing else."""
+        self._recurrent.states.copy_(memory)
+
+    @torch.inference_mode()
+    def _output(self, seen: Transition) -> Any:
+        """Logits, value and memory of all rows."""
+        obs = map_leaves(lambda leaf: torch.from_numpy(leaf.copy()), seen.obs)
+        turn = torch.from_numpy(seen.turn.copy())
+        return self._policy(obs, self._recurrent.of_movers(turn))
+
+
+def reward_scale(checkpoint: Checkpoint) -> float:
+    """What the values of a checkpoint's policy are multiplied with to be returns: rewards were divided by it."""
+    moments = checkpoint.trainer.get("reward_scaler/moments")
+    if moments is None or tuple(moments.shape) != (3,):
+        return 1.0
+    count, _, squares = moments.double().tolist()
+    scale = (squares / count + 1e-8) ** 0.5 if count > 0 and squares >= 0 else 1.0
+    return scale if np.isfinite(scale) else 1.0
+
+
+def ends_in_win_or_loss(env: Env) -> bool:
+    """Whether each of some games played at random ended in -1, 0 or 1 for every player."""
+    pool = NativePool(env, TRIAL_GAMES, num_threads=1)
+    out, random = pool.reset(0), np.random.default_rng(0)
+    returns: set[float] = set()
+    for _ in range(TRIAL_STEPS):
+        out = pool.step(random_actions(pool, out, random))
+        returns |= set(pool.episodes().returns.tolist())
+    return bool(returns) and returns <= {-1.0, 0.0, 1.0} and min(returns) < 0

@@ -1,0 +1,89 @@
+"""`scramjet grade`: compare a player's moves in Connect Four with perfect play."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from scramjet.arena.grading import Grades, check_world, grade_player, grade_policy
+from scramjet.arena.players import PERFECT, load_player
+from scramjet.commands.command_line import parse
+from scramjet.errors import ConfigError, printable, shortened
+from scramjet.players.registry import scripted_player
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.playing import load_trained
+
+DESCRIPTION = """Grade the moves of a player of Connect Four (6 x 7) by perfect play, without any search of its own.
+
+In 6,000 positions of six classes: the share of moves that keep the value of the game, and the share that also win as
+soon or lose as late as can be, beside what random legal moves would reach.
+
+  scramjet grade runs/connect_four-1
+  scramjet grade runs/connect_four-1/checkpoints/best --json
+  scramjet grade runs/connect_four-1 --markdown grades.md
+  scramjet grade minimax:3                       or random, greedy, perfect, FILE.py:Name
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Whom to grade, and how to show it."""
+
+    player: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run (its newest checkpoint is graded), a checkpoint, random, greedy, minimax:N, perfect, or FILE.py:Name."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs, for a run given by its name."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+    markdown: Path | None = None
+    """Write the table to this file, too."""
+    seed: int = 0
+    """Decides what is random in the moves of players that are no network."""
+    env: str | None = None
+    """A world in place of the one that the checkpoint names, such as the file it is in now."""
+    trust: bool = False
+    """Let the checkpoint name a world in a file or module that you have not named yourself: it is run."""
+
+
+def grade_command(words: list[str]) -> int:
+    """Run `scramjet grade ...`; returns the exit code."""
+    arguments = parse(Arguments, words, prog="scramjet grade", description=DESCRIPTION)
+    if arguments.seed < 0:
+        raise ConfigError(f"seed={arguments.seed} must be 0 or more")
+    facts, grades = _graded(arguments)
+    table = grades.markdown()
+    if arguments.markdown is not None:
+        _write(arguments.markdown, f"{table}\n")
+    if arguments.json:
+        print(json.dumps({**facts, "grades": grades.as_dict()}))
+    else:
+        step = f" at step {facts['step']:,}" if "step" in facts else ""
+        print(printable(f"{facts.get('checkpoint', facts['player'])}{step}, moves judged by perfect play:"))
+        print(f"\n{table}")
+    return 0
+
+
+def _graded(arguments: Arguments) -> tuple[dict[str, Any], Grades]:
+    """What was graded, by name, and its grades."""
+    text = arguments.player
+    player = load_player(text, RunConfig(env="connect_four")) if text == PERFECT else scripted_player(text)
+    if player is not None:
+        return {"player": text}, grade_player(player, arguments.seed)
+    policy, config, checkpoint = load_trained(
+        text, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
+    )
+    check_world(config.make_env())
+    return {"player": text, "checkpoint": str(checkpoint.path), "step": checkpoint.step}, grade_policy(policy)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(
+            f"--markdown {shortened(str(path))}: {error.strerror}; give a file that can be written"
+        ) from error

@@ -1,0 +1,166 @@
+"""`scramjet play`: a person at the board, against a trained agent, a scripted player or another person."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from scramjet.arena.game import PERSON, Game
+from scramjet.arena.head_to_head import for_several
+from scramjet.arena.play.dialogue import Dialogue
+from scramjet.arena.play.table import Table
+from scramjet.arena.play.thoughts import Adviser, reward_scale
+from scramjet.arena.players import NetworkPlayer, Temperature, load_player
+from scramjet.commands.command_line import parse
+from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
+from scramjet.engine.layout import num_players
+from scramjet.envs.api import Env
+from scramjet.envs.registry import is_registered, split_file
+from scramjet.errors import ConfigError, printable
+from scramjet.players.player import Player
+from scramjet.training.components import make_pool
+from scramjet.training.config.run_config import MAX_SEED, RunConfig
+from scramjet.training.persistence.checkpoint_facts import run_of
+from scramjet.training.playing import load_trained, note_on_played
+from scramjet.training.worlds.user_worlds import name_of
+
+OPENING = "opening_plies"
+"""The parameter of worlds that begin with some random moves; a person begins without."""
+
+DESCRIPTION = """Play a game yourself, against a trained agent or another player.
+
+  scramjet play runs/connect_four-1
+  scramjet play runs/connect_four-1 --seat second --temperature 0.5
+  scramjet play runs/connect_four-1/checkpoints/best --against greedy   hints by the run, moves by greedy
+  scramjet play connect_four --against minimax:4
+  scramjet play my_game.py --against person         two people at one keyboard
+
+In the game: a move by its name, hint, undo, new, help, quit.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to play, and against whom."""
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run or a checkpoint, or a world's name or file; with a world say --against whom."""
+    seat: str = "first"
+    """Your seat: first, second, random, or a number from 1."""
+    against: str | None = None
+    """Who plays the other seats: a run or checkpoint, random, greedy, minimax:N, perfect, FILE.py:NAME of your own, or
+    person; by default the run itself."""
+    temperature: float = 0.0
+    """How freely a network draws its moves: 0 takes the most likely one, 1 draws as in training."""
+    seed: int | None = None
+    """Decides what is random in the games; by default other games each time."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs, for a run given by its name."""
+    env: str | None = None
+    """A world in place of the one that the checkpoint names, such as the file it is in now."""
+    trust: bool = False
+    """Let the checkpoint name a world in a file or module that you have not named yourself: it is run."""
+    color: bool = True
+    """Draw the board in colours, where the terminal has them."""
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """The world that is played, the network that advises, and who plays against the person."""
+
+    config: RunConfig
+    adviser: Adviser | None
+    opponent: Player | None  # None: another person
+
+
+def play_command(words: list[str]) -> int:
+    """Run `scramjet play ...`; returns the exit code."""
+    words, env_values = split_env_parameters(words)
+    arguments = parse(Arguments, words, prog="scramjet play", description=DESCRIPTION)
+    if arguments.seed is not None and not 0 <= arguments.seed <= MAX_SEED:
+        raise ConfigError(f"--seed {arguments.seed} must be from 0 to 2**62 - 1")
+    found = (_of_world if _names_world(arguments.path) else _of_run)(arguments, env_values)
+    seed = secrets.randbelow(2**31) if arguments.seed is None else arguments.seed
+    pool = make_pool(found.config, num_envs=1)
+    with contextlib.closing(pool):
+        game = Game(pool, found.adviser)
+        console = Console(no_color=True if not arguments.color else None, highlight=False)
+        Dialogue(game, Table(found.opponent, arguments.seat), console, input, seed).run()
+    return 0
+
+
+def _names_world(text: str) -> bool:
+    """Whether a text names a world rather than a run: a known name, a file, or a module and a class."""
+    return is_registered(text) or bool(split_file(text)[0]) or (":" in text and not os.path.exists(text))
+
+
+def _of_world(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
+    """A world without a run: somebody must be named to play against."""
+    if arguments.env is not None:
+        raise ConfigError(
+            f"--env {arguments.env} is for a run whose world has moved; {arguments.path} is a world itself"
+        )
+    name = name_of(arguments.path)
+    config = _seated(RunConfig(env=name, env_parameters=typed_parameters(name, env_values)), arguments)
+    if arguments.against is None and _is_for_several(config):
+        raise ConfigError(
+            f"{arguments.path} is a world: say who plays against you, --against random, greedy, minimax:3, a run, or "
+            f"person for two people"
+        )
+    return Opponents(config, None, _opponent(arguments.against or PERSON, config, arguments))
+
+
+def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
+    """A run: it advises, and plays unless somebody else is named."""
+    policy, config, checkpoint = load_trained(
+        arguments.path,
+        runs_dir=arguments.runs_dir,
+        env=arguments.env,
+        choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
+        trust=arguments.trust,
+    )
+    if not env_values and (note := note_on_played(config, checkpoint)):
+        print(printable(note), file=sys.stderr, flush=True)
+    config = from_the_start(_seated(config, arguments), env_values)
+    name = run_of(checkpoint).name
+    print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
+    adviser = Adviser(policy, name, reward_scale(checkpoint))
+    if arguments.against is not None:
+        return Opponents(config, adviser, _opponent(arguments.against, config, arguments))
+    return Opponents(config, adviser, NetworkPlayer(policy, name, Temperature(arguments.temperature)))
+
+
+def _seated(config: RunConfig, arguments: Arguments) -> RunConfig:
+    """The config with a seat for each player; a world for one stays so where nobody is named to play against."""
+    try:
+        return for_several(config)[0]
+    except ConfigError:
+        if arguments.against is not None:
+            raise
+        return config
+
+
+def _is_for_several(config: RunConfig) -> bool:
+    world = config.make_env()
+    return not isinstance(world, Env) or num_players(world) > 1
+
+
+def from_the_start(config: RunConfig, env_values: dict[str, str]) -> RunConfig:
+    """The config with an empty board to begin with, where the run was trained from openings drawn at random."""
+    if OPENING not in config.env_parameters or OPENING in env_values:
+        return config
+    return replace(config, env_parameters={**config.env_parameters, OPENING: 0})
+
+
+def _opponent(spec: str, config: RunConfig, arguments: Arguments) -> Player | None:
+    if spec == PERSON:
+        return None
+    return load_player(spec, config, temperature=Temperature(arguments.temperature), runs_dir=arguments.runs_dir)

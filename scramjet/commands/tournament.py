@@ -1,0 +1,182 @@
+"""`scramjet tournament`: have checkpoints and other players meet, and rate them by their games."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from scramjet.arena.players import Temperature
+from scramjet.arena.tournaments.entrants import RANDOM, Entrant, gather_entrants
+from scramjet.arena.tournaments.preparation import TournamentSettings, prepare_tournament, tournament_world
+from scramjet.arena.tournaments.rating_plot import check_plot_path, rating_plot
+from scramjet.arena.tournaments.rating_table import RatingTable, rating_table, table_text
+from scramjet.arena.tournaments.tournament import Style, Tournament
+from scramjet.commands.command_line import parse
+from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
+from scramjet.errors import ConfigError, printable
+from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.training.worlds.world_files import shown_name
+
+DESCRIPTION = """Have players meet and rate them: all checkpoints of each run, single checkpoints, and others by name.
+
+  scramjet tournament runs/connect_four-1 --random
+  scramjet tournament runs/connect_four-1 runs/connect_four-2 --limit-per-run 5 --plot ratings.svg
+  scramjet tournament runs/connect_four-1/checkpoints/best --players random greedy minimax:2
+  scramjet tournament runs/connect_four-1 --players mine.py:choose --round-robin --games 400
+  scramjet tournament --env connect_four --players random greedy minimax:2 minimax:4
+
+Ctrl-C keeps what was played and shows the ratings so far; the same command goes on from there.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Who meets, and how."""
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = ()
+    """Runs, all of whose checkpoints take part, or checkpoints."""
+    players: tuple[str, ...] = ()
+    """Other players: random, greedy, minimax:N, perfect, FILE.py:Name, module:Name, or a run's newest checkpoint."""
+    random: bool = False
+    """Add the random player, whose rating is 1000."""
+    limit_per_run: int | None = None
+    """Checkpoints of each run that take part, spread evenly over training with the newest; by default all."""
+    round_robin: bool = False
+    """Everybody meets everybody; the default up to 50 matchups."""
+    swiss: bool = False
+    """Players of about equal success meet, round after round; the default beyond 50 matchups."""
+    rounds: int | None = None
+    """Swiss rounds (by default twice the logarithm of the players to base 2), or round robins (by default 1)."""
+    games: int = 100
+    """Games of each matchup, every player in every seat equally often."""
+    temperature: float = 1.0
+    """How networks draw their moves: 1 as in training, 0 the most likely, with which games may repeat themselves."""
+    temperature_final: float | None = None
+    """Temperature after the first moves of a game."""
+    temperature_cutoff: int | None = None
+    """How many moves of a game, by all players together, are the first."""
+    seed: int = 0
+    """Decides all that is random."""
+    max_steps: int | None = None
+    """Steps after which a game is cut; by default as in training."""
+    out: Path | None = None
+    """File (.jsonl) or folder for the games; by default the folder tournaments beside the runs."""
+    plot: Path | None = None
+    """Draw ratings against training steps into this SVG file."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs, for runs given by their names."""
+    env: str | None = None
+    """A world in place of the one that the checkpoints name; needed where no run is given."""
+    trust: bool = False
+    """Let a checkpoint name a world in a file or module that you have not named yourself: it is run."""
+
+
+def tournament_command(words: list[str]) -> int:
+    """Run `scramjet tournament ...`; returns the exit code."""
+    words, env_values = split_env_parameters(words)
+    arguments = parse(Arguments, words, prog="scramjet tournament", description=DESCRIPTION)
+    settings = _settings(arguments)
+    if arguments.plot is not None:
+        check_plot_path(arguments.plot)
+    names = [*arguments.players, *([RANDOM] if arguments.random else [])]
+    entrants = gather_entrants(
+        arguments.runs, names, runs_dir=arguments.runs_dir, limit_per_run=arguments.limit_per_run
+    )
+    if arguments.plot is not None and not any(entrant.run for entrant in entrants):
+        raise ConfigError("--plot shows ratings of checkpoints against their training steps; give a RUN")
+    config, note = tournament_world(
+        entrants,
+        env=arguments.env,
+        choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
+        trust=arguments.trust,
+    )
+    if note:
+        print(printable(note), file=sys.stderr, flush=True)
+    out = arguments.runs_dir / "tournaments" if arguments.out is None else arguments.out
+    tournament = prepare_tournament(entrants, config, settings, out=out)
+    with contextlib.closing(tournament.pool), contextlib.closing(tournament.log):
+        is_complete = _play(tournament, settings.max_steps)
+        _show(tournament, entrants, shown_name(config.env), arguments, is_complete)
+    return 0 if is_complete else 130
+
+
+def _settings(arguments: Arguments) -> TournamentSettings:
+    """How to play, checked."""
+    if arguments.round_robin and arguments.swiss:
+        raise ConfigError("--round-robin has everybody meet everybody, --swiss only those of equal success; give one")
+    style: Style | None = "round-robin" if arguments.round_robin else "swiss" if arguments.swiss else None
+    temperature = Temperature(arguments.temperature, arguments.temperature_final, arguments.temperature_cutoff)
+    return TournamentSettings(
+        temperature, style, arguments.rounds, arguments.games, arguments.seed, arguments.max_steps
+    )
+
+
+def _play(tournament: Tournament, max_steps: int | None) -> bool:
+    """Play what is left and show the progress; returns False after Ctrl-C."""
+    num_before = sum(batch.num_games for batch in tournament.log.batches)
+    begun_at = time.monotonic()
+
+    def report(played: int, total: int) -> None:
+        seconds = (time.monotonic() - begun_at) * (total - played) / max(1, played - num_before)
+        _show_progress(f"playing: {played:,} of {total:,} games, {duration(seconds)} left")
+
+    try:
+        tournament.play(report, max_steps=max_steps)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        _show_progress("")
+    return True
+
+
+def _show(
+    tournament: Tournament, entrants: Sequence[Entrant], world: str, arguments: Arguments, is_complete: bool
+) -> None:
+    """Print the ratings by what was played, and draw them where that is asked for."""
+    plan, log = tournament.plan, tournament.log
+    if not is_complete:
+        left = plan.num_games - sum(batch.num_games for batch in log.batches)
+        print(f"stopped with {left:,} of {plan.num_games:,} games to play; the same command goes on from there",
+              file=sys.stderr)  # fmt: skip
+    if not log.batches:
+        return
+    table = rating_table(entrants, log.batches, seed=plan.seed)
+    rounds = "1 round" if plan.num_rounds == 1 else f"{plan.num_rounds} rounds"
+    title = f"{world}: {len(entrants)} players, {table.num_games:,} games, {plan.style} in {rounds}"
+    if arguments.json:
+        facts = {"world": world, "style": plan.style, "rounds": plan.num_rounds, "is_complete": is_complete}
+        print(json.dumps({**facts, "file": str(log.path), **table.as_dict()}))
+    else:
+        print("\n".join(printable(line) for line in [title, "", *table_text(table), f"Games: {log.path}"]))
+    if arguments.plot is not None:
+        _draw(table, title, arguments.plot)
+
+
+def _draw(table: RatingTable, title: str, path: Path) -> None:
+    with explain_disk_errors(path):
+        write_atomic(path, rating_plot(table, title).encode())
+    print(printable(f"plot: {path}"), file=sys.stderr)
+
+
+def _show_progress(text: str) -> None:
+    """One line on stderr, written over the last one; nothing if stderr is no terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def duration(seconds: float) -> str:
+    """A time in minutes and seconds, or in hours and minutes."""
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

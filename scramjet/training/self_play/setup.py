@@ -1,0 +1,116 @@
+"""Builds the opponents and the league of a run from its config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from scramjet.adapters.registry import is_foreign
+from scramjet.engine.layout import PlayedBy
+from scramjet.engine.pool import Pool
+from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
+from scramjet.errors import ConfigError
+from scramjet.policies.policy import Policy
+from scramjet.runtime.machine.memory import require_memory
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.self_play.exploiter import Exploiter
+from scramjet.training.self_play.given import given_members
+from scramjet.training.self_play.league import League
+from scramjet.training.self_play.members import MemberFiles
+from scramjet.training.self_play.opponents import GroupSize, Opponents
+
+
+def seat_opponents(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> list[Opponents]:
+    """The opponents of each pool that steps, without members yet: none where the config asks for none."""
+    settings = config.self_play
+    if not settings.is_used:
+        return []
+    _check_world(config, pool)
+    assert isinstance(config.num_steps, int)
+    pools: Sequence[Pool] = pool.pools if isinstance(pool, ConcatenatedPool) else [pool]
+    num_sets = settings.pool_size + len(settings.opponents) + 2 * settings.opponents_at_once * len(pools)
+    num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in policy.state_dict().values())
+    require_memory(
+        num_bytes * num_sets,
+        f"self_play.pool_size={settings.pool_size} with networks of {num_bytes:,} bytes",
+        "lower --self-play.pool-size or --self-play.opponents-at-once",
+    )
+    return [
+        Opponents(
+            each,
+            policy if len(pools) == 1 else policy.cpu(),
+            group_sizes(settings, each.num_envs),
+            config.num_steps,
+            fused=config.fused,
+            seed=(seed + 7919 * (i + 1)) % 2**62,
+        )
+        for i, each in enumerate(pools)
+    ]
+
+
+def group_sizes(settings: SelfPlayConfig, num_envs: int) -> list[GroupSize]:
+    """Which envs of a pool play against whom: first those against the pool, then those against given opponents."""
+    sizes, first = [], 0
+    for name, share, slots, generations in (
+        ("pool_fraction", settings.pool_fraction, settings.opponents_at_once, 2),
+        ("fixed_fraction", settings.fixed_fraction, len(settings.opponents), 1),
+    ):
+        if not share:
+            continue
+        envs = max(1, round(share * num_envs / slots)) * slots
+        if first + envs > num_envs:
+            raise ConfigError(
+                f"self_play.{name}={share:g} of num_envs={num_envs} cannot be divided among {slots} opponents at once; "
+                f"use --num-envs {2 * (first + envs)}, or --self-play.opponents-at-once 1"
+            )
+        sizes.append(GroupSize(first, envs, slots, generations))
+        first += envs
+    return sizes
+
+
+def _check_world(config: RunConfig, pool: Pool) -> None:
+    """Refuse self-play where nobody else plays, or where it cannot be done."""
+    if pool.played_by is PlayedBy.ONE or pool.num_players < 2:
+        hint = ""
+        if config.env_parameters.get("random_opponent"):
+            hint = "; with --env.no-random-opponent both seats are played"
+        raise ConfigError(
+            f"self-play needs a world with several seats or agents, and {config.env} is played by one{hint}; leave "
+            f"--self-play.pool-fraction and --self-play.fixed-fraction out"
+        )
+    if config.mode == "async" and config.self_play.exploiters:
+        raise ConfigError("self_play.exploiters learn between updates, and mode='async' has none; use --mode sync")
+    if config.mode == "async" and is_foreign(config.env):
+        raise ConfigError(
+            f"mode='async' has no opponents in envs of other libraries such as {config.env}; use --mode sync"
+        )
+
+
+def make_league(
+    config: RunConfig,
+    run: Path,
+    pool: Pool,
+    policy: Policy,
+    network: nn.Module | None,
+    opponents: Sequence[Opponents],
+    metadata: Callable[[], Mapping[str, Any]],
+    *,
+    seed: int,
+) -> League:
+    """The league of a run; `run` is the run's folder, `metadata` describes the policy for a file of its own."""
+    is_new = not (run / "checkpoints").is_dir() or not any((run / "checkpoints").iterdir())
+    given = given_members(config, pool, policy, network, run.parent, loads=is_new)
+    return League(
+        config.self_play,
+        policy,
+        opponents,
+        given,
+        MemberFiles(run),
+        metadata,
+        seed=(seed ^ 0x5E1F) % 2**62,
+        exploiter=Exploiter(config, policy, seed) if config.self_play.exploiters else None,
+    )

@@ -1,0 +1,406 @@
+"""One game between people and players: moves, replies, the end, taking moves back, and what a page is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from scramjet.arena.game import Game
+from scramjet.arena.play.thoughts import Adviser
+from scramjet.arena.players import NetworkPlayer, Temperature
+from scramjet.engine.pool import Pool
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.envs.api import Env
+from scramjet.envs.classic_control.cartpole import CartPole
+from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.envs.games.snake import Snake
+from scramjet.errors import ConfigError, PlayError
+from scramjet.players.player import Player
+from scramjet.players.user_player import UserPlayer
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.policy import Policy
+from scramjet.training.components import policy_for
+from scramjet.training.config.run_config import RunConfig
+from tests.helpers.player_worlds import Duel, Trio
+from tests.helpers.table_players import AnyMove, Counting, Fixed, Forgetful
+
+
+def pool_of(env: Env) -> Pool:
+    return NativePool(env, 1, backend="interpreted")
+
+
+def a_game(*players: Player | None, env: Env | None = None, seed: int = 1, adviser: Adviser | None = None) -> Game:
+    game = Game(pool_of(env or ConnectFour()), adviser)
+    game.begin(players, seed)
+    return game
+
+
+def a_policy(env: Env, memory: str | None = None) -> Policy:
+    config = RunConfig(policy=PolicyConfig(encoder="mlp", hidden=(8,), memory=memory, memory_size=8))
+    return policy_for(env.observation_space, env.action_space, config).eval()
+
+
+def play(game: Game, *names: str) -> None:
+    """People make the moves of these names, the others reply."""
+    for name in names:
+        while game.person_to_move is None:
+            game.reply()
+        move = game.moves.find(name)
+        assert move is not None
+        game.move(move.number)
+
+
+def columns(game: Game, *numbers: int) -> list[str]:
+    return [game.moves.names[number] for number in numbers]
+
+
+def test_four_in_a_column_win_and_the_final_board_is_shown() -> None:
+    game = a_game(None, None)
+    play(game, *columns(game, 0, 1, 0, 1, 0, 1))
+    assert (game.is_over, game.to_move, game.person_to_move) == (False, (0,), 0)
+    play(game, *columns(game, 0))
+    assert game.result is not None
+    assert (game.result.returns, game.result.winners, game.result.is_draw) == ((1.0, -1.0), (0,), False)
+    assert game.text().count("X") >= 4 + 1  # four pieces, and "X wins"
+    assert "X wins" in game.text()
+    assert (game.to_move, game.legal_moves(), game.person_to_move) == ((), [], None)
+
+
+def test_a_full_board_without_a_line_is_a_draw() -> None:
+    game = a_game(None, None, env=ConnectFour(rows=2, cols=3, connect=3))
+    play(game, *columns(game, 0, 1, 2, 0, 1, 2))
+    assert game.result is not None
+    assert (game.result.is_draw, game.result.winners, game.result.returns) == (True, (0, 1), (0.0, 0.0))
+
+
+def test_legal_moves_are_those_of_the_mask() -> None:
+    game = a_game(None, None, env=ConnectFour(rows=2, cols=3, connect=3))
+    assert [move.number for move in game.legal_moves()] == [0, 1, 2]
+    play(game, *columns(game, 1, 1))
+    assert [move.number for move in game.legal_moves()] == [0, 2]
+    with pytest.raises(PlayError, match="move 1 is not legal here"):
+        game.move(1)
+    with pytest.raises(PlayError, match="move 99 is not legal here"):
+        game.move(99)
+
+
+def test_a_game_of_several_choices_has_a_move_for_each_combination() -> None:
+    game = a_game(None, AnyMove(), None, env=Trio())
+    assert len(game.moves) == 12
+    mask = game._out.mask[0]
+    expected = {f"{a},{b}" for a in range(3) for b in range(4) if mask[a] and mask[3 + b]}
+    assert {move.name for move in game.legal_moves()} == expected
+    number = game.legal_moves()[-1].number
+    assert game.moves.number_of(game.moves.actions[number]) == number
+
+
+def test_people_move_in_their_own_turn_only() -> None:
+    game = a_game(AnyMove(), None)
+    with pytest.raises(PlayError, match="not a person's move"):
+        game.move(0)
+    game.reply()
+    with pytest.raises(PlayError, match="a person's move"):
+        game.reply()
+
+
+@pytest.mark.parametrize("env", [ConnectFour(), Duel()], ids=["connect four", "duel"])
+def test_a_game_against_random_moves_ends_with_the_returns_of_the_pools_episode(env: Env) -> None:
+    game = a_game(None, AnyMove(), env=env)
+    random = np.random.default_rng(3)
+    while not game.is_over:
+        if game.person_to_move is None:
+            game.reply()
+        else:
+            game.move(random.choice([move.number for move in game.legal_moves()]))
+    assert game.result is not None
+    episodes = game.pool.episodes()
+    assert game.result.returns == pytest.approx(episodes.returns.tolist())
+    assert len(game.played) == episodes.lengths[0]
+    with pytest.raises(PlayError, match="over"):
+        game.move(0)
+    with pytest.raises(PlayError, match="over"):
+        game.reply()
+
+
+def test_the_same_seed_and_moves_give_the_same_game() -> None:
+    names = columns(a_game(None, None), 3, 3, 2)
+    games = [a_game(None, AnyMove(), seed=seed) for seed in (5, 5)]
+    for game in games:
+        play(game, *names)
+    assert games[0].as_dict() == games[1].as_dict()
+
+
+def everything(game: Game) -> dict[str, object]:
+    """All that the rest of a game follows from."""
+    return {
+        **game.as_dict(),
+        "pool": {name: array.tobytes() for name, array in game.pool.snapshot().items()},
+        "obs": game._out.obs.tobytes(),
+        "random": game._generator.bit_generator.state,
+        "memories": [player.memory() for player in game.players if player is not None],
+        "adviser": None if game.adviser is None else game.adviser.memory().tolist(),
+    }
+
+
+@pytest.mark.parametrize("other", [AnyMove(), Counting()], ids=["random numbers", "memory"])
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_undo_goes_back_exactly_memories_and_random_numbers_included(other: Player, memory: str | None) -> None:
+    adviser = Adviser(a_policy(ConnectFour(), memory), "net")
+    game = a_game(other, None, adviser=adviser)
+    play(game, *columns(game, 3, 4))
+    game.reply()
+    before = everything(game)
+    play(game, *columns(game, 2))
+    game.reply()
+    after = everything(game)
+    game.undo()
+    assert everything(game) == before
+    play(game, *columns(game, 2))
+    game.reply()
+    assert everything(game) == after
+    game.undo()
+    game.undo()
+    game.undo()
+    assert len(game.played) == 1
+    with pytest.raises(PlayError, match="no move to take back"):
+        game.undo()
+
+
+def test_undo_brings_a_finished_game_back_to_life() -> None:
+    game = a_game(None, Fixed(6))
+    play(game, *columns(game, 0, 0, 0, 0))
+    assert game.is_over
+    game.undo()
+    assert not game.is_over
+    assert [move.number for move in game.legal_moves()] == list(range(7))
+    assert game.text().count("X") == 3 + 1  # three pieces, and "X to move"
+    play(game, *columns(game, 0))
+    assert game.result is not None
+    assert game.result.winners == (0,)
+
+
+def test_two_people_take_back_one_move_at_a_time() -> None:
+    game = a_game(None, None)
+    play(game, *columns(game, 0, 1, 2))
+    game.undo()
+    assert [played.move.number for played in game.played] == [0, 1]
+    assert game.person_to_move == 0
+
+
+def test_a_player_whose_memory_cannot_be_copied_plays_but_takes_nothing_back() -> None:
+    game = a_game(None, Forgetful())
+    play(game, *columns(game, 0))
+    game.reply()
+    before = game.as_dict()
+    with pytest.raises(PlayError, match="its memory cannot be copied"):
+        game.undo()
+    assert game.as_dict() == before
+
+
+def test_an_illegal_move_of_a_player_loses_the_game() -> None:
+    game = a_game(None, Fixed(2), env=ConnectFour(rows=2, cols=4, connect=4))
+    play(game, *columns(game, 2))
+    game.reply()
+    play(game, *columns(game, 0))
+    assert game.reply() == []
+    assert game.result is not None
+    assert (game.result.forfeited, game.result.winners) == (1, (0,))
+    game.undo()
+    assert game.result is None
+
+
+def test_thoughts_are_the_softmax_of_the_policys_logits_over_legal_moves_and_its_value() -> None:
+    env = ConnectFour(rows=2, cols=3, connect=3)
+    policy = a_policy(env)
+    game = a_game(None, None, env=env, adviser=Adviser(policy, "net", reward_scale=0.5))
+    play(game, *columns(game, 1, 1))
+    thoughts = game.thoughts()
+    with torch.no_grad():
+        output = policy(torch.from_numpy(game._out.obs.copy()))
+    logits = output.logits[0, [0, 2]].double()
+    assert [move.number for move in thoughts.moves] == [0, 2]
+    assert thoughts.probabilities == pytest.approx(torch.softmax(logits, 0).tolist(), rel=1e-5)
+    assert thoughts.value == pytest.approx(0.5 * float(output.value[0]))
+    assert thoughts.chances == pytest.approx((1 + thoughts.value) / 2)
+
+
+def test_thoughts_with_memory_are_those_of_a_policy_that_has_played_every_seat() -> None:
+    env = ConnectFour()
+    policy = a_policy(env, "gru")
+    game = a_game(None, AnyMove(), adviser=Adviser(policy, "net"))
+    states = [policy.initial_state(1), policy.initial_state(1)]
+    for number in (3, 3, 2):
+        for seat in (0, 1):
+            with torch.no_grad():
+                output = policy(torch.from_numpy(game._out.obs.copy()), states[seat])
+            states[seat] = output.state
+            assert game.thoughts().value == pytest.approx(float(output.value[0]), abs=1e-6)
+            assert game.thoughts().player == seat
+            if seat == 0:
+                game.move(number)
+            else:
+                game.reply()
+
+
+def test_chances_are_told_only_where_games_end_in_a_win_a_draw_or_a_loss() -> None:
+    assert a_game(None, None, adviser=Adviser(a_policy(ConnectFour()), "net")).thoughts().chances is not None
+    duel = a_game(None, None, env=Duel(), adviser=Adviser(a_policy(Duel()), "net"))
+    assert duel.thoughts().chances is None
+
+
+def test_thoughts_of_several_choices_sum_to_one() -> None:
+    env = Trio()
+    config = RunConfig(policy=PolicyConfig(hidden=(8,)))
+    adviser = Adviser(policy_for(env.observation_space, env.action_space, config).eval(), "net")
+    thoughts = a_game(None, None, None, env=env, adviser=adviser).thoughts()
+    assert sum(thoughts.probabilities) == pytest.approx(1)
+    assert len(thoughts.moves) == 9  # one of the four second choices is masked
+
+
+def test_there_are_no_thoughts_without_a_network() -> None:
+    with pytest.raises(PlayError, match="no network"):
+        a_game(None, None).thoughts()
+
+
+def test_what_a_page_is_told_is_json_and_says_whose_move_it_is() -> None:
+    game = a_game(None, Counting(), adviser=Adviser(a_policy(ConnectFour()), "net"))
+    play(game, *columns(game, 3))
+    game.reply()
+    told = json.loads(json.dumps(game.as_dict()))
+    assert told["players"] == [{"name": "person", "is_person": True}, {"name": "counting", "is_person": False}]
+    assert (told["to_move"], told["person_to_move"], told["result"], told["can_undo"]) == ([0], 0, None, True)
+    assert [each["number"] for each in told["legal_moves"]] == list(range(7))
+    assert [(each["player"], each["number"]) for each in told["played"]] == [(0, 3), (1, 1)]
+    thoughts = json.loads(json.dumps(game.thoughts().as_dict()))
+    assert sum(each["probability"] for each in thoughts["moves"]) == pytest.approx(1)
+    assert game.picture().shape[2] == 3
+
+
+def test_one_of_several_agents_can_be_a_person_and_the_others_move_at_the_same_time() -> None:
+    class Ahead(Player):
+        name = "ahead"
+
+        def choose(self, seen: object, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+            return np.zeros(len(rows), np.int64)
+
+    game = a_game(None, Ahead(), Ahead(), env=Snake(snakes=3))
+    assert game.to_move == (0, 1, 2)
+    made = game.move(1)
+    assert [played.player for played in made] == [0, 1, 2]
+    game.undo()
+    assert game.played == []
+    while not game.is_over:  # the person goes up as well, into the wall at last
+        if game.person_to_move is None:
+            game.reply()
+        else:
+            game.move(0)
+    assert game.result is not None
+    assert len(game.result.returns) == 3
+    with pytest.raises(ConfigError, match="at most one of them can be a person"):
+        game.begin([None, None, Ahead()], 1)
+
+
+def test_a_world_for_one_is_played_alone_with_frames_stacked_too() -> None:
+    game = Game(FrameStackPool(pool_of(CartPole()), 2))
+    game.begin([None], 1)
+    game.move(1)
+    before = game.pool.snapshot()
+    game.move(1)
+    game.undo()
+    assert all(np.array_equal(before[name], array) for name, array in game.pool.snapshot().items())
+    while not game.is_over:
+        game.move(1)
+    assert game.result is not None
+    assert game.result.returns == (float(len(game.played)),)
+    assert not game.result.is_draw
+
+
+def test_a_game_refuses_the_wrong_number_of_players_and_of_envs() -> None:
+    with pytest.raises(ConfigError, match="3 players for a game of ConnectFour, which has 2 places"):
+        a_game(None, None, None)
+    with pytest.raises(ConfigError, match="num_envs=2"):
+        Game(NativePool(ConnectFour(), 2, backend="interpreted"))
+
+
+class Secret(Duel):
+    """A duel in which each seat has a secret of its own."""
+
+    def ascii(self, s: object) -> str:
+        return "secrets of 0 and 1"
+
+    def ascii_for(self, s: object, player: int) -> str:
+        return f"secret of {player}"
+
+
+def test_a_person_sees_what_their_seat_may_see_until_the_game_is_over() -> None:
+    game = a_game(AnyMove(), None, env=Secret(), seed=2)
+    while not game.is_over:
+        assert game.text() == "secret of 1"
+        if game.person_to_move is None:
+            game.reply()
+        else:
+            game.move(game.legal_moves()[0].number)
+    assert game.text() == "secrets of 0 and 1"
+    two = a_game(None, None, env=Secret())
+    for _ in range(3):
+        assert two.text() == f"secret of {two.person_to_move}"
+        two.move(two.legal_moves()[0].number)
+
+
+def moves_of(game: Game) -> list[int]:
+    return [played.move.number for played in game.played]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_network_with_memory_replies_the_same_after_moves_were_taken_back(temperature: float) -> None:
+    env = ConnectFour()
+    other = NetworkPlayer(a_policy(env, "gru"), "net", Temperature(temperature))
+    games = [a_game(None, other, seed=3), a_game(None, NetworkPlayer(other.policy, "net", other.temperature), seed=3)]
+    names = columns(games[0], 3, 3, 2, 4)
+    for name in names:
+        play(games[0], columns(games[0], 6)[0])  # another move, which is taken back
+        games[0].reply()
+        games[0].undo()
+        for game in games:
+            play(game, name)
+            game.reply()
+    assert moves_of(games[0]) == moves_of(games[1])
+
+
+class Remembering:
+    """Chooses by how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def choose(self, view: Any) -> int:
+        self.asked.append(len(self.asked))
+        return int(view.legal[len(self.asked) % len(view.legal)])
+
+
+def test_an_object_of_the_users_forgets_what_was_taken_back() -> None:
+    chooser = Remembering()
+    game = a_game(None, UserPlayer(chooser))
+    play(game, *columns(game, 0, 1))
+    game.reply()
+    assert chooser.asked == [0, 1]
+    before = moves_of(game)
+    game.undo()
+    assert chooser.asked == [0]
+    play(game, *columns(game, 1))
+    game.reply()
+    assert moves_of(game) == before
+
+
+def test_an_object_that_cannot_be_copied_plays_but_takes_nothing_back() -> None:
+    chooser = Remembering()
+    chooser.stream = (each for each in ())  # type: ignore[attr-defined]
+    game = a_game(None, UserPlayer(chooser, "streaming"))
+    play(game, *columns(game, 0))
+    with pytest.raises(PlayError, match="streaming remembers what cannot be copied"):
+        game.undo()

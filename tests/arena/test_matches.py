@@ -1,0 +1,238 @@
+"""Games between players on a pool: seats, order, forfeits, long games, agents and other libraries' games."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import scramjet
+from scramjet.arena.matches import play_games
+from scramjet.arena.results import wilson_interval
+from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
+from scramjet.engine.wrappers.frame_stack import FrameStackPool
+from scramjet.envs.games.snake import Snake
+from scramjet.errors import ConfigError, PlayerError
+from scramjet.players.player import Player
+from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer
+from scramjet.players.user_player import UserPlayer
+from tests.helpers.player_pools import pool_of
+from tests.helpers.player_worlds import Duel, Mortals, Trio
+from tests.helpers.small_games import four, in_turn, leftmost, middle, rightmost
+
+
+def test_random_players_win_as_often_as_known_by_seat() -> None:
+    results = play_games(four(256), [RandomPlayer(), RandomPlayer()], in_turn(4000), seed=5)
+    firsts = (results.places[:, 0] == 1) & (results.places[:, 1] == 2)
+    low, high = wilson_interval(int(firsts.sum()), 4000, deviations=3)
+    assert low < 0.556 < high  # of 10 million random games, 55.6 % are won by the first and 44.2 % by the second
+    seconds = (results.places[:, 1] == 1) & (results.places[:, 0] == 2)
+    low, high = wilson_interval(int(seconds.sum()), 4000, deviations=3)
+    assert low < 0.442 < high
+    assert results.num_distinct > 3900
+
+
+def test_the_one_who_looks_further_wins() -> None:
+    pool = four(100)
+    assert play_games(pool, [GreedyPlayer(), RandomPlayer()], in_turn(200), seed=1).score(0).points > 0.65
+    assert play_games(pool, [MinimaxPlayer(2), GreedyPlayer()], in_turn(200), seed=1).score(0).points > 0.75
+
+
+def test_two_players_that_never_vary_play_one_game() -> None:
+    results = play_games(four(16), [leftmost(), rightmost()], np.tile([0, 1], (100, 1)), seed=1)
+    assert results.num_distinct == 1
+    assert (results.lengths == 7).all()  # four in a column, the first of them after seven moves
+    assert (results.places == [1, 2]).all()
+
+
+@pytest.mark.parametrize("num_envs", [1, 5, 64])
+def test_each_game_of_the_list_is_played_by_those_who_sit_in_it(num_envs: int) -> None:
+    players = [leftmost(), rightmost(), middle()]
+    alone = {}  # how each pair plays, one game at a time
+    for pair in itertools.product(range(3), repeat=2):
+        alone[pair] = play_games(four(1), players, np.array([pair]), seed=0)
+    seating = np.random.default_rng(0).integers(3, size=(60, 2))
+    results = play_games(four(num_envs), players, seating, seed=9)
+    for game, pair in enumerate(map(tuple, seating.tolist())):
+        assert results.lengths[game] == alone[pair].lengths[0]
+        assert np.array_equal(results.returns[game], alone[pair].returns[0])
+        assert results.sequences[game] == alone[pair].sequences[0]
+    assert len({int(each.lengths[0]) for each in alone.values()}) > 1
+
+
+def test_the_same_seed_plays_the_same_games_and_another_does_not() -> None:
+    def sequences(seed: int) -> list[int]:
+        return play_games(four(8), [RandomPlayer(), GreedyPlayer()], in_turn(40), seed=seed).sequences.tolist()
+
+    assert sequences(1) == sequences(1)
+    assert sequences(1) != sequences(2)
+
+
+class Watched(Player):
+    """Random moves, and a record of who was asked for which rows."""
+
+    name = "watched"
+
+    def __init__(self) -> None:
+        self.inner = RandomPlayer()
+        self.asked: list[tuple[np.ndarray, np.ndarray]] = []  # rows and their turns
+
+    def begin(self, pool: Any) -> None:
+        self.inner.begin(pool)
+
+    def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        self.asked.append((rows, seen.turn[rows].copy()))
+        return self.inner.choose(seen, rows, generator)
+
+
+def test_returns_and_lengths_are_those_that_the_pool_itself_logs() -> None:
+    pool = pool_of(Trio(), 7, backend="interpreted")
+    results = play_games(pool, [RandomPlayer(), RandomPlayer()], np.tile([0, 1, 0], (7, 1)), seed=1)
+    ended = pool.episodes()
+    first = [np.flatnonzero(ended.env_ids == env)[:3] for env in range(7)]  # three seats of the first game
+    assert np.allclose(results.returns, [ended.returns[each] for each in first])
+    assert results.lengths.tolist() == [ended.lengths[each[0]] for each in first]
+
+
+def test_players_are_asked_for_living_agents_alone_and_dead_ones_earn_nothing() -> None:
+    pool, player = pool_of(Mortals(), 5, backend="interpreted"), Watched()
+    results = play_games(pool, [player], np.zeros((5, 3), np.int64), seed=1)
+    assert all(turn.all() for _, turn in player.asked)
+    ended = pool.episodes()
+    for env in range(5):
+        mine = np.flatnonzero(ended.env_ids == env)
+        by_agent = {int(ended.players[i]): float(ended.returns[i]) for i in mine[::-1]}  # of the first game
+        assert np.allclose(results.returns[env], [by_agent[agent] for agent in range(3)])
+
+
+@pytest.mark.parametrize("illegal", [99, -1, 2**70])
+def test_an_illegal_move_loses_the_game_and_is_told_once(illegal: int) -> None:
+    cheat = UserPlayer(lambda view: illegal if len(view.legal) < 7 else 0, "cheat")  # once a column is full
+    results = play_games(four(8), [cheat, leftmost()], in_turn(40), seed=1)
+    cheats = results.forfeits[results.seating == 0]
+    assert cheats.any()
+    assert not results.forfeits[results.seating == 1].any()
+    assert (results.places[results.forfeits] == 2).all()
+    assert len(results.notes) == 1
+    assert "player cheat chose the illegal action" in results.notes[0]
+
+
+def test_a_masked_action_forfeits_whatever_the_world_would_make_of_it() -> None:
+    cheat = UserPlayer(lambda view: next(a for a in range(6) if a not in view.legal), "cheat")
+    pool = pool_of(Duel(), 5, backend="interpreted")  # pays for masked actions as for others
+    results = play_games(pool, [cheat, leftmost()], in_turn(20), seed=1)
+    assert (results.places[results.seating == 0] == 2).all()
+
+
+def test_of_several_who_forfeit_the_last_one_standing_wins() -> None:
+    cheat = UserPlayer(lambda view: [9, 9], "cheat")
+    results = play_games(
+        pool_of(Trio(shortest=5), 4, backend="interpreted"), [cheat], np.zeros((12, 3), np.int64), seed=1
+    )
+    assert (results.forfeits.sum(1) <= 2).all()
+    assert (results.forfeits.sum(1) == 2).any()
+    assert (results.places[~results.forfeits] == 1).all()
+
+
+@pytest.mark.parametrize("num_games", [3, 25])
+def test_games_that_are_too_long_are_cut_and_count_with_their_returns_so_far(num_games: int) -> None:
+    pool = pool_of(Duel(), 4, backend="interpreted")
+    cautious = UserPlayer(lambda view: view.legal[0], "cautious")  # never wins: the clock stops it after 7
+    results = play_games(pool, [cautious], np.zeros((num_games, 2), np.int64), seed=1, max_steps=3)
+    assert results.is_cut.all()
+    assert (results.lengths == 3).all()
+    whole = play_games(pool, [cautious], np.zeros((num_games, 2), np.int64), seed=1)
+    assert not whole.is_cut.any()
+    assert (whole.lengths == 7).all()
+
+
+@pytest.mark.parametrize("snakes", [2, 4])
+@pytest.mark.parametrize("frame_stack", [1, 2])
+def test_snakes_compete(snakes: int, frame_stack: int) -> None:
+    pool: Pool = pool_of(Snake(snakes=snakes, size=10), 8, backend="interpreted")
+    pool = pool if frame_stack == 1 else FrameStackPool(pool, frame_stack)
+    seating = np.ones((24, snakes), np.int64)
+    seating[np.arange(24), np.arange(24) % snakes] = 0
+    straight = UserPlayer(lambda view: 0, "straight")
+    results = play_games(pool, [straight, RandomPlayer()], seating, seed=1)
+    assert results.score(0).games == 24
+    assert (results.places.min(1) == 1).all()
+    assert (results.lengths > 0).all()
+
+
+def test_tic_tac_toe_of_pettingzoo_is_played() -> None:
+    pytest.importorskip("pettingzoo.classic", reason="PettingZoo is an extra")
+    pool = scramjet.make("pettingzoo:tictactoe_v3", 4)
+    results = play_games(pool, [leftmost(), RandomPlayer()], in_turn(20), seed=1)
+    assert results.score(0).games == 20
+    assert ((results.lengths >= 5) & (results.lengths <= 9)).all()
+    same = play_games(pool, [leftmost(), rightmost()], np.tile([0, 1], (6, 1)), seed=1)
+    assert same.num_distinct == 1
+    with pytest.raises(ConfigError, match=r"minimax:2 looks ahead, and .*tictactoe.* cannot be simulated"):
+        play_games(pool, [MinimaxPlayer(2), RandomPlayer()], in_turn(2), seed=1)
+    pool.close()
+
+
+def test_agents_of_pettingzoo_that_act_at_once_are_played() -> None:
+    pytest.importorskip("pettingzoo.classic", reason="PettingZoo is an extra")
+    pool = scramjet.make("pettingzoo:rps_v2", 2)  # rock, paper, scissors, 15 times
+    rock, paper = (UserPlayer(lambda view, action=action: action, "always the same") for action in (0, 1))
+    results = play_games(pool, [rock, paper], in_turn(7), seed=1)
+    assert (results.returns[results.seating == 1] == 15).all()
+    assert results.score(1).wins == 7
+    pool.close()
+
+
+def test_progress_ends_with_all_games() -> None:
+    reports: list[tuple[int, int]] = []
+    play_games(four(4), [RandomPlayer()], np.zeros((9, 2), int), seed=1, report=lambda *each: reports.append(each))
+    assert reports[-1] == (9, 9)
+
+
+@pytest.mark.parametrize(
+    ("seating", "problem"),
+    [
+        ([[0, 1, 0]], r"needs \[games, 2\]"),
+        ([], r"needs \[games, 2\]"),
+        ([[0, 2]], "from 0 to 1"),
+        ([[0.0, 1.0]], "numbers"),
+    ],
+)
+def test_seatings_that_do_not_fit_are_refused(seating: Any, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        play_games(four(1), [RandomPlayer(), RandomPlayer()], np.array(seating), seed=1)
+
+
+def test_a_world_for_one_is_refused() -> None:
+    pool = pool_of(Snake(snakes=1), 1, backend="interpreted")
+    with pytest.raises(ConfigError, match="Snake is played by one"):
+        play_games(pool, [RandomPlayer()], np.zeros((1, 1), int), seed=1)
+
+
+class Broken(Watched):
+    """A player of many games at once that makes a mistake."""
+
+    name = "broken"
+
+    def __init__(self, mistake: Any) -> None:
+        super().__init__()
+        self.mistake = mistake
+
+    def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        return self.mistake(rows)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "problem"),
+    [
+        (lambda rows: rows[:, None], r"chose int64 \[4, 1\] for 4 games"),
+        (lambda rows: rows * 0.5, "chose float64"),
+        (lambda rows: rows.nothing, "player broken failed in test_matches.py line .*AttributeError"),
+    ],
+)
+def test_mistakes_of_players_for_many_games_are_told(mistake: Any, problem: str) -> None:
+    with pytest.raises(PlayerError, match=problem):
+        play_games(four(4), [Broken(mistake)], np.zeros((4, 2), int), seed=1)

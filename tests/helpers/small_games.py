@@ -1,0 +1,63 @@
+"""Games and players for tests of matches: small pools, and players whose every move can be told in advance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scramjet.engine import NativePool
+from scramjet.envs import Box, Discrete, Env
+from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.envs.rng import randint
+from scramjet.players.user_player import UserPlayer
+
+
+class Guess(Env):
+    """Two seats guess a coin in turn, four times; it is thrown when they have guessed. Who is right gains 1."""
+
+    num_seats = 2
+    observation_space = Box(0, 4, (1,), np.float32)
+    action_space = Discrete(2)
+    state = {"ply": np.int32}
+
+    def reset(self, s: Any) -> None:
+        s.ply = 0
+
+    def seat(self, s: Any) -> int:
+        return s.ply % 2
+
+    def step(self, s: Any, action: Any, reward: Any) -> bool:
+        if randint(s, 2) == action:
+            reward[s.ply % 2] = 1.0
+        s.ply += 1
+        return s.ply == 4
+
+    def observe(self, s: Any, obs: Any, player: Any) -> None:
+        obs[0] = s.ply
+
+
+def four(num_envs: int, **parameters: Any) -> NativePool:
+    """A pool of Connect Four."""
+    return NativePool(ConnectFour(**parameters), num_envs, num_threads=1)
+
+
+def leftmost() -> UserPlayer:
+    """Takes the first legal action."""
+    return UserPlayer(lambda view: view.legal[0], "leftmost")
+
+
+def rightmost() -> UserPlayer:
+    """Takes the last legal action."""
+    return UserPlayer(lambda view: view.legal[-1], "rightmost")
+
+
+def middle() -> UserPlayer:
+    """Takes the legal action in the middle."""
+    return UserPlayer(lambda view: view.legal[len(view.legal) // 2], "middle")
+
+
+def in_turn(num_games: int) -> np.ndarray:
+    """Seating [G, 2] in which players 0 and 1 begin in turn."""
+    first = np.arange(num_games) % 2
+    return np.stack([first, 1 - first], axis=1)

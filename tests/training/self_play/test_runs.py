@@ -1,0 +1,155 @@
+"""Runs against a pool of opponents: they resume bit for bit, keep the files they need, and refuse what cannot work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scramjet
+from scramjet.errors import CheckpointError, ConfigError
+
+SMALL: dict[str, Any] = {
+    "num_envs": 16,
+    "num_steps": 16,
+    "minibatch_size": 64,
+    "num_threads": 1,
+    "learning_rate": 0.01,
+    "entropy_coef": 0.01,
+    "policy": {"hidden": [16], "encoder": "mlp"},
+    "env_parameters": {"rows": 4, "cols": 4, "connect": 3, "random_opponent": False},
+    "eval": {"every": 0, "final_episodes": 0},
+    "checkpoint": {"every": 1, "keep_last_n": 2},
+    "self_play": {"pool_fraction": 0.5, "opponents_at_once": 2, "snapshot_every": 2, "pool_size": 3, "change_every": 2},
+    "device": "cpu",
+    "display": "quiet",
+}
+UPDATE = 16 * 16
+
+RUNS: dict[str, dict[str, Any]] = {
+    "flat": {},
+    "memory": {"policy": {"hidden": [16], "encoder": "mlp", "memory": "gru", "memory_size": 8}},
+    "normalized": {"normalize_observations": True, "normalize_rewards": True},
+    "torch": {"fused": False, "policy": {"hidden": [16], "encoder": "grid_cnn", "grid_channels": [4]}},
+    "vtrace": {"advantage": "vtrace"},
+    "fixed": {"self_play": {**SMALL["self_play"], "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
+    "exploiter": {"self_play": {**SMALL["self_play"], "exploiters": 1, "memory": 20}},
+    "agents": {
+        "env": "snake",
+        "env_parameters": {"size": 6, "snakes": 2},
+        "self_play": {**SMALL["self_play"], "selection": "newest", "snapshot_win_rate": 0.3},
+    },
+}
+
+
+def train(runs_dir: Path, name: str, updates: int, **changes: Any) -> Path:
+    settings = {**SMALL, **changes}
+    env = settings.pop("env", "connect_four")
+    scramjet.train(env, runs_dir=runs_dir, run_name=name, total_timesteps=updates * UPDATE, **settings)
+    return runs_dir / name
+
+
+def end_of(run: Path, updates: int) -> tuple[bytes, bytes, Any]:
+    folder = run / "checkpoints" / f"step_{updates * UPDATE:08d}"
+    league = json.loads((folder / "metadata.json").read_text())["metadata"]["self_play"]
+    return (folder / "model.safetensors").read_bytes(), (folder / "trainer.safetensors").read_bytes(), league
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_resumed_run_ends_as_if_it_had_never_stopped(tmp_path: Path, name: str) -> None:
+    whole = end_of(train(tmp_path, "whole", 14, **RUNS[name]), 14)
+    parts = train(tmp_path, "parts", 5, **RUNS[name])
+    for updates in (8, 14):
+        scramjet.train(resume=parts, total_timesteps=updates * UPDATE, display="quiet")
+    model, trainer, league = end_of(parts, 14)
+    assert league == {**whole[2], "members": league["members"]}
+    for ours, theirs in zip(league["members"], whole[2]["members"], strict=True):
+        assert {**ours, "digest": ""} == {**theirs, "digest": ""}  # the digest covers the name of the run's folder
+    assert (model, trainer) == whole[:2]
+    assert sum(member["wins"] + member["losses"] for member in league["members"]) > 10
+
+
+def test_members_stay_while_a_checkpoint_needs_them_and_go_when_none_does(tmp_path: Path) -> None:
+    run = train(tmp_path, "run", 14)
+    needed: set[str] = set()
+    for metadata in (run / "checkpoints").glob("step_*/metadata.json"):
+        members = json.loads(metadata.read_text())["metadata"]["self_play"]["members"]
+        needed |= {f"step_{member['step']:08d}" for member in members}
+    assert {path.name for path in (run / "opponents").glob("step_*")} == needed
+    assert len(needed) <= 6
+    assert (run / "opponents" / "step_00000000").is_dir(), "the first one is spread over time, too"
+
+
+def test_a_damaged_member_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    run = train(tmp_path, "run", 4)
+    file = run / "opponents" / "step_00000000" / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + b"x")
+    with pytest.raises(CheckpointError, match=r"opponent step_0 .*model.safetensors.*put its folder back"):
+        scramjet.train(resume=run, total_timesteps=6 * UPDATE, display="quiet")
+    file.write_bytes(whole)
+    scramjet.train(resume=run, total_timesteps=6 * UPDATE, display="quiet")
+
+
+def test_a_member_of_another_run_is_not_taken_for_ours(tmp_path: Path) -> None:
+    ours, theirs = train(tmp_path, "ours", 4), train(tmp_path, "theirs", 4, seed=2)
+    for name in ("model.safetensors", "metadata.json"):
+        foreign = (theirs / "opponents" / "step_00000512" / name).read_bytes()
+        (ours / "opponents" / "step_00000512" / name).write_bytes(foreign)
+    with pytest.raises(CheckpointError, match="not the opponent that entered the pool"):
+        scramjet.train(resume=ours, total_timesteps=6 * UPDATE, display="quiet")
+
+
+def test_policies_of_other_runs_play_and_are_copied_into_the_run(tmp_path: Path) -> None:
+    other = train(tmp_path, "other", 4)
+    fixed = {**SMALL["self_play"], "opponents": [str(other), str(other / "opponents" / "step_00000512")]}
+    run = train(tmp_path, "run", 5, self_play=fixed)
+    for path in sorted(other.rglob("*"), reverse=True):
+        path.unlink() if not path.is_dir() or path.is_symlink() else path.rmdir()
+    scramjet.train(resume=run, total_timesteps=8 * UPDATE, display="quiet")
+    league = end_of(run, 8)[2]
+    given = [member for member in league["members"] if member["kind"] == "given"]
+    assert [member["name"] for member in given] == fixed["opponents"]
+
+
+def test_the_best_checkpoint_is_the_strongest_not_that_of_the_highest_return(tmp_path: Path) -> None:
+    run = train(tmp_path, "run", 30, self_play={**SMALL["self_play"], "memory": 1000})
+    best = json.loads((run / "checkpoints" / "best" / "metadata.json").read_text())["metadata"]
+    assert best["best_return"] == best["self_play"]["rating"] > 1000
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert {"self_play/rating", "self_play/win_rate", "self_play/draws", "self_play/distinct_games"} <= set(lines[-1])
+    assert 0 < lines[-1]["self_play/distinct_games"] <= 1
+    assert any(key.startswith("self_play/against/step_") for key in lines[-1])
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "one player": ({"env": "cartpole", "env_parameters": {}}, "cartpole is played by one"),
+    "random opponent": ({"env_parameters": {"random_opponent": True}}, "--env.no-random-opponent"),
+    "no such opponent": ({"self_play": {"pool_fraction": 0.5, "opponents": ["nobody"]}}, "'nobody', which cannot play"),
+    "too few envs": ({"self_play": {"pool_fraction": 0.5, "opponents_at_once": 17}}, "--num-envs"),
+    "nobody given": ({"self_play": {"fixed_fraction": 0.5}}, "--self-play.opponents random"),
+    "a pool too large": (
+        {"policy": {"hidden": [2_000, 1_500]}, "self_play": {"pool_fraction": 0.5, "pool_size": 10_000}},
+        "--self-play.pool-size",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_work_is_named_with_the_fix_and_leaves_no_run(tmp_path: Path, name: str) -> None:
+    changes, message = BAD[name]
+    with pytest.raises(ConfigError) as caught:
+        train(tmp_path, "run", 2, **changes)
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_opponent_of_another_network_or_world_is_named(tmp_path: Path) -> None:
+    other = train(tmp_path, "other", 2, policy={"hidden": [8], "encoder": "mlp"})
+    with pytest.raises(ConfigError, match="holds another network"):
+        train(tmp_path, "run", 2, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
+    board = {"rows": 5, "cols": 4, "connect": 3, "random_opponent": False}
+    with pytest.raises(ConfigError, match="trained on another world"):
+        train(tmp_path, "run", 2, env_parameters=board, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
