@@ -30,6 +30,8 @@ CASES = [
     ("othello", {"size": 6, "opening_plies": 12}),
     ("tic_tac_toe", {"opening_plies": 8}),
     ("snake", {"snakes": 4, "size": 8, "start_length": 2, "foods_per_snake": 3, "max_episode_steps": 40}),
+    ("snake", {"snakes": 3, "size": 7, "start_length": 2, "outlive_reward": 0.5, "ends_with_one": True}),
+    ("kuhn", {"players": 3}),
     ("maze", {"rows": 4, "cols": 7}),
     ("binpack", {"max_items": 6, "max_spaces": 12}),
     ("identity_continuous", {"dims": 3}),

@@ -98,6 +98,16 @@ def assert_close_obs(got: Transition, expected: Transition) -> None:
     np.testing.assert_array_equal(got.mask.cpu().numpy(), expected.mask)
 
 
+def test_scores_are_those_of_the_cpu():
+    env = load_env("othello", size=6, opening_plies=12)
+    cpu, gpu = NativePool(env, 32, num_threads=1), CudaPool(env, 32)
+    cpu.reset(3)
+    gpu.reset(3)
+    expected = cpu.scores(cpu.states())
+    np.testing.assert_allclose(gpu.scores(gpu.states()).cpu().numpy(), expected, rtol=1e-6)
+    assert np.abs(expected).max() > 0
+
+
 def test_simulate_and_views_are_those_of_the_cpu():
     env = load_env("connect_four")
     cpu, gpu = NativePool(env, 32, num_threads=1), CudaPool(env, 32)

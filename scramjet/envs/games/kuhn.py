@@ -7,7 +7,7 @@ poker agents".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from itertools import permutations
 from typing import Any
 
@@ -156,20 +156,20 @@ class Kuhn(Env):
         return canvas.pixels
 
     def ascii(self, s: Any) -> str:
-        return self._table(s, range(self.players))
+        return self._text(s, range(self.players))
 
     def ascii_for(self, s: Any, player: int) -> str:
-        return self._table(s, [player])
+        return self._text(s, (player,))
 
-    def _table(self, s: Any, shown: Sequence[int]) -> str:
-        """The table as text, with the cards of these players face up."""
+    def _text(self, s: Any, open_hands: Collection[int]) -> str:
+        """The table as text, with the cards of these players."""
         words = ["check", "bet", "fold", "call"]
         bet = first_bet(s)
         told = [
             f"{1 + ply % self.players} {words[s.history[ply] - 1 + (2 if 0 <= bet < ply else 0)]}"
             for ply in range(s.plies)
         ]
-        cards = [RANKS[s.cards[player]] if player in shown else "?" for player in range(self.players)]
+        cards = [RANKS[s.cards[player]] if player in open_hands else "?" for player in range(self.players)]
         hands = "  ".join(f"{1 + player}: {card}" for player, card in enumerate(cards))
         news = f"{1 + winner(s)} wins" if is_over(s) else f"{1 + s.plies % self.players} to move"
         return "\n".join([hands, f"pot {pot(s)}  {', '.join(told)}".rstrip(), news])

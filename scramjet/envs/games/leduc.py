@@ -5,7 +5,7 @@ Southey et al. (2005), "Bayes' Bluff: Opponent Modelling in Poker".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from itertools import permutations
 from typing import Any
 
@@ -169,17 +169,17 @@ class Leduc(Env):
         return canvas.pixels
 
     def ascii(self, s: Any) -> str:
-        return self._table(s, (0, 1))
+        return self._text(s, (0, 1))
 
     def ascii_for(self, s: Any, player: int) -> str:
-        return self._table(s, (player,))
+        return self._text(s, (player,))
 
-    def _table(self, s: Any, shown: Sequence[int]) -> str:
-        """The table as text, with the cards of these players face up."""
+    def _text(self, s: Any, open_hands: Collection[int]) -> str:
+        """The table as text, with the cards of these seats."""
         words = ("fold", "call", "raise")
         rounds = [", ".join(words[code - 1] for code in line if code != NOT_YET) for line in s.history[: 1 + s.stage]]
         public = RANKS[rank(s.cards[PUBLIC])] if s.stage == 1 else "?"
-        first, second = (RANKS[rank(s.cards[player])] if player in shown else "?" for player in (0, 1))
-        hands = f"1: {first}  2: {second}  public: {public}"
+        cards = [RANKS[rank(s.cards[seat])] if seat in open_hands else "?" for seat in range(2)]
+        hands = f"1: {cards[0]}  2: {cards[1]}  public: {public}"
         bets = f"stakes {s.stakes[0]} and {s.stakes[1]}  {' | '.join(rounds)}".rstrip()
         return "\n".join([hands, bets, f"{1 + s.plies % 2} to move" if s.folded == NOBODY else f"{s.folded} folds"])

@@ -160,6 +160,8 @@ class Snake(Env):
     food_reward: float = 1.0
     death_reward: float = -1.0
     step_reward: float = 0.0
+    outlive_reward: float = 0.0
+    ends_with_one: bool = False
     max_episode_steps = 1000
 
     action_space = Discrete(4)
@@ -208,20 +210,24 @@ class Snake(Env):
                 aim(s, snake, action[snake], self.size)
         for snake in range(self.snakes):
             s.dies[snake] = s.alive[snake] != 0 and will_crash(s, snake)
+        num_died = 0
         for snake in range(self.snakes):
             if s.dies[snake] != 0:
                 remove(s, snake)
                 reward[snake] = self.death_reward
-        cells_taken = 0
+                num_died += 1
+        cells_taken = num_left = 0
         for snake in range(self.snakes):
             if s.alive[snake] != 0:
                 eats = advance(s, snake)
-                reward[snake] = self.step_reward + (self.food_reward if eats else 0.0)
+                reward[snake] = self.step_reward + (self.food_reward if eats else 0.0) + num_died * self.outlive_reward
                 cells_taken += s.length[snake]
+                num_left += 1
         for piece in range(self.snakes * self.foods_per_snake):
             if s.food[piece] == NOWHERE:
                 place_food(s, piece)
-        return cells_taken == 0 or cells_taken == self.size * self.size
+        is_decided = self.ends_with_one and self.snakes > 1 and num_left == 1
+        return cells_taken == 0 or cells_taken == self.size * self.size or is_decided
 
     def alive(self, s: Any, player: int) -> bool:
         return s.alive[player] != 0

@@ -389,3 +389,38 @@ def test_a_mistake_in_a_helper_beside_the_class_is_reported_with_its_line(check)
     )
     assert not is_fine
     assert f"line {line_with(lines, '.format(x)')}" in text
+
+
+SCORED = """
+class Counting(Env):
+    num_seats = 2
+    observation_space = Box(0, 9, (1,), np.int8)
+    action_space = Discrete(2)
+    state = {"count": np.int64}
+
+    def reset(self, s):
+        s.count = 1
+
+    def step(self, s, action, reward):
+        s.count += 1
+        return s.count == 9
+
+    def seat(self, s):
+        return s.count % 2
+
+    def observe(self, s, obs, player):
+        obs[0] = s.count
+
+    def score(self, s, player):
+        return SCORE
+"""
+"""A world for two that judges its positions."""
+
+
+@pytest.mark.parametrize(("score", "is_fine"), [("0.5 * s.count - player", True), ("1.0 * (s.count << 62)", False)])
+def test_scores_are_compared_between_the_back_ends(tmp_path: Path, score: str, is_fine: bool) -> None:
+    path = tmp_path / "counting.py"
+    path.write_text(f"{HEAD}\n{SCORED.replace('SCORE', score)}")
+    last = list(check_world(str(path), steps=STEPS))[-1]
+    assert last.is_fine == is_fine, last.text
+    assert is_fine or "compiled, score of env 0" in last.text

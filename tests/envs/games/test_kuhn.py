@@ -102,6 +102,7 @@ def test_stats_and_text_tell_who_won_what() -> None:
     assert episodes.stats["pot"].tolist() == [3.0, 3.0]
     s = begin(env, (0, 2, 1))
     assert env.ascii(s).splitlines() == ["1: J  2: K", "pot 2", "1 to move"]
+    assert env.ascii_for(s, 1).splitlines()[0] == "1: ?  2: K"
     env.step(s, 0, np.zeros(2))
     env.step(s, 1, np.zeros(2))
     before = env.render(s)

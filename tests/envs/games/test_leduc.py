@@ -127,6 +127,7 @@ def test_stats_and_text_tell_the_result() -> None:
     }
     s = begin(env, 4, 2, 0)
     assert env.ascii(s).splitlines() == ["1: K  2: Q  public: ?", "stakes 1 and 1", "1 to move"]
+    assert env.ascii_for(s, 0).splitlines()[0] == "1: K  2: ?  public: ?"
     face_down = env.render(s)
     for letter in "rccr":
         env.step(s, MOVES[letter], np.zeros(2))

@@ -143,7 +143,7 @@ def test_an_opening_never_ends_the_game_and_has_every_length(backend, num_envs: 
 
 
 def test_positions_are_scored_alike_by_both_back_ends_and_only_where_the_world_judges_them() -> None:
-    env = Othello(size=6, opening_plies=10)
+    env = Othello(size=6, opening_plies=12)
     compiled, interpreted = NativePool(env, 20, num_threads=1), NativePool(env, 20, backend="interpreted")
     compiled.reset(3)
     interpreted.reset(3)

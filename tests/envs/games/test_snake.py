@@ -198,6 +198,24 @@ def test_food_death_and_survival_pay_what_the_parameters_say() -> None:
     assert move(env, s, RIGHT, RIGHT, RIGHT) == ([5.25, 0.25, -7.0], False)
 
 
+def test_who_outlives_others_is_paid_for_each_of_them_at_their_death() -> None:
+    env = Snake(size=9, snakes=4, start_length=2, outlive_reward=0.5, step_reward=0.25)
+    bodies = [[(1, 2), (1, 1)], [(3, 2), (3, 1)], [(5, 8), (5, 7)], [(7, 8), (7, 7)]]
+    s = lay_out(env, bodies, [(1, 3), (0, 0), (0, 8), (8, 0)])
+    assert move(env, s, RIGHT, RIGHT, RIGHT, RIGHT) == ([2.25, 1.25, -1.0, -1.0], False)
+    assert move(env, s, RIGHT, RIGHT, RIGHT, RIGHT)[0] == [0.25, 0.25, 0.0, 0.0]  # once
+
+
+@pytest.mark.parametrize("ends_with_one", [False, True])
+def test_a_competition_may_end_with_the_last_snake_alive(ends_with_one: bool) -> None:
+    env = Snake(size=7, snakes=2, ends_with_one=ends_with_one, outlive_reward=1.0)
+    s = lay_out(env, [[(1, 3), (1, 2), (1, 1)], [(3, 6), (3, 5), (3, 4)]], [FAR, (6, 0)])
+    assert move(env, s, RIGHT, RIGHT) == ([1.0, -1.0], ends_with_one)
+    alone = Snake(size=7, ends_with_one=True)
+    s = lay_out(alone, [[(1, 3), (1, 2), (1, 1)]], [FAR])
+    assert move(alone, s, RIGHT) == ([0.0], False)
+
+
 # --- a full board -----------------------------------------------------------------------------------------------
 
 

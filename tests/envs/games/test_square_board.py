@@ -9,7 +9,7 @@ from scramjet.engine import NativePool
 from scramjet.envs import load_env
 from scramjet.envs.games.square_board import cell_names, square_symmetries
 
-GAMES = [("tic_tac_toe", {"opening_plies": 6}), ("othello", {"size": 6, "opening_plies": 18})]
+GAMES = [("tic_tac_toe", {"opening_plies": 8}), ("othello", {"size": 6, "opening_plies": 12})]
 
 
 @pytest.mark.parametrize(("name", "parameters"), GAMES)
