@@ -31,7 +31,8 @@ class GridEntry:
 
     def planes(self, entry: Tensor) -> Tensor:
         """[B, *shape] as float32 [B, num_planes, H, W]."""
-        planes = (entry.unsqueeze(1) if self.layout is None else self.layout.planes_first(entry)).float()
+        planes = entry.unsqueeze(1) if self.layout is None else self.layout.planes_first(entry)
+        planes = planes.to(torch.float32, memory_format=torch.contiguous_format)
         return planes if self.divisor == 1.0 else planes / self.divisor
 
 

@@ -11,7 +11,7 @@ from tests.helpers import ROOT
 FLAGS = {
     "--learning-rate", "--num-epochs", "--num-minibatches", "--clip-epsilon", "--entropy-coef",
     "--value-coef", "--max-grad-norm", "--gamma", "--gae-lambda", "--target-kl", "--normalize-rewards",
-    "--normalize-observations",
+    "--normalize-observations", "--self-play.pool-fraction",
 }  # fmt: skip
 HEALTHY = {
     "update": 20, "step": 20_480, "policy_loss": -0.01, "value_loss": 12.0, "entropy": 0.6, "approx_kl": 0.01,
@@ -84,7 +84,7 @@ def test_every_range_has_advice_with_flags_that_exist_and_fits_a_line():
     for metric in METRICS.values():
         for bound, advice in ((metric.low, metric.advice_low), (metric.high, metric.advice_high)):
             assert (bound is not None) == bool(advice), metric.name
-            assert set(re.findall(r"--[a-z-]+", advice)) <= FLAGS
+            assert set(re.findall(r"--[a-z.-]+", advice)) <= FLAGS
             assert not advice or "--" in advice
             assert len(f"{metric.name} 0.123, {advice}") <= 78
         assert metric.meaning.endswith(".")
