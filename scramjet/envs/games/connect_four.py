@@ -164,7 +164,8 @@ class ConnectFour(Env):
         if self.random_opponent:
             s.seat_0_side = randint(s, 2)
         if self.opening_plies > 0:
-            play_opening(s, self.connect, randint(s, self.opening_plies + 1))
+            longest = min(self.opening_plies, self.rows * self.cols - 1)
+            play_opening(s, self.connect, randint(s, longest + 1))
         if self.random_opponent and s.turn != s.seat_0_side:
             play_opening(s, self.connect, 1)
             s.seat_0_side = s.turn  # the other side only where the opponent had no move that goes on
@@ -214,11 +215,8 @@ class ConnectFour(Env):
                 f"{self.rows} x {self.cols}; lower connect, or raise rows or cols"
             )
 
-        cells = self.rows * self.cols
-        if not 0 <= self.opening_plies < cells:
-            raise ValueError(
-                f"opening_plies={self.opening_plies} must be from 0 to {cells - 1}: the board has {cells} cells"
-            )
+        if self.opening_plies < 0:
+            raise ValueError(f"opening_plies={self.opening_plies} must be at least 0")
 
     def render(self, s: Any) -> np.ndarray:
         empty = draw_cell(HOLE, HOLE)

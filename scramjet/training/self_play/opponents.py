@@ -53,7 +53,10 @@ class GroupSize:
 class Group:
     """Some envs of a pool, neighbours, in which the learner plays one seat or agent and opponents play the others."""
 
-    def __init__(self, pool: Pool, policy: Policy, size: GroupSize, num_steps: int, *, fused: bool) -> None:
+    def __init__(
+        self, pool: Pool, policy: Policy, size: GroupSize, num_steps: int, *, fused: bool, told: set[str]
+    ) -> None:
+        """`told`: the players of whose illegal moves the user has been told."""
         device, self.size, self.policy, self.pool = policy.device, size, policy, pool
         self.by_seats = pool.played_by is PlayedBy.SEATS
         self.rows_per_env = pool.num_rows // pool.num_envs
@@ -74,6 +77,7 @@ class Group:
         shape, dtype = (num_rows, *policy.distribution.action_shape), policy.distribution.action_dtype
         self.actions = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(generations)]
         self.states = [torch.zeros(num_rows, policy.state_size, device=device) for _ in range(generations)]
+        self._told = told
         self.waiting: list[Opponent] | None = None
         """The opponents that come next, as soon as no game of the generation before the last is left."""
 
@@ -104,6 +108,28 @@ class Group:
             self.stacks[generation].load(slot, opponent.weights)
             if opponent.player is not None:
                 opponent.player.begin(self.pool)
+
+    def legal_choices(
+        self, player: Player, actions: np.ndarray, masks: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """A scripted player's actions [M] as choices from 0 on; for each illegal one a random legal choice.
+
+        `masks` [M, choices] are the legal ones, [M, 0] where all are. The user is told once of each player.
+        """
+        space = self.pool.action_space
+        choices = np.asarray(actions, np.int64) - int(space.start)
+        legal = masks if masks.shape[1] else np.ones((len(choices), int(space.n)), np.bool_)
+        is_choice = (choices >= 0) & (choices < legal.shape[1])
+        is_legal = is_choice & legal[np.arange(len(choices)), np.where(is_choice, choices, 0)]
+        if not is_legal.all():
+            if player.name not in self._told:
+                self._told.add(player.name)
+                self.pool.say(
+                    f"the opponent {player.name} chose an illegal move; random legal ones are made in its place"
+                )
+            drawn = np.where(legal, generator.random(legal.shape), -1.0).argmax(1)
+            choices = np.where(is_legal, choices, drawn)
+        return choices
 
     @property
     def playing(self) -> list[Opponent]:
@@ -203,7 +229,8 @@ class BoundGroup:
             rows = rows[plays if group.by_seats else plays & turn]
             if len(rows):
                 chosen = opponent.player.choose(self._shown[t], group.rows.start + rows, generator)
-                group.actions[generation].numpy()[rows] = chosen
+                masks = self._shown[t].mask[group.rows.start + rows]
+                group.actions[generation].numpy()[rows] = group.legal_choices(opponent.player, chosen, masks, generator)
 
     def take_in(self, t: int) -> None:
         """Score the games that ended in step t, and let players forget them."""
@@ -223,7 +250,8 @@ class Opponents(Others):
         self, pool: Pool, policy: Policy, sizes: Sequence[GroupSize], num_steps: int, *, fused: bool, seed: int
     ) -> None:
         self.pool = pool
-        self.groups = [Group(pool, policy, size, num_steps, fused=fused) for size in sizes]
+        told: set[str] = set()
+        self.groups = [Group(pool, policy, size, num_steps, fused=fused, told=told) for size in sizes]
         self.generator = torch.Generator(policy.device).manual_seed(seed)
         """Draws the opponents' actions and the learner's seats."""
         self.running_hash = torch.zeros(pool.num_envs, dtype=torch.int64, device=policy.device)

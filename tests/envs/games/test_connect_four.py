@@ -177,8 +177,7 @@ def test_a_board_in_the_mirror_is_the_same_game(env, data) -> None:
         ({"rows": 1}, "rows=1 must be from 2 to 20"),
         ({"cols": 21}, "cols=21 must be from 2 to 20"),
         ({"connect": 1}, "connect=1 must be from 2 to 7"),
-        ({"opening_plies": -1}, "opening_plies=-1 must be from 0 to 41: the board has 42 cells"),
-        ({"rows": 2, "opening_plies": 14}, "opening_plies=14 must be from 0 to 13"),
+        ({"opening_plies": -1}, "opening_plies=-1 must be at least 0"),
         (
             {"rows": 4, "cols": 4, "connect": 5},
             "connect=5 must be from 2 to 4, the longest line on a board of 4 x 4; lower connect, or raise rows or cols",
@@ -215,7 +214,7 @@ def test_an_opening_has_from_none_to_the_given_number_of_plies_each_as_likely() 
 @pytest.mark.parametrize("random_opponent", [False, True])
 @pytest.mark.parametrize("backend", ["cpu", "interpreted"])
 def test_no_opening_ends_the_game_and_it_stops_where_every_move_would(backend, random_opponent: bool) -> None:
-    env = ConnectFour(rows=3, cols=4, connect=3, opening_plies=11, random_opponent=random_opponent)
+    env = ConnectFour(rows=3, cols=4, connect=3, opening_plies=99, random_opponent=random_opponent)
     pool = NativePool(env, 150, num_threads=1, backend=backend)
     pool.reset(0)
     states = pool.states()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import scramjet
-from scramjet.errors import CheckpointError, ConfigError
+from scramjet.errors import CheckpointError, ConfigError, PlayerError, TrustError
+from scramjet.training.self_play import exploiter
 
 SMALL: dict[str, Any] = {
     "num_envs": 16,
@@ -18,8 +19,8 @@ SMALL: dict[str, Any] = {
     "num_threads": 1,
     "learning_rate": 0.01,
     "entropy_coef": 0.01,
-    "policy": {"hidden": [16], "encoder": "mlp"},
-    "env_parameters": {"rows": 4, "cols": 4, "connect": 3, "random_opponent": False},
+    "policy": {"hidden": [16], "encoder": "mlp", "symmetry": "none"},
+    "env_parameters": {"rows": 4, "cols": 4, "connect": 3, "opening_plies": 0},
     "eval": {"every": 0, "final_episodes": 0},
     "checkpoint": {"every": 1, "keep_last_n": 2},
     "self_play": {"pool_fraction": 0.5, "opponents_at_once": 2, "snapshot_every": 2, "pool_size": 3, "change_every": 2},
@@ -30,7 +31,7 @@ UPDATE = 16 * 16
 
 RUNS: dict[str, dict[str, Any]] = {
     "flat": {},
-    "memory": {"policy": {"hidden": [16], "encoder": "mlp", "memory": "gru", "memory_size": 8}},
+    "memory": {"policy": {"hidden": [16], "encoder": "mlp", "memory": "gru", "memory_size": 8, "symmetry": "none"}},
     "normalized": {"normalize_observations": True, "normalize_rewards": True},
     "torch": {"fused": False, "policy": {"hidden": [16], "encoder": "grid_cnn", "grid_channels": [4]}},
     "vtrace": {"advantage": "vtrace"},
@@ -150,6 +151,66 @@ def test_an_opponent_of_another_network_or_world_is_named(tmp_path: Path) -> Non
     other = train(tmp_path, "other", 2, policy={"hidden": [8], "encoder": "mlp"})
     with pytest.raises(ConfigError, match="holds another network"):
         train(tmp_path, "run", 2, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
-    board = {"rows": 5, "cols": 4, "connect": 3, "random_opponent": False}
+    board = {"rows": 5, "cols": 4, "connect": 3}
     with pytest.raises(ConfigError, match="trained on another world"):
         train(tmp_path, "run", 2, env_parameters=board, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
+
+
+PLAYERS = """
+import numpy as np
+
+def stubborn(view):
+    return 99  # no column
+
+def failing(view):
+    raise KeyError("nothing to play")
+"""
+
+
+def test_illegal_moves_of_an_opponent_are_replaced_and_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own.py").write_text(PLAYERS)
+    play = {"pool_fraction": 0.0, "fixed_fraction": 0.5, "opponents": [f"{tmp_path / 'own.py'}:stubborn"]}
+    run = train(tmp_path, "run", 12, self_play=play, display="plain")
+    assert capsys.readouterr().out.count("chose an illegal move") == 1
+    (member,) = end_of(run, 12)[2]["members"]
+    assert member["wins"] > member["losses"] > 0, "it plays at random, and the learner gets better"
+
+
+def test_an_opponent_that_raises_is_named_with_its_line_and_the_run_can_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(PLAYERS)
+    with pytest.raises(PlayerError, match=r"failing failed in own.py line 8: KeyError"):
+        train(tmp_path, "run", 4, self_play={"fixed_fraction": 0.5, "opponents": [f"{file}:failing"]})
+    file.write_text("def failing(view):\n    return view.legal[0]\n")
+    scramjet.train(resume=tmp_path / "run", display="quiet")
+
+
+def test_a_stranger_cannot_name_players_of_his_own_code(tmp_path: Path) -> None:
+    file, config = tmp_path / "evil.py", tmp_path / "run.toml"
+    file.write_text("raise SystemExit('ran')")
+    config.write_text(f'env = "connect_four"\n[self_play]\nfixed_fraction = 0.5\nopponents = ["{file}:choose"]\n')
+    with pytest.raises(TrustError, match=r"evil.py:choose.*--trust"):
+        scramjet.train(config, runs_dir=tmp_path, display="quiet")
+    run = train(tmp_path, "run", 2)
+    frozen = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(frozen.replace("opponents = []", f'opponents = ["{file}:choose"]'))
+    with pytest.raises(TrustError, match=r"evil.py"):
+        scramjet.train(resume=run, total_timesteps=6 * UPDATE, display="quiet")
+
+
+def test_actors_beside_the_learner_play_against_the_pool_too(tmp_path: Path) -> None:
+    run = train(tmp_path, "run", 16, mode="async", num_actors=2, advantage="vtrace")
+    league = end_of(run, 16)[2]
+    assert sum(member["wins"] + member["losses"] for member in league["members"]) > 10
+    assert len(league["members"]) > 1
+    scramjet.train(resume=run, total_timesteps=20 * UPDATE, display="quiet")
+
+
+def test_an_exploiter_enters_the_pool_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exploiter, "MOST_UPDATES", 3)
+    run = train(tmp_path, "run", 8, self_play={**SMALL["self_play"], "exploiters": 1})
+    exploiters = [member for member in end_of(run, 8)[2]["members"] if member["kind"] == "exploiter"]
+    assert [member["step"] for member in exploiters] == [3 * UPDATE, 6 * UPDATE]
+    assert (run / "opponents" / "exploiters" / f"step_{3 * UPDATE:08d}" / "model.safetensors").is_file()
