@@ -80,8 +80,9 @@ class History:
         step = record["step"]
         if self._first is None:
             self._first = (step, now - compiling.seconds())
-        _add(self.curve, step, main_metric(record)[1])
-        _add(self.evaluations, step, record.get("eval/mean_return"))
+        name, value = main_metric(record)
+        _add(self.curve, step, value)
+        _add(self.evaluations, step, record.get("eval/mean_return") if name == "return" else None)
         for label, curve in self.diagnostic_curves.items():
             _add(curve, step, record.get(DIAGNOSTIC_CURVES[label]))
         self.episodes += record.get("episodes") or 0

@@ -132,10 +132,14 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     run = shlex.quote(run)
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
     go_on = f"scramjet train --resume {run}{further}"
+    evaluate = [("evaluate it", f"scramjet eval {run} --episodes 100")]
     watch = [] if is_foreign(summary.env) else [("watch it", f"scramjet eval {run} --render")]
+    if summary.rating is not None:
+        evaluate = [("measure it", f"scramjet eval {run} --against random --games 1000")]
+        watch = [] if is_foreign(summary.env) else [("play against it", f"scramjet play {run}")]
     further_on = [("finish it" if summary.stopped_by else "train it further", go_on)]
     return [
-        ("evaluate it", f"scramjet eval {run} --episodes 100"),
+        *evaluate,
         *watch,
         *(further_on if not summary.is_replay else []),
         ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4{further}"),

@@ -110,6 +110,8 @@ def headline(scene: Scene) -> list[Text]:
         ("episodes", f"{human_count(history.episodes):<5}"),
         ("this update", spread if latest.get("return_min") is not None else "-"),
     ]
+    if name == "rating":  # returns of games say little
+        parts[-1] = ("standard error", human_number(latest.get("self_play/rating_error")))
     rest = pairs(parts, scene.width - text.cell_len - 2, gap="  ")
     if text.cell_len + 2 + rest.cell_len <= scene.width:
         text.append("  ").append_text(rest)
