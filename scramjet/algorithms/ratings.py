@@ -146,7 +146,7 @@ def performance_rating(
         if abs(step) < 1e-10:
             break
         strength = strength + step if low < strength + step < high else (low + high) / 2
-    return strength * ELO_PER_STRENGTH, ELO_PER_STRENGTH / math.sqrt(information)
+    return float(strength * ELO_PER_STRENGTH), float(ELO_PER_STRENGTH / math.sqrt(information))
 
 
 def choices_of(games: Results | Rankings) -> tuple[list[Choices], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from scramjet.training.seeds import unseen_episodes
 
 MAX_ENVS = 512
 """Games that are played at the same time."""
+OPENING = "opening_plies"
+"""The parameter of worlds that begin games after random openings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,12 @@ def prepare_match(
     )
     rules_note = "" if choose_parameters else note_on_played(config, checkpoint)
     config, world_note = for_several(config)
+    config, opening_note = from_the_start(config, choose_parameters(config.env) if choose_parameters else ())
     opponent = load_player(against, config, temperature=temperature, runs_dir=runs_dir)
     agent = NetworkPlayer(policy, str(run), temperature)
-    return Match(config, checkpoint, agent, opponent, tuple(note for note in (rules_note, world_note) if note))
+    return Match(
+        config, checkpoint, agent, opponent, tuple(note for note in (rules_note, world_note, opening_note) if note)
+    )
 
 
 def play_prepared(
@@ -193,6 +198,18 @@ def for_several(config: RunConfig) -> tuple[RunConfig, str]:
             return changed, f"{config.env} is played here with --env.{'' if other else 'no-'}{flag}, by several players"
         advice = f"add --env.{flag} {other}"
     raise ConfigError(f"{config.env} is played by one, so there is nobody to play against; {advice}")
+
+
+def from_the_start(config: RunConfig, chosen: Iterable[str]) -> tuple[RunConfig, str]:
+    """The config with games that begin at the beginning, and one line that tells if they did not in training.
+
+    Training may begin games after random openings; matches do so only if the parameter is among those `chosen`.
+    """
+    plies = config.env_parameters.get(OPENING, 0)
+    if not plies or OPENING in chosen:
+        return config, ""
+    changed = replace(config, env_parameters={**config.env_parameters, OPENING: 0})
+    return changed, f"games begin at the beginning; --env.opening-plies {plies} begins them as in training"
 
 
 def _plays_several(world: Env, parameters: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 
 from scramjet.arena.game import PERSON, Game
-from scramjet.arena.head_to_head import for_several
+from scramjet.arena.head_to_head import for_several, from_the_start
 from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
@@ -31,9 +31,6 @@ from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.training.worlds.user_worlds import name_of
-
-OPENING = "opening_plies"
-"""The parameter of worlds that begin with some random moves; a person begins without."""
 
 DESCRIPTION = """Play a game yourself, against a trained agent or another player.
 
@@ -129,7 +126,7 @@ def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
     )
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
-    config = from_the_start(_seated(config, arguments), env_values)
+    config, _ = from_the_start(_seated(config, arguments), env_values)
     name = run_of(checkpoint).name
     print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
     adviser = Adviser(policy, name, reward_scale(checkpoint))
@@ -151,13 +148,6 @@ def _seated(config: RunConfig, arguments: Arguments) -> RunConfig:
 def _is_for_several(config: RunConfig) -> bool:
     world = config.make_env()
     return not isinstance(world, Env) or num_players(world) > 1
-
-
-def from_the_start(config: RunConfig, env_values: dict[str, str]) -> RunConfig:
-    """The config with an empty board to begin with, where the run was trained from openings drawn at random."""
-    if OPENING not in config.env_parameters or OPENING in env_values:
-        return config
-    return replace(config, env_parameters={**config.env_parameters, OPENING: 0})
 
 
 def _opponent(spec: str, config: RunConfig, arguments: Arguments) -> Player | None:

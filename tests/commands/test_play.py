@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.commands.play import from_the_start
+from scramjet.arena.head_to_head import from_the_start
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers import ROOT
 from tests.helpers.command_calls import call, refusal
@@ -98,9 +98,11 @@ def test_hints_come_from_the_run_while_somebody_else_plays(
 
 def test_a_person_begins_without_the_openings_of_training_unless_they_ask_for_them() -> None:
     config = RunConfig(env="connect_four", env_parameters={"opening_plies": 8, "rows": 5})
-    assert from_the_start(config, {}).env_parameters == {"opening_plies": 0, "rows": 5}
-    assert from_the_start(config, {"opening_plies": "8"}) == config
-    assert from_the_start(RunConfig(), {}) == RunConfig()
+    changed, note = from_the_start(config, {})
+    assert "--env.opening-plies" in note
+    assert changed.env_parameters == {"opening_plies": 0, "rows": 5}
+    assert from_the_start(config, {"opening_plies": "8"}) == (config, "")
+    assert from_the_start(RunConfig(), {}) == (RunConfig(), "")
 
 
 def test_a_world_of_the_users_own_is_played_by_the_names_of_its_actions(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.adapters.registry import is_foreign
-from scramjet.arena.head_to_head import for_several
+from scramjet.arena.head_to_head import for_several, from_the_start
 from scramjet.arena.players import Temperature, load_player
 from scramjet.arena.tournaments.entrants import Entrant
 from scramjet.arena.tournaments.log import TournamentLog, header_hash
@@ -49,7 +49,7 @@ class TournamentSettings:
 def tournament_world(
     entrants: Sequence[Entrant], *, env: str | None, choose_parameters: ChooseParameters | None, trust: bool
 ) -> tuple[RunConfig, str]:
-    """The config whose world all entrants play, and one line on what was changed in it for several players, or "".
+    """The config whose world all entrants play, and one line on what was changed in it for the games, or "".
 
     It is that of the first checkpoint; without checkpoints, the world `env` with its preset. `env`, parameters and
     `trust` are as for `load_trained`.
@@ -63,7 +63,9 @@ def tournament_world(
         config = starting_config(name_of(env))
         if choose_parameters is not None:
             config = replace(config, env_parameters={**config.env_parameters, **choose_parameters(config.env)})
-    return for_several(config)
+    config, several_note = for_several(config)
+    config, opening_note = from_the_start(config, choose_parameters(config.env) if choose_parameters else ())
+    return config, "; ".join(note for note in (several_note, opening_note) if note)
 
 
 def load_players(entrants: Sequence[Entrant], config: RunConfig, temperature: Temperature) -> list[Player]:

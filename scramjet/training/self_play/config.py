@@ -80,6 +80,8 @@ class SelfPlayConfig:
                 f"self_play.opponents are given ({', '.join(self.opponents)}), and no env plays against them; add "
                 f"--self-play.pool-fraction 0.25, or --self-play.fixed-fraction 0.05"
             )
+        if len(set(self.opponents)) < len(self.opponents):
+            raise ConfigError(f"self_play.opponents names one twice ({', '.join(self.opponents)}); name each once")
         if len(self.opponents) > MAX_OPPONENTS:
             raise ConfigError(f"self_play.opponents are {len(self.opponents)}; {MAX_OPPONENTS} are the most")
         if self.exploiters and not self.pool_fraction:

@@ -54,7 +54,9 @@ def end_games(
 
     reward, earned [E, P]: of each player in this step, and so far in its game. turn [R], for agents: who was alive.
     draw [E]: a number from 0 to 1 for the next seat; newest [1]: the generation that begins new games; members
-    [generations, slots]: the numbers of the opponents. opponent and outcome [R] are written in each env's first row.
+    [generations, slots]: the numbers of the opponents. opponent and outcome [R] are written in each env's first row. Of
+    more than two players the learner is compared with the next one: all others are the same opponent, and among equals
+    wins are as likely as losses, which they are not if the best of several counts.
     """
     num_players = reward.shape[1]
     rows_per_env = 1 if by_seats else num_players
@@ -68,11 +70,8 @@ def end_games(
         outcome[first] = 0
         opponent[first] = -1
         if is_over:
-            own, best = learner_seat[env], np.float32(-np.inf)
-            for player in range(num_players):
-                if player != own:
-                    best = max(best, earned[env, player])
-            outcome[first] = 3 if earned[env, own] > best else 1 if earned[env, own] < best else 2
+            own, other = earned[env, learner_seat[env]], earned[env, (learner_seat[env] + 1) % num_players]
+            outcome[first] = 3 if own > other else 1 if own < other else 2
             opponent[first] = members[generation[env], env // envs_per_slot]
             for player in range(num_players):
                 earned[env, player] = 0.0

@@ -31,6 +31,11 @@ def given_members(
         player = scripted_player(spec)
         if player is not None:
             members.append(_scripted_member(number, spec, player, pool, config))
+        elif spec == "perfect":
+            raise ConfigError(
+                "self_play.opponents has perfect, which is too slow to train against; give minimax:3, a run or a "
+                "checkpoint, and measure with scramjet eval RUN --against perfect"
+            )
         elif loads:
             members.append(_checkpoint_member(number, spec, config, policy, network, runs_dir))
     return members

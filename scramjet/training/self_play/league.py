@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scramjet.algorithms.ratings import ANCHOR_RATING, performance_rating
-from scramjet.errors import CheckpointError
+from scramjet.errors import CheckpointError, shortened
 from scramjet.policies.policy import Policy
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.results import CONFIDENCE
@@ -24,7 +24,7 @@ from scramjet.training.rollout.rollout import Outcome, Rollout
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.self_play.exploiter import Exploiter
 from scramjet.training.self_play.members import Member, MemberFiles, plain_weights
-from scramjet.training.self_play.opponents import Opponent, Opponents
+from scramjet.training.self_play.opponents import Group, Opponent, Opponents
 from scramjet.training.self_play.selection import draw_members, draw_probabilities, least_missed
 
 GAMES_TO_RATE = 50
@@ -107,8 +107,9 @@ class League:
             results.setdefault(kind // 4, dict.fromkeys(Outcome, 0))[Outcome(kind % 4)] = count
         by_number = {member.number: member for member in self.members}
         for number, of_member in results.items():
-            self._recent = self._forgetful(self._recent, of_member)
             self._add_results(by_number[number], of_member)
+        total = {outcome: sum(of_member[outcome] for of_member in results.values()) for outcome in Outcome}
+        self._recent = self._forgetful(self._recent, total)
         self._rate()
         self._count_distinct(rollout)
 
@@ -262,6 +263,7 @@ class League:
         """
         known = {member.number: member for member in self.members}
         self.members = [Member.from_description(each) for each in data["members"]]
+        self._check_sound(data)
         for member in self.members:
             if member.kind == "player":
                 if member.number not in known:
@@ -289,6 +291,21 @@ class League:
                 numbers = next(waiting)
                 group.waiting = None if numbers is None else [by_number[number] for number in numbers]
 
+    def _check_sound(self, data: Any) -> None:
+        """Refuse numbers that no run writes; `members` are restored already."""
+        numbers = [member.number for member in self.members]
+        if len(set(numbers)) != len(numbers) or not isinstance(data["num_entered"], int):
+            raise ValueError("two members of the pool have one number, or nobody knows how many have entered")
+        if not max(numbers, default=-1) < data["num_entered"] < 2**31:
+            raise ValueError(f"num_entered={shortened(data['num_entered'])} members have entered the pool")
+        counts = [*data["recent"], data["rating"] + 1e6, data["rating_error"] or 0.0]
+        if len(data["recent"]) != len(Outcome) or not all(0 <= float(each) < 1e12 for each in counts):
+            raise ValueError("the results against the pool are out of range")
+        groups = [group for each in self._opponents for group in each.groups]
+        for group, waiting in zip(groups, data["waiting"], strict=True):
+            if waiting is not None and (len(waiting) != group.size.num_slots or not set(waiting) <= set(numbers)):
+                raise ValueError("those who wait for their games are not members of the pool")
+
     def _restore_pool(
         self, prefix: str, opponents: Opponents, tensors: Mapping[str, Tensor], by_number: Mapping[int, Opponent]
     ) -> None:
@@ -300,9 +317,22 @@ class League:
                 raise ValueError(f"{prefix}{name} is {list(saved.shape)} of {saved.dtype}")
             tensor.copy_(saved)
         for group in opponents.groups:
+            _check_games(group)
             for generation, numbers in enumerate(group.members.tolist()):
                 if -1 not in numbers:
                     group.seat_opponents(generation, [by_number[number] for number in numbers])
+
+
+def _check_games(group: Group) -> None:
+    """Refuse restored games with a seat or generation that there is not, or played by nobody."""
+    generations, players = group.size.num_generations, group.pool.num_players
+    for name, bound in (("learner_seat", players), ("generation", generations), ("newest", generations)):
+        tensor = getattr(group, name)
+        if bool(((tensor < 0) | (tensor >= bound)).any()):
+            raise ValueError(f"{name} of a game is out of range")
+    played = {*group.generation.unique().tolist(), int(group.newest)}
+    if any(-1 in group.members[generation].tolist() for generation in played):
+        raise ValueError("a game is played against nobody")
 
 
 def _opponent(member: Member) -> Opponent:

@@ -80,7 +80,8 @@ class Member:
         if not all(isinstance(data[name], kind) for name, kind in kinds.items()):
             raise ValueError(f"the member {data['name']!r} of the pool has an entry of the wrong kind")
         is_sound = data["kind"] in (*FOLDERS, "player") and 0 <= data["number"] < 2**31 and 0 <= data["step"] < 2**63
-        if not is_sound or any(not 0 <= data[name] < 1e12 for name in SCORES[:3]):
+        rating = 0.0 if data["rating"] is None else data["rating"]
+        if not is_sound or any(not 0 <= data[name] < 1e12 for name in SCORES[:3]) or not abs(rating) < 1e6:
             raise ValueError(f"the member {data['name']!r} of the pool has an entry out of range")
         return cls(**data)
 
@@ -92,6 +93,11 @@ class MemberFiles:
         self._run = run
         self._used: set[str] = set()  # folders of members
         self._busy = threading.Lock()  # checkpoints are written, and old members removed, on a thread of their own
+        for folder in FOLDERS.values():
+            if (run / folder).is_symlink():
+                raise CheckpointError(
+                    f"{run / folder} is a symbolic link, which is not followed; put the folder itself in its place"
+                )
 
     def save(self, member: Member, metadata: Mapping[str, Any]) -> str:
         """Write a member's weights; returns the digest of its folder. The same member gives the same digest."""
@@ -128,20 +134,20 @@ class MemberFiles:
         """Remove the folders that neither a member nor any checkpoint of the run needs."""
         with self._busy:
             wanted, checkpoints = set(self._used), self._run / "checkpoints"
-            for name in _step_folders(checkpoints):
+            for name in step_folders(checkpoints):
                 with contextlib.suppress(CheckpointError):  # a damaged checkpoint needs no opponents
                     wanted |= set(_folders_in(read_record(checkpoints / name)["metadata"]))
-            for kind in ("self", "exploiter"):
+            for kind in ("self", "exploiter") if not (self._run / FOLDER).is_symlink() else ():
                 folder = self._run / FOLDERS[kind]
                 with explain_disk_errors(folder):
-                    for name in _step_folders(folder):
+                    for name in step_folders(folder):
                         if f"{FOLDERS[kind]}/{name}" not in wanted:
                             doomed = temporary_path(folder)  # a kill must not leave a part under this name
                             os.rename(folder / name, doomed)
                             remove_tree(doomed)
 
 
-def _step_folders(folder: Path) -> list[str]:
+def step_folders(folder: Path) -> list[str]:
     """The names of the folders of checkpoints in a folder; none where it is missing or a link."""
     if not folder.is_dir() or folder.is_symlink():
         return []

@@ -20,7 +20,7 @@ from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.self_play.exploiter import Exploiter
 from scramjet.training.self_play.given import given_members
 from scramjet.training.self_play.league import League
-from scramjet.training.self_play.members import MemberFiles
+from scramjet.training.self_play.members import MemberFiles, step_folders
 from scramjet.training.self_play.opponents import GroupSize, Opponents
 
 
@@ -54,22 +54,34 @@ def seat_opponents(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> 
 
 def group_sizes(settings: SelfPlayConfig, num_envs: int) -> list[GroupSize]:
     """Which envs of a pool play against whom: first those against the pool, then those against given opponents."""
-    sizes, first = [], 0
-    for name, share, slots, generations in (
-        ("pool_fraction", settings.pool_fraction, settings.opponents_at_once, 2),
-        ("fixed_fraction", settings.fixed_fraction, len(settings.opponents), 1),
-    ):
-        if not share:
-            continue
-        envs = max(1, round(share * num_envs / slots)) * slots
-        if first + envs > num_envs:
-            raise ConfigError(
-                f"self_play.{name}={share:g} of num_envs={num_envs} cannot be divided among {slots} opponents at once; "
-                f"use --num-envs {2 * (first + envs)}, or --self-play.opponents-at-once 1"
-            )
-        sizes.append(GroupSize(first, envs, slots, generations))
-        first += envs
+    sizes = _sizes(settings, num_envs)
+    if not _fit(sizes, num_envs):
+        enough = next((n for n in (num_envs << i for i in range(1, 12)) if _fit(_sizes(settings, n), n)), None)
+        fix = "lower --self-play.pool-fraction or --self-play.fixed-fraction"
+        raise ConfigError(
+            f"num_envs={num_envs} cannot be divided among {' and '.join(str(each.num_slots) for each in sizes)} "
+            f"opponents at once as self_play.pool_fraction={settings.pool_fraction:g} and fixed_fraction="
+            f"{settings.fixed_fraction:g} ask; {fix if enough is None else f'use --num-envs {enough}, or {fix}'}"
+        )
     return sizes
+
+
+def _sizes(settings: SelfPlayConfig, num_envs: int) -> list[GroupSize]:
+    """The groups of envs, whether or not there are enough envs: whole envs for each opponent, at least one."""
+    sizes, first = [], 0
+    for share, slots, generations in (
+        (settings.pool_fraction, settings.opponents_at_once, 2),
+        (settings.fixed_fraction, len(settings.opponents), 1),
+    ):
+        if share:
+            envs = max(1, round(share * num_envs / slots)) * slots
+            sizes.append(GroupSize(first, envs, slots, generations))
+            first += envs
+    return sizes
+
+
+def _fit(sizes: list[GroupSize], num_envs: int) -> bool:
+    return sizes[-1].first_env + sizes[-1].num_envs <= num_envs
 
 
 def _check_world(config: RunConfig, pool: Pool) -> None:
@@ -102,7 +114,7 @@ def make_league(
     seed: int,
 ) -> League:
     """The league of a run; `run` is the run's folder, `metadata` describes the policy for a file of its own."""
-    is_new = not (run / "checkpoints").is_dir() or not any((run / "checkpoints").iterdir())
+    is_new = not step_folders(run / "checkpoints")
     given = given_members(config, pool, policy, network, run.parent, loads=is_new)
     return League(
         config.self_play,

@@ -8,6 +8,7 @@ without a question. SECURITY.md gives the reasons.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -111,9 +112,19 @@ def approve_players(specs: Iterable[str], source: str, *, trust: bool) -> None:
 
 
 def _player_key(spec: str) -> str:
-    """The key under which a player is remembered: its file by its place, a module by its name."""
-    where, _, name = spec.rpartition(":")
-    return f"player {os.path.realpath(where)}:{name}" if where.endswith(".py") else f"player {spec}"
+    """The key under which a player is remembered: the place of its file and its name there.
+
+    A module is looked for where it would be imported from, the current folder included, so that another one of the
+    same name is another player.
+    """
+    where, _, name = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
+    module = "" if where.endswith(".py") else where
+    if module:
+        top = module.partition(".")[0]
+        here = [place for place in (f"{top}.py", f"{top}/__init__.py") if os.path.isfile(place)]
+        found = None if here else importlib.util.find_spec(top)
+        where = here[0] if here else (found.origin or top) if found is not None else f"{os.getcwd()}/{top}.py"
+    return f"player {os.path.realpath(where)}:{module}:{name}"
 
 
 def approve(

@@ -215,3 +215,19 @@ def test_games_with_the_same_moves_have_the_same_hash_and_others_another() -> No
                     assert hashed == 0
     assert len(set(seen.values())) == len(seen) > 100
     assert games.pool.played_by is PlayedBy.SEATS
+
+
+def test_among_equals_of_more_than_two_wins_are_as_likely_as_losses() -> None:
+    games = Games(*WORLDS["agents"], encoder="mlp")
+    for group in games.opponents.groups:
+        group.seat_opponents(0, [Opponent(i, None) for i in range(group.size.num_slots)])
+    for parameter in games.policy.network.actor_head.parameters():  # type: ignore[union-attr]
+        torch.nn.init.zeros_(parameter)
+    counts = {1: 0, 2: 0, 3: 0}
+    for _ in range(60):
+        rollout = games.play()
+        assert rollout.outcome is not None
+        for outcome in rollout.outcome[rollout.outcome > 0].tolist():
+            counts[outcome] += 1
+    assert counts[1] + counts[3] > 300
+    assert abs(counts[1] - counts[3]) < 4 * (counts[1] + counts[3]) ** 0.5

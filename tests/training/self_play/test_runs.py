@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import scramjet
 from scramjet.errors import CheckpointError, ConfigError, PlayerError, TrustError
+from scramjet.training import start
 from scramjet.training.self_play import exploiter
 
 SMALL: dict[str, Any] = {
@@ -214,3 +216,51 @@ def test_an_exploiter_enters_the_pool_and_begins_anew(tmp_path: Path, monkeypatc
     exploiters = [member for member in end_of(run, 8)[2]["members"] if member["kind"] == "exploiter"]
     assert [member["step"] for member in exploiters] == [3 * UPDATE, 6 * UPDATE]
     assert (run / "opponents" / "exploiters" / f"step_{3 * UPDATE:08d}" / "model.safetensors").is_file()
+
+
+def test_a_player_that_you_named_does_not_vouch_for_another_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, source in (("mine", "def choose(view):\n    return view.legal[0]\n"), ("theirs", "raise SystemExit\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "player_a.py").write_text(source)
+        opponents = 'opponents = ["player_a.py", "player_a:choose"]'
+        config = f'env = "connect_four"\n[self_play]\nfixed_fraction = 0.5\n{opponents}\n'
+        (tmp_path / folder / "run.toml").write_text(config)
+    monkeypatch.chdir(tmp_path / "mine")
+    fixed = {"fixed_fraction": 0.5, "opponents": ["player_a.py", "player_a:choose"]}
+    train(tmp_path, "run", 2, self_play=fixed)
+    monkeypatch.chdir(tmp_path / "theirs")
+    monkeypatch.delitem(sys.modules, "player_a", raising=False)
+    with pytest.raises(TrustError, match=r"player_a.py.*--trust"):
+        scramjet.train(tmp_path / "theirs" / "run.toml", runs_dir=tmp_path, display="quiet")
+
+
+def test_a_linked_folder_of_opponents_is_refused_and_nothing_behind_it_is_touched(tmp_path: Path) -> None:
+    run, elsewhere = train(tmp_path, "run", 4), tmp_path / "elsewhere"
+    (run / "opponents").rename(elsewhere)
+    (elsewhere / "exploiters" / "step_00000007").mkdir(parents=True)
+    (run / "opponents").symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match=r"opponents is a symbolic link"):
+        scramjet.train(resume=run, total_timesteps=8 * UPDATE, display="quiet")
+    assert (elsewhere / "exploiters" / "step_00000007").is_dir()
+
+
+FORGED: dict[str, dict[str, Any]] = {
+    "waiting": {"waiting": [[0]]},
+    "more waiting": {"waiting": [[0] * 9]},
+    "num_entered": {"num_entered": -5},
+    "recent": {"recent": [-1.0, 0.0, 0.0]},
+    "rating": {"rating": 1e308},
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_results_are_refused_in_words(tmp_path: Path, name: str) -> None:
+    run = train(tmp_path, "run", 4)
+    session = start.begin(start.StartRequest(resume=run, total_timesteps=8 * UPDATE))
+    league = session.league
+    assert league is not None
+    with session.run, pytest.raises(ValueError, match=r"pool|game"):
+        league.restore({**league.described(), **FORGED[name]}, league.tensors(), run, games_go_on=True, is_own=True)
+    session.close()
