@@ -19,6 +19,10 @@ from scramjet.errors import ConfigError, WorldError
 from scramjet.policies.layers import PolicyOutput
 
 
+MOST_SYMMETRIES = 64
+"""Most turned boards of one, the board itself included."""
+
+
 class SymmetryTables(nn.Module):
     """The symmetries of a board as index tables; number 0 is the identity."""
 
@@ -44,6 +48,7 @@ class SymmetryTables(nn.Module):
         for symmetry in symmetries:
             obs_rows.append(_permutation(symmetry, np.asarray(symmetry.observe(numbers)), numbers, "observe"))
             action_rows.append(_permutation(symmetry, np.asarray(list(symmetry.actions)), choices, "actions"))
+        _complete(obs_rows, action_rows)
         return cls(torch.from_numpy(np.stack(obs_rows)), torch.from_numpy(np.stack(action_rows)))
 
     @property
@@ -67,6 +72,24 @@ def _permutation(symmetry: Symmetry, given: np.ndarray, numbers: np.ndarray, wha
             f"{list(numbers.shape)} exactly once, and gave shape {list(given.shape)}"
         )
     return np.ascontiguousarray(given.ravel())
+
+
+def _complete(obs_rows: list[np.ndarray], action_rows: list[np.ndarray]) -> None:
+    """Add what symmetries make when one follows the other, such as the half turn of two mirrors, until nothing is new.
+
+    Without it the turned boards of two mirror images would not be the same set.
+    """
+    known = {row.tobytes() for row in obs_rows}
+    for first, first_actions in zip(obs_rows, action_rows, strict=True):  # grows while it is read
+        for second, second_actions in zip(list(obs_rows), list(action_rows), strict=True):
+            both = first[second]
+            if both.tobytes() in known:
+                continue
+            if len(obs_rows) == MOST_SYMMETRIES:
+                raise WorldError(f"the symmetries of this world make more than {MOST_SYMMETRIES} boards out of one")
+            known.add(both.tobytes())
+            obs_rows.append(both)
+            action_rows.append(second_actions[first_actions])
 
 
 class CanonicalNetwork(nn.Module):

@@ -57,3 +57,15 @@ def test_a_symmetry_that_does_more_than_move_things_is_refused() -> None:
 def test_a_world_without_symmetries_says_so() -> None:
     with pytest.raises(ConfigError, match=r"declares no symmetries.*--policy.symmetry none"):
         tables_of_world(object(), BOARD, CHOICES)
+
+
+def test_what_two_symmetries_make_together_is_added() -> None:
+    square = Box(0, 1, (3, 3), np.int8)
+    cells = np.arange(9).reshape(3, 3)
+    turn = Symmetry("quarter turn", np.rot90, np.rot90(cells, -1).ravel().tolist())
+    mirror = Symmetry("mirror", np.fliplr, np.fliplr(cells).ravel().tolist())
+    tables = SymmetryTables.of((turn, mirror), square, Discrete(9))
+    assert tables.count == 8
+    assert len({tuple(row) for row in tables.obs_sources.tolist()}) == 8
+    for sources, actions in zip(tables.obs_sources, tables.action_sources, strict=True):
+        assert torch.equal(sources[actions], torch.arange(9)), "a move in a cell goes where the cell goes"

@@ -34,7 +34,9 @@ def checkpoint_config(checkpoint: Checkpoint, caller: Caller = NOBODY) -> RunCon
 def run_of(checkpoint: Checkpoint) -> Path:
     """The folder of the run that a checkpoint belongs to; its own where it lies in none."""
     path = checkpoint.path.resolve()  # the user may have a link to it
-    return path.parents[1] if path.parent.name == "checkpoints" else path
+    if path.parent.name in ("checkpoints", "opponents"):
+        return path.parents[1]
+    return path.parents[2] if path.parents[1].name == "opponents" else path
 
 
 def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
