@@ -21,6 +21,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained_game(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny finished run of Connect Four, trained against the world's own random moves."""
     runs = tmp_path_factory.mktemp("runs")
-    flags = [*TINY, "--minibatch-size", 32, "--runs-dir", runs, "--run-name", "tiny", "--display", "quiet"]
+    own = ["--env.random-opponent", "--env.opening-plies", 0, "--self-play.pool-fraction", 0]
+    flags = [*TINY, *own, "--minibatch-size", 32, "--runs-dir", runs, "--run-name", "tiny", "--display", "quiet"]
     assert call("train", "connect_four", *flags) == 0
     return runs / "tiny"

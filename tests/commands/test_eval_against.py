@@ -22,11 +22,12 @@ TINY += ["--eval.every", 0, "--eval.final-episodes", 0]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tiny runs: of Connect Four against random moves, with memory from both seats, and of a world for one."""
     folder = tmp_path_factory.mktemp("runs")
-    small = ["--policy.grid-channels", 4, "--policy.hidden", 8]
+    small = ["--policy.grid-channels", 4, "--policy.hidden", 8, "--policy.grid-blocks", 0, "--policy.symmetry", "none"]
+    empty = ["--env.opening-plies", 0, "--self-play.pool-fraction", 0]
     memory = ["--policy.memory", "gru", "--policy.memory-size", 8, "--env.no-random-opponent"]
     for name, words in {
-        "four": ["connect_four", *small],
-        "memory": ["connect_four", *small, *memory],
+        "four": ["connect_four", *small, *empty, "--env.random-opponent"],
+        "memory": ["connect_four", *small, *empty, *memory],
         "alone": ["snake", *small],
         "pole": ["cartpole"],
     }.items():

@@ -22,7 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for number, name in enumerate(("first", "second")):
         words = [*TINY, "--eval.every", 0, "--eval.final-episodes", 0, "--checkpoint.every", 1]
-        words += ["--checkpoint.keep-last-n", "none", "--env.no-random-opponent", "--seed", number]
+        words += ["--checkpoint.keep-last-n", "none", "--seed", number, "--self-play.pool-fraction", 0]
         words += [
             "--minibatch-size",
             64,
@@ -120,7 +120,7 @@ def test_a_finished_tournament_is_shown_again_without_playing(
 def test_scripted_players_alone_need_a_world(tournament_of: Any, capsys: pytest.CaptureFixture[str]) -> None:
     players = ["--players", "random", "minimax:1", "--games", 6]
     assert "add --env connect_four" in refusal(capsys, *tournament_of(*players))
-    assert call(*tournament_of(*players, "--env", "connect_four", "--env.no-random-opponent", "--json")) == 0
+    assert call(*tournament_of(*players, "--env", "connect_four", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["players"][0]["name"] == "minimax:1"
 
 

@@ -31,8 +31,8 @@ def begun(config: RunConfig | str | Path | None, runs_dir: Path, **given: Any) -
 
 def train(session: Session, num_updates: int) -> None:
     """Collect a rollout and learn from it, so many times."""
-    for _ in range(num_updates):
+    for update in range(1, num_updates + 1):
         rollout = session.collector.collect()
         session.learner.update(session.learner.prepare(rollout), 0)
-        session.collector.learned()
+        session.collector.learned(update, session.step_after(update))
         session.progress.add(session.collector.episodes())

@@ -140,7 +140,7 @@ _TABLE = (
         "self_play/win_rate_worst",
         "The lowest win rate against any member of the pool; two imagined games, one won, are added.",
         low=0.3,
-        advice_low="an old self wins: raise --self-play.pool-fraction",
+        advice_low="forgets: raise --self-play.pool-fraction",
         first_update=20,
     ),
     Metric("self_play/draws", "Share of recent games against the pool that were drawn."),

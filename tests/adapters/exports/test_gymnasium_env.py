@@ -17,6 +17,7 @@ from scramjet.adapters.exports.gymnasium_ids import gym_id
 from scramjet.adapters.make import make
 from scramjet.engine import NativePool
 from scramjet.envs import load_env, register, registrations, registry
+from scramjet.errors import WorldError
 from tests.helpers import HELPERS
 from tests.helpers.processes import run_python
 
@@ -30,7 +31,16 @@ def test_the_ids_are_the_documented_ones() -> None:
     assert len(IDS) == len(set(IDS)) == len(BUILT_IN)
 
 
-@pytest.mark.parametrize("name", IDS)
+OF_SEVERAL = {"scramjet/Kuhn-v0", "scramjet/Leduc-v0", "scramjet/Othello-v0", "scramjet/TicTacToe-v0"}
+
+
+@pytest.mark.parametrize("name", sorted(OF_SEVERAL))
+def test_a_game_of_several_says_that_gymnasium_is_for_one(name: str) -> None:
+    with pytest.raises(WorldError, match="interface is for one player"):
+        gymnasium.make(name)
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - OF_SEVERAL))
 def test_every_world_passes_gymnasiums_checker_without_a_warning(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -127,7 +127,9 @@ def test_parameters_that_are_no_plain_data_are_one_message(text: str, message: s
 def test_no_setting_but_the_world_and_the_schedule_is_text_that_a_file_decides() -> None:
     """Whoever adds a setting that is a path or a name has to say here what keeps a stranger's from being used."""
     free = [name for name, kind, _ in field_docs() if "text" in kind]
-    assert free == ["env", "time_limit", "replay_schedule", *SCHEDULES, "policy.ignore"]  # entries to leave out
+    # policy.ignore: entries to leave out; self_play.opponents: checkpoints that are only read, and players that
+    # `approve_players` refuses
+    assert free == ["env", "time_limit", "replay_schedule", *SCHEDULES, "policy.ignore", "self_play.opponents"]
 
 
 SCHEDULES = [field.name for field in dataclasses.fields(PPOConfig) if "str" in str(field.type)]

@@ -98,6 +98,7 @@ def a_rollout(num_steps: int, num_rows: int, **changes: Any) -> Any:
         horizon=num_steps,
         recurrent=SimpleNamespace(is_used=False),
         states=torch.zeros(0, 0, 0),
+        mine=None,
     )
     for name, data in changes.items():
         setattr(rollout, name, data)

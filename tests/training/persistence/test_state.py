@@ -15,6 +15,7 @@ from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training.evaluation.best import Best
 from scramjet.training.persistence import state
 from scramjet.training.persistence.metadata import best_of
+from scramjet.training.persistence.weights import check_weights
 from tests.helpers.sessions import SMALL, begun, train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -81,4 +82,4 @@ def test_weights_of_another_network_are_refused_by_the_first_that_differs(tmp_pa
         saved = load_checkpoint(state.checkpoint_of(session, update=0, step=0, elapsed_seconds=0.0)())
         own = {**session.policy.state_dict(), "extra": torch.zeros(3)}
     with pytest.raises(CheckpointError, match=r"extra is absent there and \[3\] here"):
-        state.check_weights(own, saved)
+        check_weights(own, saved)
