@@ -201,6 +201,7 @@ def test_a_session_in_a_terminal_is_drawn_in_colour_and_ctrl_c_leaves_politely()
     terminal.wait_for("Your move (1 2 3 4 5 6 7): ")
     terminal.type("4\n")
     terminal.wait_for("Your move (")
+    time.sleep(0.5)  # a signal between the prompt and the read of Python's own input() waits for the next key
     terminal.type("\x03")
     terminal.wait_for("Goodbye.")
     assert terminal.exit_code() == 0
