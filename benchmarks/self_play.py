@@ -52,7 +52,8 @@ def main() -> None:
     rates: dict[str, list[float]] = {"plain self-play": [], "against a pool": []}
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(arguments.turns):
-            rates["plain self-play"].append(rate(settings, Path(folder), f"plain-{turn}"))
+            plain = {**settings, "self_play": {"pool_fraction": 0.0}}
+            rates["plain self-play"].append(rate(plain, Path(folder), f"plain-{turn}"))
             rates["against a pool"].append(rate({**settings, "self_play": against}, Path(folder), f"pool-{turn}"))
     for name, each in rates.items():
         print(f"{name:16} {statistics.median(each):12,.0f} steps/s   ({', '.join(f'{one:,.0f}' for one in each)})")
