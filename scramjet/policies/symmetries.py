@@ -18,7 +18,6 @@ from scramjet.envs.api import Box, Discrete, MultiBinary, Symmetry
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies.layers import PolicyOutput
 
-
 MOST_SYMMETRIES = 64
 """Most turned boards of one, the board itself included."""
 
