@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,9 @@ def seat_opponents(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> 
         return []
     _check_world(config, pool)
     assert isinstance(config.num_steps, int)
-    pools: Sequence[Pool] = pool.pools if isinstance(pool, ConcatenatedPool) else [pool]
+    pools: Sequence[Pool] = [pool]
+    if isinstance(pool, ConcatenatedPool):  # actors choose actions on the CPU
+        pools, policy = pool.pools, copy.deepcopy(policy).cpu()
     num_sets = settings.pool_size + len(settings.opponents) + 2 * settings.opponents_at_once * len(pools)
     num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in policy.state_dict().values())
     require_memory(
@@ -42,7 +45,7 @@ def seat_opponents(config: RunConfig, pool: Pool, policy: Policy, seed: int) -> 
     return [
         Opponents(
             each,
-            policy if len(pools) == 1 else policy.cpu(),
+            policy,
             group_sizes(settings, each.num_envs),
             config.num_steps,
             fused=config.fused,
