@@ -118,10 +118,10 @@ def test_a_finished_tournament_is_shown_again_without_playing(
 
 
 def test_scripted_players_alone_need_a_world(tournament_of: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    players = ["--players", "random", "minimax:1", "--games", 6]
+    players = ["--players", "random", "minimax:2", "--games", 40]
     assert "add --env connect_four" in refusal(capsys, *tournament_of(*players))
     assert call(*tournament_of(*players, "--env", "connect_four", "--json")) == 0
-    assert json.loads(capsys.readouterr().out)["players"][0]["name"] == "minimax:1"
+    assert json.loads(capsys.readouterr().out)["players"][0]["name"] == "minimax:2"
 
 
 @pytest.mark.parametrize(
