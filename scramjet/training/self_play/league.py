@@ -107,7 +107,8 @@ class League:
             results.setdefault(kind // 4, dict.fromkeys(Outcome, 0))[Outcome(kind % 4)] = count
         by_number = {member.number: member for member in self.members}
         for number, of_member in results.items():
-            self._add_results(by_number[number], of_member)
+            if number in by_number:  # actors may be behind, and end games against members that are gone
+                self._add_results(by_number[number], of_member)
         total = {outcome: sum(of_member[outcome] for of_member in results.values()) for outcome in Outcome}
         self._recent = self._forgetful(self._recent, total)
         self._rate()
