@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from dataclasses import dataclass
@@ -190,8 +189,9 @@ def _perfect_player(config: RunConfig) -> Player:
             f"{PERFECT} play is known for connect_four with 6 rows, 7 columns and four in a line, not for {world!r}; "
             f"play against {', '.join(SCRIPTED)}"
         )
-    player: Player = importlib.import_module("scramjet.arena.solver.player").PerfectPlayer()
-    return player
+    from scramjet.arena.solver.player import PerfectPlayer  # compiles the solver: only for who asks for it
+
+    return PerfectPlayer()
 
 
 def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:

@@ -38,6 +38,11 @@ RUNS: dict[str, dict[str, Any]] = {
     "torch": {"fused": False, "policy": {"hidden": [16], "encoder": "grid_cnn", "grid_channels": [4]}},
     "vtrace": {"advantage": "vtrace"},
     "fixed": {"self_play": {**SMALL["self_play"], "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
+    "frames": {
+        "env": "snake",
+        "env_parameters": {"size": 6, "snakes": 2},
+        "frame_stack": 2,
+    },
     "exploiter": {"self_play": {**SMALL["self_play"], "exploiters": 1, "memory": 20}},
     "agents": {
         "env": "snake",
@@ -264,3 +269,10 @@ def test_forged_results_are_refused_in_words(tmp_path: Path, name: str) -> None:
     with session.run, pytest.raises(ValueError, match=r"pool|game"):
         league.restore({**league.described(), **FORGED[name]}, league.tensors(), run, games_go_on=True, is_own=True)
     session.close()
+
+
+def test_games_of_pettingzoo_are_played_against_the_pool_too(tmp_path: Path) -> None:
+    pytest.importorskip("pettingzoo.classic", reason="pip install 'scramjet[pettingzoo]'")
+    run = train(tmp_path, "run", 4, env="pettingzoo:tictactoe_v3", env_parameters={}, checkpoint={"every": 0})
+    members = end_of(run, 4)[2]["members"]
+    assert sum(member["wins"] + member["draws"] + member["losses"] for member in members) > 10
