@@ -120,8 +120,11 @@ def _loaded(path: Path) -> Checkpoint:
     try:
         return load_checkpoint(path)
     except CheckpointError as error:
+        if not path.exists():  # there is nothing to play without
+            raise
         raise CheckpointError(
-            f"{error}. To play without it, remove it, or name the checkpoints that shall play: RUN/checkpoints/step_..."
+            f"{str(error).rstrip('.')}. To play without it, remove it, or name the checkpoints that shall play: "
+            f"RUN/checkpoints/step_..."
         ) from error
 
 
