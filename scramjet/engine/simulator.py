@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scramjet.engine.transition import Transition
-from scramjet.engine.trees import leaves, map_fields, map_leaves
+from scramjet.engine.trees import leaves, map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.runtime.machine.memory import require_memory
 
