@@ -106,7 +106,8 @@ def train_command(words: list[str]) -> int:
 def base_config(env: str | None, place: Place, algorithm: str | None = None) -> RunConfig:
     """The config that flags are laid over: that of the forked checkpoint or a preset, then --config FILE.
 
-    `algorithm` is the command line's: what is tuned for another is left out. `env` is the world of the command line, in place of any other; parameters in files are kept if they are for it.
+    `env` is the world of the command line, in place of any other; parameters in files are kept if they are for it.
+    `algorithm` is the command line's too: what is tuned for another is left out.
     """
     moved = None if place.env is None else name_of(place.env)
     caller = Caller(place.trust, env or moved, keeps_parameters=moved is not None)

@@ -1,8 +1,8 @@
 """Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
 Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
-[ppo]); tables are [env], [spo], [alphazero], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short for a table with that
-name alone.
+[ppo]); tables are [env], [spo], [alphazero], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short
+for a table with that name alone.
 """
 
 from __future__ import annotations

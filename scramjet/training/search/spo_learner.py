@@ -93,7 +93,8 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         total_steps: int,
         seed: int,
     ) -> None:
-        replay = Replay(_record_of(rollout, rollout.reward), num_rollouts_kept(spo.replay_size, rollout.log_prob.numel()))
+        num_rollouts = num_rollouts_kept(spo.replay_size, rollout.log_prob.numel())
+        replay = Replay(_record_of(rollout, rollout.reward), num_rollouts)
         super().__init__(executor, config, rollout, replay, search.rewards, total_steps=total_steps, seed=seed)
         self.spo, self._search = spo, search
         device = self.policy.device
