@@ -52,7 +52,7 @@ class TreeSamples:
 class AlphaZeroLearner(SearchLearner[TreeSamples]):
     """Updates a policy by Gumbel AlphaZero (Danihelka et al. 2022)."""
 
-    NAMES: ClassVar = ("policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
+    NAMES: ClassVar = ("policy_loss", "value_loss", "entropy", "grad_norm")
 
     def __init__(
         self,
@@ -92,13 +92,12 @@ class AlphaZeroLearner(SearchLearner[TreeSamples]):
     def _gradient_step(self) -> Tensor:
         batch = self.replay.samples(self._steps, self._numbers)
         output = self.policy(batch.obs)
-        policy_term = policy_loss(output.logits, batch.policy, batch.mask)
+        policy_term = policy_loss(output.logits, batch.mask, batch.policy)
         value_term = value_loss(output.value, output.value, batch.returns, clip=None)
         norm = self._take_step(policy_term + self.config.value_coef * value_term)
         with torch.no_grad():
             entropy = _entropy(torch.log_softmax(mask_logits(output.logits, batch.mask), -1))
-            divergence = policy_term - _entropy(batch.policy.clamp(min=1e-30).log())
-        return torch.stack([policy_term.detach(), value_term.detach(), entropy, divergence.detach(), norm])
+        return torch.stack([policy_term.detach(), value_term.detach(), entropy, norm])
 
     def _findings(self, rollout: Rollout) -> dict[str, Tensor]:
         found: TreeFindings = rollout.findings

@@ -34,7 +34,7 @@ def lambda_returns(
 
 
 def check_zero_sum(reward: Tensor, name: str) -> None:
-    """Raise a TrainingError where the rewards of two seats, [T, N, 2], do not cancel out, so that values cannot turn."""
+    """Raise a TrainingError where the rewards of two seats, [T, N, 2], do not cancel out: values cannot turn then."""
     worst = reward.sum(-1).abs().max()
     if bool(worst > 1e-4 * (1.0 + reward.abs().max())):
         t, n = torch.nonzero(reward.sum(-1).abs() == worst)[0].tolist()

@@ -167,9 +167,7 @@ class SPOLearner(SearchLearner[ParticleSequences]):
     def _after_step(self) -> None:
         """Move the target network towards the network; its normalizer is the same."""
         with torch.no_grad():
-            torch._foreach_lerp_(
-                list(self.target.parameters()), list(self.policy.parameters()), self.spo.target_rate
-            )
+            torch._foreach_lerp_(list(self.target.parameters()), list(self.policy.parameters()), self.spo.target_rate)
 
     @torch.no_grad()
     def _learned(self) -> None:
