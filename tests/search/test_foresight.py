@@ -1,4 +1,4 @@
-"""A search must not foresee: a world whose reward is the next coin, searched with the coming random numbers or others."""
+"""A search must not foresee: a world that pays for the next coin, searched with the coming random numbers or others."""
 
 from typing import Any
 
