@@ -22,6 +22,7 @@ from typing import Any
 import jax
 from peers.measuring import median_rate, versions_of
 from search.jax_networks import ACTIVATIONS, Network
+from search.stoix_source import SEARCH_FILE
 
 
 def network_of(arguments: argparse.Namespace) -> Network:
@@ -96,7 +97,12 @@ def parse() -> argparse.Namespace:
     particles.add_argument("--particles", type=int, default=16)
     particles.add_argument("--depth", type=int, default=4)
     particles.add_argument("--resampling-period", type=int, default=4, help="depths between resamplings")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if min(*arguments.envs, arguments.moves) < 1 or arguments.seconds <= 0:
+        parser.error("--envs and --moves must be at least 1, --seconds above 0")
+    if arguments.work == "spo" and not (arguments.stoix / SEARCH_FILE).is_file():
+        parser.error(f"--stoix {arguments.stoix} holds no {SEARCH_FILE}; clone github.com/EdanToledo/Stoix")
+    return arguments
 
 
 def main() -> None:
