@@ -1,28 +1,36 @@
-"""Searched moves per second of public JAX programs, to stand beside scramjet's in the same run.
+"""Searched moves per second of scramjet beside public JAX programs, with equal networks and searches.
 
-    PYTHON benchmarks/search_peers.py alphazero --envs 1024 4096 --simulations 32 --network residual
-    PYTHON benchmarks/search_peers.py spo --stoix FOLDER --envs 768 4096 --particles 16 --depth 4 --hidden 64 64
+    python benchmarks/search_peers.py alphazero --envs 1024 4096 --simulations 32 --network residual
+    python benchmarks/search_peers.py spo --stoix FOLDER --envs 768 4096 --particles 16 --depth 4 --hidden 64 64
 
-`alphazero` needs jax, mctx and pgx; `spo` needs jax, mctx, chex and a clone of github.com/EdanToledo/Stoix, of which
-only the search is imported. Neither needs scramjet. A move is one decision of one env: the network on the root, the
-search, and the env step after it. A call plays `--moves` of them in every env as one compiled program. The first two
-calls compile and warm up; the figure is the median over five shares of `--seconds`. One JSON object is printed for
-each number of envs. What each program does exactly is said in its file under benchmarks/search/.
+`alphazero` is Connect Four beside mctx and pgx; `spo` is CartPole beside Stoix. JAX, mctx, chex and pgx have to be
+installed beside scramjet, or in another Python, named by `--jax-python`. Of Stoix only the search is imported, from a
+clone of github.com/EdanToledo/Stoix. With `--library` one side is measured alone, and the other need not be installed.
+
+A move is one decision of one env: the network on the root, the search, and the env step after it. A call plays
+`--moves` of them in every env. The first calls compile and warm up; the figure is the median over five shares of
+`--seconds`. Each figure is a process of its own, one after the other, and prints a JSON object. What each program does
+exactly is said in its file under benchmarks/search/.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 from peers.measuring import median_rate, versions_of
-from search.jax_networks import ACTIVATIONS, Network
-from search.stoix_source import SEARCH_FILE
+from search.network import Network
+
+STOIX_SEARCH = Path("stoix", "systems", "spo", "ff_spo.py")
+LIBRARIES = ("scramjet", "jax")
+Program = tuple[Callable[[], object], tuple[str, ...], str]
+"""What plays, the packages whose versions matter, and the device."""
 
 
 def network_of(arguments: argparse.Namespace) -> Network:
@@ -32,49 +40,80 @@ def network_of(arguments: argparse.Namespace) -> Network:
     return Network(hidden, arguments.activation, not arguments.two_trunks, dtype=arguments.dtype, **board)
 
 
-def alphazero(arguments: argparse.Namespace, num_envs: int) -> tuple[Callable[[], object], dict[str, Any]]:
-    """mctx over pgx's Connect Four."""
-    from search import mctx_connect_four as peer
+def scramjet_program(arguments: argparse.Namespace, **sizes: int) -> Program:
+    """Scramjet's search."""
+    import torch
+    from search import scramjet_moves as ours
 
-    network = network_of(arguments)
-    play = peer.make_play(network, num_envs, arguments.moves, arguments.simulations, arguments.seed)
-    facts = {"peer": "mctx + pgx", "world": "connect_four", "simulations": arguments.simulations}
-    return play, facts | {"network": str(network), "versions": versions_of(peer.PACKAGES)}
+    if arguments.work == "alphazero":
+        search, world = ours.AlphaZeroConfig(simulations=arguments.simulations), "connect_four"
+    else:
+        settings = {"particles": arguments.particles, "depth": arguments.depth}
+        search, world = ours.SPOConfig(**settings, resample_period=arguments.resampling_period), "cartpole"
+    device = torch.cuda.get_device_name() if ours.DEVICE == "cuda" else "cpu"
+    return ours.make_play(network_of(arguments), world, search, **sizes), ours.PACKAGES, device
 
 
-def spo(arguments: argparse.Namespace, num_envs: int) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Stoix's search over CartPole."""
-    from search import stoix_cartpole as peer
+def jax_program(arguments: argparse.Namespace, **sizes: int) -> Program:
+    """The search of a public program."""
+    import jax
 
-    network = network_of(arguments)
-    search = peer.Search(arguments.particles, arguments.depth, arguments.resampling_period)
-    play = peer.make_play(
-        network, search, arguments.stoix, num_envs=num_envs, num_moves=arguments.moves, seed=arguments.seed
-    )
-    facts = {"peer": "Stoix", "world": "cartpole", "particles": arguments.particles, "depth": arguments.depth}
-    return play, facts | {"network": str(network), "versions": versions_of(peer.PACKAGES)}
+    network, device = network_of(arguments), jax.devices()[0].device_kind
+    if arguments.work == "alphazero":
+        from search import mctx_connect_four as trees
+
+        return trees.make_play(network, arguments.simulations, **sizes), trees.PACKAGES, device
+    from search import stoix_cartpole as particles
+
+    search = particles.Search(arguments.particles, arguments.depth, arguments.resampling_period)
+    return particles.make_play(network, search, arguments.stoix, **sizes), particles.PACKAGES, device
 
 
 def measure(arguments: argparse.Namespace, num_envs: int) -> dict[str, Any]:
     """One figure and what a reader must know of it."""
-    play, facts = arguments.program(arguments, num_envs)
+    make = scramjet_program if arguments.library == "scramjet" else jax_program
+    play, packages, device = make(arguments, num_envs=num_envs, num_moves=arguments.moves, seed=arguments.seed)
     started = time.perf_counter()
     play()
-    compile_seconds = time.perf_counter() - started
-    rate = median_rate(play, num_envs * arguments.moves, arguments.seconds, warm_ups=1)
-    device = f"{jax.devices()[0].device_kind} ({jax.default_backend()})"
-    figures = {"num_envs": num_envs, "moves_per_second": round(rate, 1), "compile_seconds": round(compile_seconds, 1)}
-    return {"work": arguments.work, **figures, **facts, "device": device}
+    first_seconds = time.perf_counter() - started
+    rate = median_rate(play, num_envs * arguments.moves, arguments.seconds)
+    names = ("simulations",) if arguments.work == "alphazero" else ("particles", "depth", "resampling_period")
+    return {
+        "work": arguments.work,
+        "library": arguments.library,
+        "num_envs": num_envs,
+        "moves_per_second": round(rate, 1),
+        "first_call_seconds": round(first_seconds, 1),
+        **{name: getattr(arguments, name) for name in names},
+        "network": str(network_of(arguments)),
+        "device": device,
+        "versions": versions_of(packages),
+    }
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Measure both sides, each in processes of its own, and print how many times as fast scramjet is."""
+    pythons = {"scramjet": sys.executable, "jax": arguments.jax_python}
+    for num_envs in arguments.envs:
+        rates: dict[str, float] = {}
+        for library in LIBRARIES:
+            words = [*sys.argv[1:], "--library", library, "--envs", str(num_envs)]  # later flags count
+            done = subprocess.run([pythons[library], __file__, *words], stdout=subprocess.PIPE, text=True, check=True)
+            print(answer := done.stdout.strip().splitlines()[-1], flush=True)
+            rates[library] = json.loads(answer)["moves_per_second"]
+        print(f"{num_envs} envs: scramjet {rates['scramjet'] / rates['jax']:.2f}x", flush=True)
 
 
 def add_common(parser: argparse.ArgumentParser, *, activation: str, envs: list[int]) -> None:
-    """Flags of both programs."""
+    """Flags of both works."""
     parser.add_argument("--envs", type=int, nargs="+", default=envs, metavar="N")
+    parser.add_argument("--library", choices=LIBRARIES, help="measure one side alone")
+    parser.add_argument("--jax-python", default=sys.executable, metavar="PATH", help="a Python that has JAX's packages")
     parser.add_argument("--hidden", type=int, nargs="+", help="width of each hidden layer")
-    parser.add_argument("--activation", choices=list(ACTIVATIONS), default=activation, help="of the hidden layers")
+    parser.add_argument("--activation", choices=["relu", "tanh"], default=activation, help="of the hidden layers")
     parser.add_argument("--two-trunks", action="store_true", help="policy and value share no layer")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the network")
-    parser.add_argument("--moves", type=int, default=16, help="of each env in one call of the compiled program")
+    parser.add_argument("--moves", type=int, default=16, help="of each env in one call")
     parser.add_argument("--seconds", type=float, default=5.0, help="to measure for, after the warm-up")
     parser.add_argument("--seed", type=int, default=1)
 
@@ -83,30 +122,32 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     works = parser.add_subparsers(dest="work", required=True)
-    tree = works.add_parser("alphazero", help="mctx over pgx's Connect Four")
-    tree.set_defaults(program=alphazero)
+    tree = works.add_parser("alphazero", help="Connect Four; beside mctx and pgx")
     add_common(tree, activation="relu", envs=[1024, 4096])
     tree.add_argument("--simulations", type=int, default=32)
     tree.add_argument("--network", choices=["mlp", "residual"], default="mlp")
     tree.add_argument("--channels", type=int, default=64, help="of a residual network")
     tree.add_argument("--blocks", type=int, default=4, help="of a residual network")
-    particles = works.add_parser("spo", help="Stoix's SPO over CartPole")
-    particles.set_defaults(program=spo, network="mlp")
+    particles = works.add_parser("spo", help="CartPole; beside Stoix")
+    particles.set_defaults(network="mlp")
     add_common(particles, activation="tanh", envs=[768, 4096])
-    particles.add_argument("--stoix", type=Path, required=True, help="a clone of Stoix's repository")
+    particles.add_argument("--stoix", type=Path, default=Path("Stoix"), help="a clone of Stoix's repository")
     particles.add_argument("--particles", type=int, default=16)
     particles.add_argument("--depth", type=int, default=4)
     particles.add_argument("--resampling-period", type=int, default=4, help="depths between resamplings")
     arguments = parser.parse_args()
     if min(*arguments.envs, arguments.moves) < 1 or arguments.seconds <= 0:
         parser.error("--envs and --moves must be at least 1, --seconds above 0")
-    if arguments.work == "spo" and not (arguments.stoix / SEARCH_FILE).is_file():
-        parser.error(f"--stoix {arguments.stoix} holds no {SEARCH_FILE}; clone github.com/EdanToledo/Stoix")
+    needs_stoix = arguments.work == "spo" and arguments.library != "scramjet"
+    if needs_stoix and not (arguments.stoix / STOIX_SEARCH).is_file():
+        parser.error(f"--stoix {arguments.stoix} holds no {STOIX_SEARCH}; clone github.com/EdanToledo/Stoix")
     return arguments
 
 
 def main() -> None:
     arguments = parse()
+    if arguments.library is None:
+        return compare(arguments)
     for num_envs in arguments.envs:
         print(json.dumps(measure(arguments, num_envs)), flush=True)
 

@@ -8,62 +8,45 @@ a policy near uniform gives both programs search trees of about the same shape.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from search.network import Network
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 RELU_GAIN, POLICY_GAIN, VALUE_GAIN = 2**0.5, 0.01, 1.0
 
 
-@dataclass(frozen=True)
-class Network:
-    """The kind of a network, as scramjet's policy settings name it."""
+class JaxNetwork:
+    """The functions of a network; its weights are handed to them."""
 
-    hidden: tuple[int, ...]
-    """Width of each hidden layer."""
-    activation: str
-    """relu or tanh, after each hidden layer."""
-    shared_trunk: bool
-    """One trunk for policy and value, instead of one each."""
-    channels: int = 0
-    """Of a 3x3 convolution before the hidden layers, with relu; 0: observations are laid flat instead."""
-    blocks: int = 0
-    """Residual blocks of two more 3x3 convolutions each."""
-    dtype: str = "float32"
-    """Of weights and layers. XLA multiplies float32 in TF32 on NVIDIA's newer GPUs unless told otherwise."""
-
-    def __str__(self) -> str:
-        width = "x".join(str(units) for units in self.hidden)
-        board = f"{self.channels} channels, {self.blocks} residual blocks, " if self.channels else ""
-        trunk = "one trunk" if self.shared_trunk else "two trunks"
-        return f"{board}hidden {width} {self.activation}, {trunk}, {self.dtype}"
+    def __init__(self, network: Network) -> None:
+        self.network = network
 
     def weights(self, key: Any, observation_shape: tuple[int, ...], num_actions: int) -> Any:
         """Initial weights; observations are [B, features] or [B, height, width, planes]."""
-        policy_key, value_key, *trunk_keys = jax.random.split(key, 3 if self.shared_trunk else 4)
-        trunks = [self._trunk(trunk_key, observation_shape) for trunk_key in trunk_keys]
+        network = self.network
+        policy_key, value_key, *trunk_keys = jax.random.split(key, 3 if network.shared_trunk else 4)
         made = {
-            "trunks": trunks,
-            "policy": linear(policy_key, self.hidden[-1], num_actions, POLICY_GAIN),
-            "value": linear(value_key, self.hidden[-1], 1, VALUE_GAIN),
+            "trunks": [self._trunk(trunk_key, observation_shape) for trunk_key in trunk_keys],
+            "policy": linear(policy_key, network.hidden[-1], num_actions, POLICY_GAIN),
+            "value": linear(value_key, network.hidden[-1], 1, VALUE_GAIN),
         }
-        return jax.tree.map(lambda leaf: leaf.astype(self.dtype), made)
+        return jax.tree.map(lambda leaf: leaf.astype(network.dtype), made)
 
-    def _trunk(self, key: Any, observation_shape: tuple[int, ...]) -> Any:
-        keys = iter(jax.random.split(key, 1 + 2 * self.blocks + len(self.hidden)))
-        inputs = math.prod(observation_shape)
+    def _trunk(self, key: Any, observation_shape: tuple[int, ...]) -> dict[str, Any]:
+        network, inputs = self.network, math.prod(observation_shape)
+        keys = iter(jax.random.split(key, 1 + 2 * network.blocks + len(network.hidden)))
         trunk: dict[str, Any] = {"blocks": [], "hidden": []}
-        if self.channels:
+        if network.channels:
             *_, planes = observation_shape
-            trunk["first"] = convolution(next(keys), planes, self.channels)
-            for _ in range(self.blocks):
-                first, second = (convolution(next(keys), self.channels, self.channels) for _ in range(2))
+            trunk["first"] = convolution(next(keys), planes, network.channels)
+            for _ in range(network.blocks):
+                first, second = (convolution(next(keys), network.channels, network.channels) for _ in range(2))
                 trunk["blocks"].append((first, jax.tree.map(jnp.zeros_like, second)))
-            inputs = inputs // planes * self.channels
-        for units in self.hidden:
+            inputs = inputs // planes * network.channels
+        for units in network.hidden:
             trunk["hidden"].append(linear(next(keys), inputs, units, RELU_GAIN))
             inputs = units
         return trunk
@@ -76,15 +59,15 @@ class Network:
         """[B, ...] to [B] float32; beside `logits` of the same observations XLA computes a shared trunk once."""
         return apply(weights["value"], self._features(weights["trunks"][-1], obs))[..., 0].astype(jnp.float32)
 
-    def _features(self, trunk: Any, obs: Any) -> Any:
-        features = obs.astype(self.dtype)
-        if self.channels:
+    def _features(self, trunk: dict[str, Any], obs: Any) -> Any:
+        features = obs.astype(self.network.dtype)
+        if self.network.channels:
             features = jax.nn.relu(convolve(trunk["first"], features))
             for first, second in trunk["blocks"]:
                 features = jax.nn.relu(features + convolve(second, jax.nn.relu(convolve(first, features))))
         features = features.reshape(features.shape[0], -1)
         for layer in trunk["hidden"]:
-            features = ACTIVATIONS[self.activation](apply(layer, features))
+            features = ACTIVATIONS[self.network.activation](apply(layer, features))
         return features
 
 

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import mctx
 import pgx
 from pgx.experimental import auto_reset
-from search.jax_networks import Network
+from search.jax_networks import JaxNetwork
+from search.network import Network
 
 PACKAGES = ("mctx", "pgx", "chex", "jax", "jaxlib")
 ENV = pgx.make("connect_four")
@@ -27,7 +28,7 @@ def masked(logits: Any, legal: Any) -> Any:
     return jnp.where(legal, logits - logits.max(-1, keepdims=True), jnp.finfo(logits.dtype).min)
 
 
-def make_model(network: Network) -> Callable[..., Any]:
+def make_model(network: JaxNetwork) -> Callable[..., Any]:
     """What mctx calls at a leaf: a step of the envs [B] and the network on the states it leads to."""
 
     def model(weights: Any, key: Any, action: Any, state: Any) -> tuple[Any, Any]:
@@ -44,20 +45,23 @@ def make_model(network: Network) -> Callable[..., Any]:
     return model
 
 
-def make_play(network: Network, num_envs: int, num_moves: int, num_simulations: int, seed: int) -> Callable[[], object]:
+def make_play(
+    network: Network, num_simulations: int, *, num_envs: int, num_moves: int, seed: int
+) -> Callable[[], object]:
     """A function that plays the next `num_moves` searched moves of each env and waits for them."""
-    model, step = make_model(network), jax.vmap(auto_reset(ENV.step, ENV.init))
+    functions = JaxNetwork(network)
+    model, step = make_model(functions), jax.vmap(auto_reset(ENV.step, ENV.init))
     env_key, weight_key, key = jax.random.split(jax.random.key(seed), 3)
     state = jax.jit(jax.vmap(ENV.init))(jax.random.split(env_key, num_envs))
-    weights = network.weights(weight_key, ENV.observation_shape, ENV.num_actions)
+    weights = functions.weights(weight_key, ENV.observation_shape, ENV.num_actions)
 
     def move(carry: Any, key: Any) -> tuple[Any, Any]:
         weights, state = carry
         state = state.replace(terminated=jnp.zeros_like(state.terminated))
         search_key, step_key = jax.random.split(key)
         root = mctx.RootFnOutput(
-            prior_logits=network.logits(weights, state.observation),
-            value=network.value(weights, state.observation),
+            prior_logits=functions.logits(weights, state.observation),
+            value=functions.value(weights, state.observation),
             embedding=state,
         )
         illegal = ~state.legal_action_mask

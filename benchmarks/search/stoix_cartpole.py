@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from search.jax_networks import Network
+from search.jax_networks import JaxNetwork
+from search.network import Network
 from search.stoix_source import load_spo
 
 PACKAGES = ("mctx", "chex", "jax", "jaxlib")
@@ -116,16 +117,16 @@ def make_play(
     network: Network, search: Search, stoix: Path, *, num_envs: int, num_moves: int, seed: int
 ) -> Callable[[], object]:
     """A function that plays the next `num_moves` searched moves of each env and waits for them."""
-    spo, config = load_spo(stoix), search.config
+    spo, config, functions = load_spo(stoix), search.config, JaxNetwork(network)
 
     def policy_of(weights: Any, obs: Any) -> Categorical:
-        return Categorical(network.logits(weights, obs))
+        return Categorical(functions.logits(weights, obs))
 
-    find_root = spo.make_root_fn(policy_of, network.value, config)
-    searcher = spo.SPO(config, spo.make_recurrent_fn(jax.vmap(step), policy_of, network.value, config))
+    find_root = spo.make_root_fn(policy_of, functions.value, config)
+    searcher = spo.SPO(config, spo.make_recurrent_fn(jax.vmap(step), policy_of, functions.value, config))
     env_key, weight_key, key = jax.random.split(jax.random.key(seed), 3)
     state = jax.vmap(begin)(jax.random.split(env_key, num_envs))
-    weights = network.weights(weight_key, (NUM_FEATURES,), NUM_ACTIONS)
+    weights = functions.weights(weight_key, (NUM_FEATURES,), NUM_ACTIONS)
 
     def move(carry: Any, key: Any) -> tuple[Any, Any]:
         weights, state = carry

@@ -23,7 +23,6 @@ from unittest.mock import MagicMock
 import jax
 import jax.numpy as jnp
 
-SEARCH_FILE = Path("stoix", "systems", "spo", "ff_spo.py")
 PACKAGES = ("colorama", "distrax", "flashbax", "flax", "hydra", "omegaconf", "optax", "rlax", "stoa")
 NOT_OF_THE_SEARCH = (
     "stoix.networks",
@@ -54,7 +53,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def load_spo(folder: Path) -> Any:
-    """The module `SEARCH_FILE` of the source in `folder`."""
+    """The module stoix.systems.spo.ff_spo of the source in `folder`."""
     sys.path.insert(0, str(folder))
     sys.meta_path.insert(0, StandIns((*PACKAGES, *NOT_OF_THE_SEARCH)))
     spo = importlib.import_module("stoix.systems.spo.ff_spo")
