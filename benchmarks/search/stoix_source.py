@@ -4,12 +4,13 @@
     spo = load_spo(Path("Stoix"))        # a clone of github.com/EdanToledo/Stoix; spo is its stoix.systems.spo.ff_spo
 
 The module defines the search beside a whole trainer, and imports all that the trainer needs. The search itself calls
-JAX and chex alone, and one function of rlax. What is not installed is replaced by an empty stand-in; one that the
-search would call after all gives an object that JAX refuses, so nothing can be left out silently.
+JAX and chex alone, and one function of rlax, which is written out here. All else is replaced by empty stand-ins; one
+that the search would call after all gives an object that JAX refuses, so nothing can be left out silently.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -23,14 +24,10 @@ from unittest.mock import MagicMock
 import jax
 import jax.numpy as jnp
 
-PACKAGES = ("colorama", "distrax", "flashbax", "flax", "hydra", "omegaconf", "optax", "rlax", "stoa")
 NOT_OF_THE_SEARCH = (
-    "stoix.networks",
-    "stoix.utils",
-    "stoix.systems.mpo.continuous_loss",
-    "stoix.systems.mpo.discrete_loss",
-    "stoix.systems.search.evaluator",
-    "tensorflow_probability",
+    *("colorama", "distrax", "flashbax", "flax", "hydra", "omegaconf", "optax", "rlax", "stoa"),
+    *("tensorflow_probability", "stoix.networks", "stoix.utils", "stoix.systems.search.evaluator"),
+    *("stoix.systems.mpo.continuous_loss", "stoix.systems.mpo.discrete_loss"),
 )
 
 
@@ -52,10 +49,11 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """There is nothing to run."""
 
 
+@functools.cache
 def load_spo(folder: Path) -> Any:
     """The module stoix.systems.spo.ff_spo of the source in `folder`."""
     sys.path.insert(0, str(folder))
-    sys.meta_path.insert(0, StandIns((*PACKAGES, *NOT_OF_THE_SEARCH)))
+    sys.meta_path.insert(0, StandIns(NOT_OF_THE_SEARCH))
     spo = importlib.import_module("stoix.systems.spo.ff_spo")
     spo.rlax.add_dirichlet_noise = add_dirichlet_noise
     return spo
