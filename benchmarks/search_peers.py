@@ -97,11 +97,21 @@ def compare(arguments: argparse.Namespace) -> None:
     for num_envs in arguments.envs:
         rates: dict[str, float] = {}
         for library in LIBRARIES:
-            words = [*sys.argv[1:], "--library", library, "--envs", str(num_envs)]  # later flags count
-            done = subprocess.run([pythons[library], __file__, *words], stdout=subprocess.PIPE, text=True, check=True)
+            words = [
+                *sys.argv[1:],
+                "--library",
+                library,
+                "--envs",
+                str(num_envs),
+            ]  # of flags given twice the last counts
+            done = subprocess.run([pythons[library], __file__, *words], stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                print(f"{num_envs} envs: {library} failed with exit code {done.returncode}", flush=True)
+                continue
             print(answer := done.stdout.strip().splitlines()[-1], flush=True)
             rates[library] = json.loads(answer)["moves_per_second"]
-        print(f"{num_envs} envs: scramjet {rates['scramjet'] / rates['jax']:.2f}x", flush=True)
+        if len(rates) == len(LIBRARIES):
+            print(f"{num_envs} envs: scramjet {rates['scramjet'] / rates['jax']:.2f}x", flush=True)
 
 
 def add_common(parser: argparse.ArgumentParser, *, activation: str, envs: list[int]) -> None:
