@@ -251,6 +251,7 @@ register(
     aliases=("RubiksCube-v0", "RubiksCube-partly-scrambled-v0"),
 )
 register("snake", "scramjet.envs.games.snake:Snake", aliases=("Snake-v0",))
+register("game_2048", "scramjet.envs.games.game_2048:Game2048", aliases=("Game2048-v1",))
 register("probe_constant", "scramjet.envs.probes.known_answers:ConstantReward")
 register("probe_observation", "scramjet.envs.probes.known_answers:ObservationReward")
 register("probe_delay", "scramjet.envs.probes.known_answers:DelayedReward")

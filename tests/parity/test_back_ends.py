@@ -33,6 +33,7 @@ CASES = [
     ("snake", {"snakes": 3, "size": 7, "start_length": 2, "outlive_reward": 0.5, "ends_with_one": True}),
     ("kuhn", {"players": 3}),
     ("maze", {"rows": 4, "cols": 7}),
+    ("game_2048", {"size": 3}),
     ("binpack", {"max_items": 6, "max_spaces": 12}),
     ("identity_continuous", {"dims": 3}),
     (f"{WORLDS}/everything.py:Everything", {}),
