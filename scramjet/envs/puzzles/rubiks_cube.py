@@ -74,6 +74,7 @@ class RubiksCube(Env):
     """Bring a scrambled Rubik's cube back to one colour a face."""
 
     scrambles: int = 7
+    varied_scrambles: bool = False
 
     max_episode_steps = 20
     observation_space = Box(0, 1, (NUM_STICKERS, NUM_FACES), np.int8)  # one-hot: the colour of each sticker
@@ -85,9 +86,10 @@ class RubiksCube(Env):
     state_bounds = {"cube": (0, NUM_FACES - 1)}
 
     def reset(self, s: Any) -> None:
-        scramble(s, self.scrambles)
+        num_turns = 1 + randint(s, self.scrambles) if self.varied_scrambles else self.scrambles
+        scramble(s, num_turns)
         while is_solved(s.cube):  # the turns may undo each other
-            scramble(s, self.scrambles)
+            scramble(s, num_turns)
 
     def step(self, s: Any, action: Any) -> tuple[float, bool]:
         turn(s.cube, action)

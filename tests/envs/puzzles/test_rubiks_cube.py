@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scramjet.engine import NativePool
+from scramjet.engine.layout import state_dtype
+from scramjet.engine.worlds.interpreted import Record
 from scramjet.envs import load_env
 from scramjet.envs.puzzles.rubiks_cube import COLORS, RubiksCube, turn
 from scramjet.errors import WorldError
@@ -49,6 +51,16 @@ def begin(env: RubiksCube, cube: np.ndarray) -> Any:
     s = pool.record(0)
     s.cube[:] = cube
     return s
+
+
+def starts(num_games: int, **parameters: int) -> np.ndarray:
+    """The stickers of new games, [games, 54], without what is seen of them."""
+    env = RubiksCube(**parameters)
+    states = np.zeros(num_games, state_dtype(env))
+    states["_index"] = np.arange(num_games)
+    for state in states:
+        env.reset(Record(state, "RubiksCube"))
+    return states["cube"]
 
 
 # --- turns ------------------------------------------------------------------------------------------------------
@@ -123,10 +135,8 @@ def test_a_step_pays_only_where_all_faces_are_of_one_colour() -> None:
 
 
 def test_two_scrambles_give_each_unsolved_position_as_often_as_random_turns_do() -> None:
-    num_games = 20_000
-    pool = NativePool(RubiksCube(scrambles=2), num_games, num_threads=1)
-    pool.reset(3)
-    found, counts = np.unique(pool.states()["cube"], axis=0, return_counts=True)
+    num_games = 5000
+    found, counts = np.unique(starts(num_games, scrambles=2), axis=0, return_counts=True)
     pairs = np.array([SOLVED[played(f"{first} {second}")] for first in NAMES for second in NAMES])
     unsolved = pairs[(pairs != SOLVED).any(axis=1)]
     expected, weights = np.unique(unsolved, axis=0, return_counts=True)
@@ -135,14 +145,21 @@ def test_two_scrambles_give_each_unsolved_position_as_often_as_random_turns_do()
     assert (np.abs(counts - mean) < 5 * np.sqrt(mean)).all()
 
 
-@pytest.mark.parametrize("scrambles", [1, 4, 100])
+def test_varied_scrambles_are_as_often_one_as_any_other_number() -> None:
+    num_games = 3000
+    one_turn = {SOLVED[played(name)].astype(np.int8).tobytes() for name in NAMES}
+    share = np.mean([cube.tobytes() in one_turn for cube in starts(num_games, scrambles=2, varied_scrambles=True)])
+    of_two = 36 / 306  # 6 faces x 3 x 3 pairs of one face, 18 of which undo each other and 36 do not
+    expected = (1 + of_two) / 2
+    assert share == pytest.approx(expected, abs=5 * np.sqrt(expected / num_games))
+
+
+@pytest.mark.parametrize("scrambles", [1, 2, 30])
 def test_no_game_begins_with_a_solved_cube_and_none_lacks_a_colour(scrambles: int) -> None:
-    pool = NativePool(RubiksCube(scrambles=scrambles), 2000, num_threads=1)
-    pool.reset(0)
-    cubes = pool.states()["cube"]
+    cubes = starts(200, scrambles=scrambles)
     assert (cubes != SOLVED).any(axis=1).all()
     np.testing.assert_array_equal(np.sort(cubes, axis=1), np.broadcast_to(SOLVED, cubes.shape))
-    np.testing.assert_array_equal(cubes[:, CENTRES], np.broadcast_to(np.arange(6), (2000, 6)))
+    np.testing.assert_array_equal(cubes[:, CENTRES], np.broadcast_to(np.arange(6), (200, 6)))
 
 
 @pytest.mark.parametrize("scrambles", [0, -1, 1001])
