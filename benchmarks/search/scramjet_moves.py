@@ -9,17 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from scramjet.algorithms.alphazero import AlphaZeroConfig
-from scramjet.algorithms.spo import SPOConfig
-from scramjet.search.particles import ParticleSearch
-from scramjet.search.search import Rewards
-from scramjet.search.tree import TreeSearch
-from scramjet.training.search.alphazero_learner import TreeFindings
-from scramjet.training.search.player import SearchingPlayer
-from scramjet.training.search.spo_learner import ParticleFindings
 from search.network import Network
 
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.algorithms.alphazero import AlphaZeroConfig
+from scramjet.algorithms.spo import SPOConfig
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
@@ -28,6 +22,12 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.machine.devices import set_precision, set_threads
+from scramjet.search.particles import ParticleSearch
+from scramjet.search.search import Rewards
+from scramjet.search.tree import TreeSearch
+from scramjet.training.search.alphazero_learner import TreeFindings
+from scramjet.training.search.player import SearchingPlayer
+from scramjet.training.search.spo_learner import ParticleFindings
 
 PACKAGES = ("torch", "numba")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
