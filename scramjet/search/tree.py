@@ -15,7 +15,6 @@ from gymnasium.spaces import Discrete
 from torch import Tensor
 
 from scramjet.algorithms.alphazero import (
-    SMALLEST_PRIOR,
     AlphaZeroConfig,
     completed_q,
     considered_visits,
@@ -85,6 +84,7 @@ class TreeSearch(Search[TreeResult]):
         self.simulator = Simulator(pool, num_roots)
         self._gumbel = torch.zeros(num_roots, num_actions, device=self.device)
         self._schedules = considered_visits(config.considered, config.simulations).to(self.device)
+        self._all_legal = torch.ones(num_roots, num_actions, dtype=torch.bool, device=self.device)
         self._one_seat = torch.zeros(num_roots, dtype=torch.int8, device=self.device)
         self._is_threaded = pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS
 
@@ -100,8 +100,8 @@ class TreeSearch(Search[TreeResult]):
         output = self._evaluate(roots.obs)
         log_prob = torch.log_softmax(mask_logits(output.logits, mask), dim=-1)
         torch.add(log_prob, self._gumbel, out=trees.score)
-        trees.untried[:, 0].copy_(_prior(output.logits, mask))
         trees.records[:, 0].copy_(roots.records)
+        self._set_priors(0, output.logits, mask)
         self._run(
             kernels.plant, trees.whole, trees.real, trees.untried, trees.score, output.value, self._seats(roots.turn),
             trees.q, trees.visits,
@@ -122,12 +122,10 @@ class TreeSearch(Search[TreeResult]):
         now = simulator.step(self.policy.distribution.env_action(trees.action), self._key, simulation)
         trees.records[:, simulation + 1].copy_(simulator.records)
         output = self._evaluate(now.obs)
-        chances = _prior(output.logits, self._mask(now.mask))
-        trees.untried[:, simulation + 1].copy_(chances)
-        likeliest_prior, likeliest = chances.max(-1)
+        self._set_priors(simulation + 1, output.logits, self._mask(now.mask))
         self._run(
             kernels.expand, trees.whole, trees.real, trees.untried, trees.score, trees.leaf, trees.source, trees.action,
-            likeliest, likeliest_prior, self._gain(now, trees.mover), output.value, now.terminated, now.truncated,
+            self._gain(now, trees.mover), output.value, now.terminated, now.truncated,
             self._seats(now.turn), simulation, self.rewards.gamma,
         )  # fmt: skip
         self._run(kernels.backup, trees.whole, trees.real, trees.leaf, trees.q, trees.visits)
@@ -153,6 +151,10 @@ class TreeSearch(Search[TreeResult]):
             q=q,
         )
 
+    def _set_priors(self, node: int, logits: Tensor, mask: Tensor | None) -> None:
+        trees, legal = self.trees, self._all_legal if mask is None else mask
+        self._run(kernels.set_priors, trees.whole, trees.real, trees.untried, logits, legal, node)
+
     def _seats(self, turn: Tensor) -> Tensor:
         return turn if self.has_seats else self._one_seat
 
@@ -163,12 +165,6 @@ class TreeSearch(Search[TreeResult]):
             kernel.threaded(0, self.num_roots, *arrays)
         else:
             kernel.on(self.num_roots, *arguments)
-
-
-def _prior(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """The policy's probabilities [N, A]: above 0 where an action is legal, 0 where it is not."""
-    probability = torch.softmax(mask_logits(logits, mask), dim=-1).clamp(min=SMALLEST_PRIOR)
-    return probability if mask is None else probability.masked_fill(~mask, 0.0)
 
 
 def _num_actions(pool: WorldPool) -> int:
