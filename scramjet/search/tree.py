@@ -15,11 +15,11 @@ from gymnasium.spaces import Discrete
 from torch import Tensor
 
 from scramjet.algorithms.alphazero import (
+    SMALLEST_PRIOR,
     AlphaZeroConfig,
     completed_q,
     considered_visits,
     improved_policy,
-    prior,
     sigma,
 )
 from scramjet.compile.jit import RowKernel
@@ -86,7 +86,7 @@ class TreeSearch(Search[TreeResult]):
         self._gumbel = torch.zeros(num_roots, num_actions, device=self.device)
         self._schedules = considered_visits(config.considered, config.simulations).to(self.device)
         self._one_seat = torch.zeros(num_roots, dtype=torch.int8, device=self.device)
-        self._is_threaded = self.device.type == "cpu" and pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS
+        self._is_threaded = pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS
 
     def _draw(self, generator: torch.Generator) -> None:
         if self.is_deterministic:
@@ -100,7 +100,7 @@ class TreeSearch(Search[TreeResult]):
         output = self._evaluate(roots.obs)
         log_prob = torch.log_softmax(mask_logits(output.logits, mask), dim=-1)
         torch.add(log_prob, self._gumbel, out=trees.score)
-        trees.untried[:, 0].copy_(prior(output.logits, mask))
+        trees.untried[:, 0].copy_(_prior(output.logits, mask))
         trees.records[:, 0].copy_(roots.records)
         self._run(
             kernels.plant, trees.whole, trees.real, trees.untried, trees.score, output.value, self._seats(roots.turn),
@@ -122,7 +122,7 @@ class TreeSearch(Search[TreeResult]):
         now = simulator.step(self.policy.distribution.env_action(trees.action), self._key, simulation)
         trees.records[:, simulation + 1].copy_(simulator.records)
         output = self._evaluate(now.obs)
-        chances = prior(output.logits, self._mask(now.mask))
+        chances = _prior(output.logits, self._mask(now.mask))
         trees.untried[:, simulation + 1].copy_(chances)
         likeliest_prior, likeliest = chances.max(-1)
         self._run(
@@ -138,12 +138,10 @@ class TreeSearch(Search[TreeResult]):
 
     def _result(self, logits: Tensor, value: Tensor, mask: Tensor | None) -> TreeResult:
         """The improved policy, and the action: of those visited most, the best by Gumbel noise, logits and q-value."""
-        visits, scales = (
-            self.trees.visits,
-            {"value_scale": self.config.value_scale, "visit_offset": self.config.visit_offset},
-        )
-        q = completed_q(prior(logits, mask), self.trees.q, visits, value)
-        policy = improved_policy(logits, mask, self.trees.q, visits, value, **scales)
+        scales = {"value_scale": self.config.value_scale, "visit_offset": self.config.visit_offset}
+        legal, visits = mask_logits(logits, mask), self.trees.visits
+        q = completed_q(torch.softmax(legal, dim=-1), self.trees.q, visits, value)
+        policy = improved_policy(legal, self.trees.q, visits, value, **scales)
         score = self.trees.score + sigma(q, visits, **scales)
         is_most_visited = visits == visits.amax(-1, keepdim=True)
         return TreeResult(
@@ -165,6 +163,12 @@ class TreeSearch(Search[TreeResult]):
             kernel.threaded(0, self.num_roots, *arrays)
         else:
             kernel.on(self.num_roots, *arguments)
+
+
+def _prior(logits: Tensor, mask: Tensor | None) -> Tensor:
+    """The policy's probabilities [N, A]: above 0 where an action is legal, 0 where it is not."""
+    probability = torch.softmax(mask_logits(logits, mask), dim=-1).clamp(min=SMALLEST_PRIOR)
+    return probability if mask is None else probability.masked_fill(~mask, 0.0)
 
 
 def _num_actions(pool: WorldPool) -> int:
