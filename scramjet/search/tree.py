@@ -48,7 +48,9 @@ class TreeResult(SearchResult):
 class Trees:
     """N trees of M nodes and A actions; see `tree_kernels` for the columns."""
 
-    def __init__(self, num_trees: int, num_nodes: int, num_actions: int, record_size: int, device: torch.device) -> None:
+    def __init__(
+        self, num_trees: int, num_nodes: int, num_actions: int, record_size: int, device: torch.device
+    ) -> None:
         size = num_trees, num_nodes
         self.whole = torch.zeros(*size, kernels.NUM_WHOLE, dtype=torch.int32, device=device)
         self.real = torch.zeros(*size, kernels.NUM_REAL, device=device)
@@ -136,9 +138,10 @@ class TreeSearch(Search[TreeResult]):
 
     def _result(self, logits: Tensor, value: Tensor, mask: Tensor | None) -> TreeResult:
         """The improved policy, and the action: of those visited most, the best by Gumbel noise, logits and q-value."""
-        visits, scales = self.trees.visits, {
-            "value_scale": self.config.value_scale, "visit_offset": self.config.visit_offset
-        }
+        visits, scales = (
+            self.trees.visits,
+            {"value_scale": self.config.value_scale, "visit_offset": self.config.visit_offset},
+        )
         q = completed_q(prior(logits, mask), self.trees.q, visits, value)
         policy = improved_policy(logits, mask, self.trees.q, visits, value, **scales)
         score = self.trees.score + sigma(q, visits, **scales)
