@@ -42,12 +42,11 @@ class SearchSpec:
         return self.sizes[0] + 1
 
     def config(self, base: AlphaZeroConfig | SPOConfig | None = None) -> AlphaZeroConfig | SPOConfig:
-        """The settings of the search: those of `base` if that is of this kind, else the defaults, with these sizes."""
-        if self.kind == "alphazero":
-            usual = base if isinstance(base, AlphaZeroConfig) else AlphaZeroConfig()
-            return replace(usual, simulations=self.sizes[0])
-        given = base if isinstance(base, SPOConfig) else SPOConfig()
-        return replace(given, particles=self.sizes[0], depth=self.sizes[1])
+        """The settings of the search: those of `base`, which is of this kind, or the defaults, with these sizes."""
+        names = ("simulations",) if self.kind == "alphazero" else ("particles", "depth")
+        usual = AlphaZeroConfig() if self.kind == "alphazero" else SPOConfig()
+        sizes: dict[str, Any] = dict(zip(names, self.sizes, strict=True))
+        return replace(base or usual, **sizes)
 
 
 def parse_search(text: Any) -> SearchSpec | None:

@@ -37,7 +37,7 @@ class Player:
         self._recurrent.reset_ended(self._turn, out.terminated, out.truncated)
 
 
-class SearchingPlayer:
+class RowSearchPlayer:
     """Plays by search: a policy's network, looked ahead with; all that is random comes from the generator."""
 
     def __init__(self, search: RowSearch, generator: torch.Generator) -> None:
@@ -53,8 +53,8 @@ class SearchingPlayer:
 
 def make_player(
     pool: Pool, policy: Policy, generator: torch.Generator, *, samples: bool, search: SearchSettings | None = None
-) -> Player | SearchingPlayer:
+) -> Player | RowSearchPlayer:
     """Who plays a policy on a pool: by search, by drawn actions (`samples`), or by the most likely ones."""
     if search is not None:
-        return SearchingPlayer(RowSearch(pool, policy, search), generator)
+        return RowSearchPlayer(RowSearch(pool, policy, search), generator)
     return Player(pool, policy, generator if samples else None)

@@ -33,7 +33,8 @@ def search_settings(search: Any, policy: Policy, config: RunConfig, checkpoint: 
     trained = checkpoint_settings(checkpoint)
     factor = torch.tensor([_reward_factor(trained, checkpoint)])
     rewards = Rewards(trained.ppo.gamma, factor, trained.ppo.reward_clip)
-    return SearchSettings(spec, rewards, temperature=_temperature(checkpoint))
+    base = trained.alphazero if spec.kind == "alphazero" else trained.spo
+    return SearchSettings(spec, rewards, base, _temperature(checkpoint))
 
 
 def _reward_factor(config: RunConfig, checkpoint: Checkpoint) -> float:
