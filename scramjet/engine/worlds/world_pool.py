@@ -32,6 +32,8 @@ class WorldPool(Pool):
 
     episodes_kept_per_env = 1
     """Finished episodes that are kept for each player until `episodes` is called."""
+    num_threads: int
+    """Threads of the CPU that step envs."""
 
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
