@@ -49,10 +49,8 @@ def test_a_network_beats_itself_by_search(text: str) -> None:
 
 def test_games_are_the_same_for_the_same_seed() -> None:
     env = TicTacToe()
-    scores = [
-        score(env, SearchPlayer(untrained(env), "net", settings("spo:4x2"), Temperature(1.0)), RandomPlayer(), seed=seed)
-        for seed in (1, 1, 2)
-    ]  # fmt: skip
+    player = SearchPlayer(untrained(env), "net", settings("spo:4x2"), Temperature(1.0))
+    scores = [score(env, player, RandomPlayer(), seed=seed) for seed in (1, 1, 2)]
     assert scores[0] == scores[1]
     assert scores[0] != scores[2]
 
