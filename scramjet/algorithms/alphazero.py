@@ -2,7 +2,8 @@
 
 The functions here are the plain form of the paper, for a batch of nodes with A actions each; the tree's kernels compute
 the same for one node at a time. Q-values are rescaled to 0 to 1 within a node before they count (the paper's appendix,
-and mctx), so the size of rewards does not matter.
+and mctx), so the size of rewards does not matter. Logits are those after masking: illegal actions have so low a one
+that their probability is 0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from scramjet.policies.categorical import mask_logits
 from scramjet.settings import require, require_counts, settle
 
 SMALLEST_PRIOR = 1.2e-38
@@ -74,19 +74,12 @@ def _halving(num_actions: int, simulations: int) -> list[int]:
     return schedule[:simulations]
 
 
-def prior(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """pi(a) of a network's logits [B, A]: above 0 where the action is legal, 0 where it is not."""
-    probability = torch.softmax(mask_logits(logits, mask), dim=-1).clamp(min=SMALLEST_PRIOR)
-    return probability if mask is None else probability.masked_fill(~mask, 0.0)
-
-
 def mixed_value(prior: Tensor, q: Tensor, visits: Tensor, value: Tensor) -> Tensor:
     """The value [B] that stands for actions without visits (eq. 33).
 
     It mixes the network's `value` [B] with the q-values of visited actions, these weighted by the `prior` [B, A].
     """
-    is_visited = visits > 0
-    weight = prior * is_visited
+    weight = prior.clamp(min=SMALLEST_PRIOR) * (visits > 0)
     mean_q = (weight * q).sum(-1) / weight.sum(-1).clamp(min=SMALLEST_PRIOR)
     total = visits.sum(-1)
     return (value + total * mean_q) / (1 + total)
@@ -105,17 +98,13 @@ def sigma(q: Tensor, visits: Tensor, *, value_scale: float, visit_offset: float)
 
 
 def improved_policy(
-    logits: Tensor, mask: Tensor | None, q: Tensor, visits: Tensor, value: Tensor, *,
-    value_scale: float, visit_offset: float,
-) -> Tensor:  # fmt: skip
+    logits: Tensor, q: Tensor, visits: Tensor, value: Tensor, *, value_scale: float, visit_offset: float
+) -> Tensor:
     """pi' = softmax(logits + sigma(completed q)) (eq. 11), [B, A]; 0 for illegal actions."""
-    completed = completed_q(prior(logits, mask), q, visits, value)
-    gain = sigma(completed, visits, value_scale=value_scale, visit_offset=visit_offset)
-    policy = torch.softmax(mask_logits(logits + gain, mask), dim=-1)
-    return policy if mask is None else policy.masked_fill(~mask, 0.0)
+    completed = completed_q(torch.softmax(logits, dim=-1), q, visits, value)
+    return torch.softmax(logits + sigma(completed, visits, value_scale=value_scale, visit_offset=visit_offset), dim=-1)
 
 
-def policy_loss(logits: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
-    """KL(pi', pi) of the improved policy `target` [B, A] and the network's (eq. 12), a scalar; legal actions only."""
-    log_prob = torch.log_softmax(mask_logits(logits, mask), dim=-1)
-    return (torch.xlogy(target, target) - target * log_prob).sum(-1).mean()
+def policy_loss(logits: Tensor, target: Tensor) -> Tensor:
+    """KL(pi', pi) of the improved policy `target` [B, A] and the network's (eq. 12), a scalar to be minimized."""
+    return (torch.xlogy(target, target) - target * torch.log_softmax(logits, dim=-1)).sum(-1).mean()

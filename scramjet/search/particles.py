@@ -121,15 +121,19 @@ class ParticleSearch(Search[ParticleResult]):
         now = self.simulator.now
         counts, mover = self.simulator.live.clone(), now.turn.clone()
         self.simulator.step(self.policy.distribution.env_action(action), self._key, step)
-        after = self._evaluate(now.obs)
-        next_value = after.value
+        before = particles.value
+        if step < self.config.depth:
+            after = self._evaluate(now.obs)
+            particles.value, particles.logits = after.value, after.logits
+        else:
+            particles.value = self.policy.value(now.obs)  # no action will be drawn there
+        next_value = particles.value
         if self.has_seats:
             next_value = torch.where(now.turn == mover, next_value, -next_value)
             counts &= mover == self._for_each_particle(self.roots.turn)
         gain = self._gain(now, mover)
-        step_advantage = advantage(gain, particles.value, next_value, now.terminated, gamma=self.rewards.gamma)
-        particles.accumulated = particles.accumulated + torch.where(counts, step_advantage, 0.0)
-        particles.value, particles.logits = after.value, after.logits
+        gained = advantage(gain, before, next_value, now.terminated, gamma=self.rewards.gamma)
+        particles.accumulated = particles.accumulated + torch.where(counts, gained, 0.0)
 
     def _resampled(self, particles: Particles, step: int) -> tuple[Particles, Tensor]:
         """The particles after resampling those of the roots where it is due; where a period ends, [N] bool."""

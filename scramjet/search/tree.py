@@ -19,7 +19,6 @@ from scramjet.algorithms.alphazero import (
     completed_q,
     considered_visits,
     improved_policy,
-    prior,
     sigma,
 )
 from scramjet.compile.jit import RowKernel
@@ -85,8 +84,9 @@ class TreeSearch(Search[TreeResult]):
         self.simulator = Simulator(pool, num_roots)
         self._gumbel = torch.zeros(num_roots, num_actions, device=self.device)
         self._schedules = considered_visits(config.considered, config.simulations).to(self.device)
+        self._all_legal = torch.ones(num_roots, num_actions, dtype=torch.bool, device=self.device)
         self._one_seat = torch.zeros(num_roots, dtype=torch.int8, device=self.device)
-        self._is_threaded = self.device.type == "cpu" and pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS
+        self._is_threaded = pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS
 
     def _draw(self, generator: torch.Generator) -> None:
         if self.is_deterministic:
@@ -100,8 +100,8 @@ class TreeSearch(Search[TreeResult]):
         output = self._evaluate(roots.obs)
         log_prob = torch.log_softmax(mask_logits(output.logits, mask), dim=-1)
         torch.add(log_prob, self._gumbel, out=trees.score)
-        trees.untried[:, 0].copy_(prior(output.logits, mask))
         trees.records[:, 0].copy_(roots.records)
+        self._set_priors(0, output.logits, mask)
         self._run(
             kernels.plant, trees.whole, trees.real, trees.untried, trees.score, output.value, self._seats(roots.turn),
             trees.q, trees.visits,
@@ -122,12 +122,10 @@ class TreeSearch(Search[TreeResult]):
         now = simulator.step(self.policy.distribution.env_action(trees.action), self._key, simulation)
         trees.records[:, simulation + 1].copy_(simulator.records)
         output = self._evaluate(now.obs)
-        chances = prior(output.logits, self._mask(now.mask))
-        trees.untried[:, simulation + 1].copy_(chances)
-        likeliest_prior, likeliest = chances.max(-1)
+        self._set_priors(simulation + 1, output.logits, self._mask(now.mask))
         self._run(
             kernels.expand, trees.whole, trees.real, trees.untried, trees.score, trees.leaf, trees.source, trees.action,
-            likeliest, likeliest_prior, self._gain(now, trees.mover), output.value, now.terminated, now.truncated,
+            self._gain(now, trees.mover), output.value, now.terminated, now.truncated,
             self._seats(now.turn), simulation, self.rewards.gamma,
         )  # fmt: skip
         self._run(kernels.backup, trees.whole, trees.real, trees.leaf, trees.q, trees.visits)
@@ -138,12 +136,10 @@ class TreeSearch(Search[TreeResult]):
 
     def _result(self, logits: Tensor, value: Tensor, mask: Tensor | None) -> TreeResult:
         """The improved policy, and the action: of those visited most, the best by Gumbel noise, logits and q-value."""
-        visits, scales = (
-            self.trees.visits,
-            {"value_scale": self.config.value_scale, "visit_offset": self.config.visit_offset},
-        )
-        q = completed_q(prior(logits, mask), self.trees.q, visits, value)
-        policy = improved_policy(logits, mask, self.trees.q, visits, value, **scales)
+        scales = {"value_scale": self.config.value_scale, "visit_offset": self.config.visit_offset}
+        legal, visits = mask_logits(logits, mask), self.trees.visits
+        q = completed_q(torch.softmax(legal, dim=-1), self.trees.q, visits, value)
+        policy = improved_policy(legal, self.trees.q, visits, value, **scales)
         score = self.trees.score + sigma(q, visits, **scales)
         is_most_visited = visits == visits.amax(-1, keepdim=True)
         return TreeResult(
@@ -154,6 +150,10 @@ class TreeSearch(Search[TreeResult]):
             visits=visits,
             q=q,
         )
+
+    def _set_priors(self, node: int, logits: Tensor, mask: Tensor | None) -> None:
+        trees, legal = self.trees, self._all_legal if mask is None else mask
+        self._run(kernels.set_priors, trees.whole, trees.real, trees.untried, logits, legal, node)
 
     def _seats(self, turn: Tensor) -> Tensor:
         return turn if self.has_seats else self._one_seat

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from scramjet.algorithms.alphazero import SMALLEST_RANGE
+from scramjet.algorithms.alphazero import SMALLEST_PRIOR, SMALLEST_RANGE
 from scramjet.compile.jit import RowKernel
 
 PARENT, ACTION, SIBLING, FIRST_CHILD, NUM_CHILDREN, VISITS, NEXT, UNTRIED, TURN, CAN_STEP = range(10)
@@ -30,11 +30,40 @@ NOBODY = -1
 
 
 @RowKernel
+def set_priors(
+    start: int, stop: int, whole: np.ndarray, real: np.ndarray, untried: np.ndarray,
+    logits: np.ndarray, mask: np.ndarray, node: int,
+) -> None:  # fmt: skip
+    """Write a node's prior and its likeliest action, from the policy's `logits` [N, A] and the `mask` of legal actions.
+
+    `untried` [N, nodes, A] holds the prior of legal actions without a child, else 0.
+    """
+    for row in range(start, stop):
+        highest, total = -math.inf, 0.0
+        for a in range(logits.shape[1]):
+            if mask[row, a]:
+                highest = max(highest, logits[row, a])
+        for a in range(logits.shape[1]):
+            weight = math.exp(logits[row, a] - highest) if mask[row, a] else 0.0
+            untried[row, node, a] = weight
+            total += weight
+        best, best_prior = NOBODY, 0.0
+        for a in range(logits.shape[1]):
+            prior = max(untried[row, node, a] / total, SMALLEST_PRIOR) if mask[row, a] else 0.0
+            untried[row, node, a] = prior
+            if prior > best_prior:
+                best, best_prior = a, prior
+        whole[row, node, UNTRIED] = best
+        real[row, node, UNTRIED_MASS] = 1.0
+        real[row, node, UNTRIED_PRIOR] = best_prior
+
+
+@RowKernel
 def plant(
     start: int, stop: int, whole: np.ndarray, real: np.ndarray, untried: np.ndarray, root_score: np.ndarray,
     value: np.ndarray, turn: np.ndarray, root_q: np.ndarray, root_visits: np.ndarray,
 ) -> None:  # fmt: skip
-    """Begin each tree with its root; the root's row of `untried` is there already. Clears what `backup` writes."""
+    """Begin each tree with its root, whose priors are set; clear what `backup` writes."""
     for row in range(start, stop):
         whole[row, 0, PARENT] = whole[row, 0, FIRST_CHILD] = whole[row, 0, NEXT] = NOBODY
         whole[row, 0, NUM_CHILDREN] = 0
@@ -73,15 +102,11 @@ def select(
 @RowKernel
 def expand(
     start: int, stop: int, whole: np.ndarray, real: np.ndarray, untried: np.ndarray, root_score: np.ndarray,
-    leaf: np.ndarray, source: np.ndarray, action: np.ndarray, likeliest: np.ndarray, likeliest_prior: np.ndarray,
+    leaf: np.ndarray, source: np.ndarray, action: np.ndarray,
     gain: np.ndarray, value: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, turn: np.ndarray,
     simulation: int, gamma: float,
 ) -> None:  # fmt: skip
-    """Join the new nodes to their parents, and find the parents' best untried action.
-
-    `untried` [N, nodes, A] holds the prior of untried legal actions, else 0; the new node's row is there already, with
-    its `likeliest` action [N].
-    """
+    """Join the new nodes, whose priors are set, to their parents; find the parents' best untried action."""
     node = simulation + 1
     for row in range(start, stop):
         if leaf[row] == node:
@@ -93,15 +118,12 @@ def expand(
             whole[row, parent, NUM_CHILDREN] += 1
             whole[row, node, FIRST_CHILD] = whole[row, node, NEXT] = NOBODY
             whole[row, node, NUM_CHILDREN] = whole[row, node, VISITS] = 0
-            whole[row, node, UNTRIED] = likeliest[row]
             whole[row, node, TURN] = turn[row]
             whole[row, node, CAN_STEP] = 0 if terminated[row] or truncated[row] else 1
             sign = 1.0 if turn[row] == whole[row, parent, TURN] else -1.0
             real[row, node, REWARD] = gain[row]
             real[row, node, DISCOUNT] = 0.0 if terminated[row] else sign * gamma
             real[row, node, VALUE] = real[row, node, RAW_VALUE] = value[row]
-            real[row, node, UNTRIED_MASS] = 1.0
-            real[row, node, UNTRIED_PRIOR] = likeliest_prior[row]
             real[row, node, PRIOR] = untried[row, parent, tried]
             untried[row, parent, tried] = 0.0
             best, highest, mass = NOBODY, -math.inf, 0.0

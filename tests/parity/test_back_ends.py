@@ -33,6 +33,8 @@ CASES = [
     ("snake", {"snakes": 3, "size": 7, "start_length": 2, "outlive_reward": 0.5, "ends_with_one": True}),
     ("kuhn", {"players": 3}),
     ("maze", {"rows": 4, "cols": 7}),
+    ("game_2048", {"size": 3}),
+    ("sliding_tiles", {"size": 4, "varied_scrambles": True, "dense_reward": True}),
     ("binpack", {"max_items": 6, "max_spaces": 12}),
     ("identity_continuous", {"dims": 3}),
     (f"{WORLDS}/everything.py:Everything", {}),
@@ -43,7 +45,7 @@ CASES = [
     (f"{WORLDS}/garden.py", {"size": 4, "is_windy": False, "fruit_value": 2.0}),
 ]
 
-STEPS = {"binpack": 60}
+STEPS = {"binpack": 60, "rubiks_cube": 60}
 """Of worlds whose interpreted rules are slow and whose episodes are short; 250 of all others."""
 SIMULATED = [
     ("cartpole", {}),

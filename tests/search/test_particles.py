@@ -140,6 +140,14 @@ def test_by_effective_sample_size_only_those_roots_are_resampled_where_it_is_sma
     assert 0.1 < result.is_counted[:, :-1].float().mean() < 0.9
 
 
+@pytest.mark.parametrize(("threshold", "period"), [(0.01, 4), (1.0, 1)])
+def test_thresholds_of_almost_nothing_and_of_all_are_no_resampling_and_resampling_after_each_step(threshold, period):
+    by_size = Searched(Path(), uniform(4), path_value, resample="ess", ess_threshold=threshold, temperature=0.7).run()
+    by_period = Searched(Path(), uniform(4), path_value, resample_period=period, temperature=0.7).run()
+    for name in ("root_actions", "advantages", "is_counted", "weights", "action"):
+        assert torch.equal(getattr(by_size, name), getattr(by_period, name)), name
+
+
 def test_two_steps_of_search_open_the_lock_that_one_step_cannot():
     for depth, share in ((1, 0.25), (2, 1.0)):
         searched = Searched(Lock(), uniform(4), nothing, 64, depth=depth, particles=64, temperature=0.05)

@@ -1,4 +1,4 @@
-"""What games on a square board share: its turns and mirrors, and the names of its cells."""
+"""What games on a board share: its turns and mirrors, and the names of its cells."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ def square_symmetries(size: int, num_other_actions: int = 0) -> tuple[Symmetry, 
         places = np.argsort(turned(cells, quarter_turns, is_mirrored).ravel())  # where each cell has gone
         observe = partial(turned, quarter_turns=quarter_turns, is_mirrored=is_mirrored)
         symmetries.append(Symmetry(name, observe, (*places.tolist(), *others)))
+    return tuple(symmetries)
+
+
+def direction_symmetries(*, is_square: bool) -> tuple[Symmetry, ...]:
+    """The symmetries of a board whose actions are up, right, down and left; of an oblong one those that keep its sides:
+    the half turn and both mirrors."""
+    symmetries = []
+    for name, (quarter_turns, is_mirrored) in TURNS.items():
+        if is_square or quarter_turns % 2 == 0:
+            observe = partial(turned, quarter_turns=quarter_turns, is_mirrored=is_mirrored)
+            actions = [((-action if is_mirrored else action) - quarter_turns) % 4 for action in range(4)]
+            symmetries.append(Symmetry(name, observe, actions))
     return tuple(symmetries)
 
 

@@ -92,11 +92,12 @@ class AlphaZeroLearner(SearchLearner[TreeSamples]):
     def _gradient_step(self) -> Tensor:
         batch = self.replay.samples(self._steps, self._numbers)
         output = self.policy(batch.obs)
-        policy_term = policy_loss(output.logits, batch.mask, batch.policy)
+        legal = mask_logits(output.logits, batch.mask)
+        policy_term = policy_loss(legal, batch.policy)
         value_term = value_loss(output.value, output.value, batch.returns, clip=None)
         norm = self._take_step(policy_term + self.config.value_coef * value_term)
         with torch.no_grad():
-            entropy = _entropy(torch.log_softmax(mask_logits(output.logits, batch.mask), -1))
+            entropy = _entropy(torch.log_softmax(legal, -1))
         return torch.stack([policy_term.detach(), value_term.detach(), entropy, norm])
 
     def _findings(self, rollout: Rollout) -> dict[str, Tensor]:
