@@ -217,13 +217,12 @@ def load_player(
         return NetworkPlayer(player, "policy", temperature)
     if not isinstance(player, str | Path):
         return UserPlayer(player)
-    text = str(player)
-    if text == PERFECT:
+    place, spec = split_search(str(player))
+    if place == PERFECT:
         return _perfect_player(config)
-    found = scripted_player(text) if isinstance(player, str) else None
+    found = scripted_player(place) if isinstance(player, str) else None
     if found is not None:
         return found
-    place, spec = split_search(text)
     checkpoint = named_checkpoint(place, Path(runs_dir))
     _check_world(checkpoint, config, place)
     policy = load_policy(checkpoint.path)

@@ -53,7 +53,7 @@ def test_alphazero_needs_one_choice_among_several_and_spo_does_not(world: Env) -
 @pytest.mark.parametrize(
     ("world", "problem"),
     [
-        (load_world("gym:CartPole-v1", {}), "gym:CartPole-v1: a world of another library cannot be branched.*scramjet list"),
+        (load_world("gym:CartPole-v1", {}), "gym:CartPole-v1: a world of another library cannot be .*scramjet list"),
         (Kuhn(), r"Kuhn: its record holds what players must not see \(hidden = True\)"),
         (Memory(), r"Memory: its record holds what players must not see"),
         (Snake(snakes=2), "Snake: its 2 agents act at once"),
@@ -70,8 +70,8 @@ def test_other_worlds_are_refused_by_name_with_the_reason(world: Any, problem: s
 def test_policies_with_memory_and_stacked_frames_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"has memory.*without --policy\.memory"):
         check_searchable(CartPole(), policy(state_size=8), "spo")
-    with pytest.raises(ConfigError, match="4 stacked frames.*--frame-stack 1"):
+    with pytest.raises(ConfigError, match=r"4 stacked frames.*--frame-stack 1"):
         check_searchable(CartPole(), policy(num_frames=4), "alphazero")
     stacked = FrameStackPool(NativePool(CartPole(), 1, backend="interpreted"), 2)
-    with pytest.raises(ConfigError, match="stacked frames.*--frame-stack 1"):
+    with pytest.raises(ConfigError, match=r"stacked frames.*--frame-stack 1"):
         check_searchable(stacked, policy(), "spo")

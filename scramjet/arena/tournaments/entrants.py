@@ -125,9 +125,9 @@ def _checkpoints_of(text: str, runs_dir: Path, limit: int | None) -> list[Entran
 
 def _entrant_by_name(text: str, runs_dir: Path) -> Entrant:
     """The entrant that one of `--players` stands for: a scripted player, or the newest checkpoint of a run."""
-    if text == PERFECT or scripted_player(text) is not None:
-        return Entrant(text, text, hashlib.sha256(f"{text}/{_code_digest(text)}".encode()).hexdigest())
     place, search = split_search(text)
+    if place == PERFECT or scripted_player(place) is not None:
+        return Entrant(place, place, hashlib.sha256(f"{place}/{_code_digest(place)}".encode()).hexdigest())
     checkpoint = named_checkpoint(place, runs_dir)
     return _entrant_of(checkpoint, run_of(checkpoint)).searching(search)
 
