@@ -14,8 +14,8 @@ from tests.helpers import ROOT
 PACKAGE = ROOT / "scramjet"
 BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
-    "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "players", "training",
-    "arena", "web", "commands",
+    "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "search", "players",
+    "training", "arena", "web", "commands",
 ]  # fmt: skip
 TOP = {"cli", "gym", "__main__", "__init__"}
 MOST_MODULES = 15

@@ -32,9 +32,17 @@ class RewardScaler:
         """
         returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
         self._add_to_moments(returns, counts)
+        return (reward / self._deviation).clamp(-self.clip, self.clip)
+
+    @property
+    def _deviation(self) -> Tensor:
         count, _, squares = self.moments.unbind()
-        deviation = (squares / count + 1e-8).sqrt().float()
-        return (reward / deviation).clamp(-self.clip, self.clip)
+        return (squares / count + 1e-8).sqrt().float()
+
+    @property
+    def factor(self) -> Tensor:
+        """What rewards are multiplied by now, [1]; 1 before the first rollout."""
+        return torch.where(self.moments[:1] > 0, 1.0 / self._deviation, 1.0).float()
 
     def earned_after(self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor) -> Tensor:
         """Discounted returns after the steps of `reward`, where those before them were `running`; changes nothing."""

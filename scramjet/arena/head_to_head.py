@@ -14,7 +14,7 @@ from torch import nn
 
 from scramjet.adapters.registry import is_foreign
 from scramjet.arena.matches import GamesReport, play_games
-from scramjet.arena.players import NetworkPlayer, Temperature, load_player
+from scramjet.arena.players import Temperature, load_player, network_player
 from scramjet.arena.results import GameResults, Score
 from scramjet.engine.layout import num_players
 from scramjet.envs.api import Env
@@ -25,6 +25,7 @@ from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_FOREIGN_ENVS
+from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played
 from scramjet.training.seeds import unseen_episodes
 
@@ -97,12 +98,14 @@ def play_match(
     env: str | Callable[..., Any] | None = None,
     env_parameters: Mapping[str, Any] | None = None,
     max_steps: int | None = None,
+    search: str | None = None,
     trust: bool = False,
 ) -> MatchResult:
     """Have a run's or checkpoint's agent play another player; `scramjet eval RUN --against OTHER` from Python.
 
     `against` is another run or checkpoint, "random", "greedy", "minimax:3", "perfect", "FILE.py:Name", or a `Policy`, a
-    `Player` or a function `choose(view)`. The agent takes every seat equally often. Networks take their most likely
+    `Player` or a function `choose(view)`. With `search`, "alphazero:64" or "spo:16x4", the agent looks ahead; so does
+    another one called "RUN@alphazero:64". The agent takes every seat equally often. Networks take their most likely
     moves at temperature 0 and draw them as in training at 1; after `temperature_cutoff` moves of a game
     `temperature_final` holds. The other arguments are those of `scramjet.evaluate`.
     """
@@ -114,6 +117,7 @@ def play_match(
         network=network,
         env=env,
         choose_parameters=None if chosen is None else lambda name: chosen,
+        search=search,
         trust=trust,
     )
     for note in match.notes:
@@ -130,9 +134,10 @@ def prepare_match(
     network: nn.Module | None = None,
     env: str | Callable[..., Any] | None = None,
     choose_parameters: Callable[[str], Mapping[str, Any]] | None = None,
+    search: str | None = None,
     trust: bool = False,
 ) -> Match:
-    """Load both players; `load_trained` and `load_player` say what the arguments mean."""
+    """Load both players; `load_trained` and `load_player` say what the arguments mean. `search` is the agent's."""
     policy, config, checkpoint = load_trained(
         run, network, runs_dir, env, choose_parameters=choose_parameters, trust=trust
     )
@@ -140,7 +145,7 @@ def prepare_match(
     config, world_note = for_several(config)
     config, opening_note = from_the_start(config, choose_parameters(config.env) if choose_parameters else ())
     opponent = load_player(against, config, temperature=temperature, runs_dir=runs_dir)
-    agent = NetworkPlayer(policy, str(run), temperature)
+    agent = network_player(policy, str(run), search_settings(search, policy, config, checkpoint), temperature)
     return Match(
         config, checkpoint, agent, opponent, tuple(note for note in (rules_note, world_note, opening_note) if note)
     )

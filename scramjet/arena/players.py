@@ -1,4 +1,4 @@
-"""Players that are trained networks, and players by name: a run, a checkpoint, a scripted player, perfect play."""
+"""Players that are trained networks, alone or with a search, and players by name: a run, a scripted player, perfect."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.adapters.spaces import action_shape_and_dtype
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
@@ -21,12 +22,15 @@ from scramjet.envs.api import Box
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.errors import ConfigError, RunError, shortened
 from scramjet.players.player import Player
-from scramjet.players.registry import SCRIPTED, scripted_player
+from scramjet.players.registry import SCRIPTED, is_scripted, scripted_player
 from scramjet.players.user_player import UserPlayer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.search.rows import RowSearch, SearchSettings
+from scramjet.search.specs import SearchSpec, split_player
 from scramjet.training.config.files import world_in
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.checkpoint_facts import find_checkpoint, run_of
 from scramjet.training.playing import load_policy
 from scramjet.training.rollout.recurrent_states import RecurrentStates
@@ -155,10 +159,53 @@ class NetworkPlayer(Player):
         self._moves, self._turn = moves.copy(), turn.copy()
 
 
+class SearchPlayer(NetworkPlayer):
+    """Looks ahead with a policy's network; at temperature 1 with noise as in training, at 0 without."""
+
+    def __init__(
+        self, policy: Policy, name: str, search: SearchSettings, temperature: Temperature | None = None
+    ) -> None:
+        super().__init__(policy, f"{name}@{search.spec.text}", temperature)
+        self.search = search
+        self._rows: RowSearch | None = None
+        if graded := {self.temperature.start, self.temperature.final} - {0.0, 1.0, None}:
+            raise ConfigError(
+                f"temperature={graded.pop()}, but {self.name} chooses by search: 1 explores as in training, 0 does not"
+            )
+
+    def begin(self, pool: Pool) -> None:
+        super().begin(pool)
+        if self._rows is None or self._rows.pool is not pool:
+            self._rows = RowSearch(pool, self.policy, self.search)
+
+    def choose(self, seen: Transition, rows: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        assert self._rows is not None, "begin with a pool first"
+        self._generator.manual_seed(int(generator.integers(2**63)))
+        shape, dtype = action_shape_and_dtype(self._rows.pool.action_space)
+        actions = np.zeros((len(rows), *shape), dtype)
+        is_drawn = self.temperature.at(self._moves[rows]) > 0
+        for explores in (False, True):
+            places = np.flatnonzero(is_drawn == explores)
+            if len(places):
+                actions[places] = self._rows.actions(seen, rows[places], self._generator, explores=explores)
+        return actions
+
+
+def network_player(
+    policy: Policy, name: str, search: SearchSettings | None, temperature: Temperature | None = None
+) -> NetworkPlayer:
+    """The player of a policy: by search, or without one."""
+    if search is None:
+        return NetworkPlayer(policy, name, temperature)
+    return SearchPlayer(policy, name, search, temperature)
+
+
 def load_player(
     player: Any, config: RunConfig, *, temperature: Temperature | None = None, runs_dir: str | Path = "runs"
 ) -> Player:
     """The player that a text means, for games of the config's world: a scripted one, `perfect`, a run or a checkpoint.
+
+    A run or checkpoint plays by search with "@" and the search behind it: "runs/four@alphazero:64".
 
     From Python also a Player, a Policy, or a function or class of the user's own. Texts may run the user's code (see
     `runs_code`), so they must be the user's own. A run or checkpoint runs none: its world is not loaded, and must be
@@ -176,9 +223,21 @@ def load_player(
     found = scripted_player(text) if isinstance(player, str) else None
     if found is not None:
         return found
-    checkpoint = named_checkpoint(text, Path(runs_dir))
-    _check_world(checkpoint, config, text)
-    return NetworkPlayer(load_policy(checkpoint.path), text, temperature)
+    place, spec = split_search(text)
+    checkpoint = named_checkpoint(place, Path(runs_dir))
+    _check_world(checkpoint, config, place)
+    policy = load_policy(checkpoint.path)
+    return network_player(policy, place, search_settings(spec, policy, config, checkpoint), temperature)
+
+
+def split_search(text: str) -> tuple[str, SearchSpec | None]:
+    """The run or checkpoint that a text names, and the search behind its last "@", if there is one."""
+    if os.path.exists(text):
+        return text, None
+    player, spec = split_player(text)
+    if spec is not None and (player == PERFECT or is_scripted(player)):
+        raise ConfigError(f"{shortened(text)}: only networks search, and {player} is none; give RUN@{spec.text}")
+    return player, spec
 
 
 def _perfect_player(config: RunConfig) -> Player:
@@ -198,8 +257,9 @@ def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:
     """The checkpoint of a player that is no scripted one; raises a ConfigError that lists the players there are."""
     if not os.path.exists(text) and (os.sep in text or not os.path.exists(runs_dir / text)):
         raise ConfigError(
-            f"there is no player {shortened(text)}: give a run or checkpoint ({runs_dir}/NAME), "
-            f"{', '.join((*SCRIPTED, PERFECT))}, or your own as FILE.py:Name or module:Name"
+            f"there is no player {shortened(text)}: give a run or checkpoint ({runs_dir}/NAME, with "
+            f"a search {runs_dir}/NAME@alphazero:64), {', '.join((*SCRIPTED, PERFECT))}, or your own as FILE.py:Name "
+            f"or module:Name"
         )
     try:
         return find_checkpoint(text, runs_dir)

@@ -22,8 +22,10 @@ from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.reports import ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, play, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name
@@ -36,6 +38,7 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/connect_four-1 --env.random-opponent  another parameter
   scramjet eval runs/cartpole-1 --samples        actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
+  scramjet eval runs/maze-1 --search spo:16x4    16 particles look 4 steps ahead
 
 Against another player it takes each seat in turn: against a run, a checkpoint,
 random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
@@ -43,6 +46,8 @@ random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
   scramjet eval runs/connect_four-1 --against minimax:3 --games 1000
   scramjet eval runs/connect_four-1 --against runs/connect_four-2
   scramjet eval runs/connect_four-1 --against greedy --render --step
+  scramjet eval runs/connect_four-1 --search alphazero:64 --against runs/connect_four-1
+  scramjet eval runs/connect_four-1 --against runs/connect_four-2@alphazero:64
 """
 
 FRAMES_PER_SECOND = 30
@@ -62,8 +67,12 @@ class Arguments:
     """Draw actions as in training, instead of taking the most likely; as the run does where it has eval.samples."""
     max_steps: int | None = None
     """Steps after which an episode is cut, and its return so far counted; by default as in training."""
+    search: str | None = None
+    """Choose actions by search with the network: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH; none: the network
+    alone."""
     against: str | None = None
-    """Play games against this player: a run, a checkpoint, random, greedy, minimax:N, perfect, FILE.py:Name."""
+    """Play games against this player: a run, a checkpoint, RUN@SEARCH, random, greedy, minimax:N, perfect,
+    FILE.py:Name."""
     games: int | None = None
     """Games to play against it; by default 1000, or 1 where they are shown."""
     temperature: float | None = None
@@ -108,20 +117,23 @@ def eval_command(words: list[str]) -> int:
     )
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
-    config = with_evaluation(config, arguments.samples or None, arguments.max_steps)
+    search = search_settings(arguments.search, policy, config, checkpoint)
+    config = with_evaluation(config, arguments.samples or None, arguments.max_steps, searches=search is not None)
     seed = config.seed if seed is None else seed
     if arguments.render:
-        for picture, total, step, ended in play(policy, config, seed, episodes):
+        for picture, total, step, ended in play(policy, config, seed, episodes, search):
             _show(picture, total, step, ended)
         return 0
-    evaluator = make_evaluator(config, episodes=episodes)
+    evaluator = make_evaluator(config, episodes=episodes, search=search)
     progress = ProgressLine(_show_progress)
     with contextlib.closing(evaluator.pool), contextlib.closing(progress):
         evaluation = evaluator(policy, unseen_episodes(seed), progress)
     if arguments.json:
-        print(json.dumps({"checkpoint": str(checkpoint.path), "step": checkpoint.step, **evaluation.as_dict()}))
+        facts = {"checkpoint": str(checkpoint.path), "step": checkpoint.step}
+        facts |= {} if search is None else {"search": search.spec.text}
+        print(json.dumps({**facts, **evaluation.as_dict()}))
     else:
-        _print_evaluation(evaluation, checkpoint, config, evaluator.max_steps)
+        _print_evaluation(evaluation, checkpoint, config, evaluator)
     return 0
 
 
@@ -140,6 +152,7 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
         runs_dir=arguments.runs_dir,
         env=arguments.env,
         choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
+        search=arguments.search,
         trust=arguments.trust,
     )
     if arguments.render:
@@ -161,19 +174,18 @@ def _refuse_without(arguments: Arguments, needed: str, *names: str) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} {getattr(arguments, name)} needs {needed}")
 
 
-def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: RunConfig, max_steps: int | None) -> None:
+def _print_evaluation(evaluation: Evaluation, checkpoint: Checkpoint, config: RunConfig, evaluator: Evaluator) -> None:
     """Print an evaluation as text: its mean return and length, the world's statistics, and a note on cut episodes."""
-    title = (
-        f"{checkpoint.path} at step {checkpoint.step:,}, {evaluation.episodes} episodes of {shown_name(config.env)}:"
-    )
-    print(printable(title))
+    search = "" if evaluator.search is None else f" with {evaluator.search.spec.text}"
+    played = f"{evaluation.episodes} episodes of {shown_name(config.env)}"
+    print(printable(f"{checkpoint.path} at step {checkpoint.step:,}{search}, {played}:"))
     print(f"  mean return  {evaluation.mean_return:.2f} ± {evaluation.std_return:.2f}")
     print(f"  mean length  {evaluation.mean_length:.1f}")
     width = max((12, *map(len, evaluation.stats)))
     for name, value in evaluation.stats.items():
         print(f"  {printable(name):<{width}} {value:.3f}")
     if evaluation.cut_episodes:
-        print(f"  {cuts_text(evaluation, max_steps, prefix='--')}")
+        print(f"  {cuts_text(evaluation, evaluator.max_steps, prefix='--')}")
 
 
 def _show_progress(text: str) -> None:

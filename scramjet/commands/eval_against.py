@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from scramjet.arena.head_to_head import Match, MatchResult, play_prepared
-from scramjet.arena.players import NetworkPlayer
+from scramjet.arena.players import NetworkPlayer, SearchPlayer
 from scramjet.arena.results import Score, wilson_interval
 from scramjet.errors import printable
 from scramjet.training.worlds.world_files import shown_name
@@ -49,7 +49,8 @@ def print_match(
 def _print_result(result: MatchResult, match: Match) -> None:
     """Print a match as a table by seats, with what to know about its games below."""
     games, results = result.total.games, result.games
-    title = f"{match.checkpoint.path} at step {match.checkpoint.step:,} against {result.opponent}"
+    search = f" with {match.agent.search.spec.text}" if isinstance(match.agent, SearchPlayer) else ""
+    title = f"{match.checkpoint.path} at step {match.checkpoint.step:,}{search} against {result.opponent}"
     print(printable(f"{title}, {games:,} games of {shown_name(match.config.env)}:"))
     print(f"  {'':<10} {'games':>7}   {'won':<25} {'drawn':<25} lost")
     for seat, score in enumerate(result.by_seat, start=1):

@@ -10,14 +10,16 @@ from typing import Annotated, Any
 import tyro
 
 from scramjet.arena.grading import Grades, check_world, grade_player, grade_policy
-from scramjet.arena.players import PERFECT, load_player
+from scramjet.arena.players import PERFECT, SearchPlayer, load_player
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, printable, shortened
 from scramjet.players.registry import scripted_player
+from scramjet.search.specs import parse_search
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.playing import load_trained
 
-DESCRIPTION = """Grade the moves of a player of Connect Four (6 x 7) by perfect play, without any search of its own.
+DESCRIPTION = """Grade the moves of a player of Connect Four (6 x 7) by perfect play, with or without search.
 
 In 6,000 positions of six classes: the share of moves that keep the value of the game, and the share that also win as
 soon or lose as late as can be, beside what random legal moves would reach.
@@ -25,6 +27,7 @@ soon or lose as late as can be, beside what random legal moves would reach.
   scramjet grade runs/connect_four-1
   scramjet grade runs/connect_four-1/checkpoints/best --json
   scramjet grade runs/connect_four-1 --markdown grades.md
+  scramjet grade runs/connect_four-1 --search alphazero:64
   scramjet grade minimax:3                       or random, greedy, perfect, FILE.py:Name
 """
 
@@ -35,6 +38,9 @@ class Arguments:
 
     player: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run (its newest checkpoint is graded), a checkpoint, random, greedy, minimax:N, perfect, or FILE.py:Name."""
+    search: str | None = None
+    """Choose moves by search with the network: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH; none: the network
+    alone."""
     runs_dir: Path = Path("runs")
     """Folder that holds the runs, for a run given by its name."""
     json: bool = False
@@ -42,7 +48,7 @@ class Arguments:
     markdown: Path | None = None
     """Write the table to this file, too."""
     seed: int = 0
-    """Decides what is random in the moves of players that are no network."""
+    """Decides what is random in the moves of searches and of players that are no network."""
     env: str | None = None
     """A world in place of the one that the checkpoint names, such as the file it is in now."""
     trust: bool = False
@@ -62,6 +68,7 @@ def grade_command(words: list[str]) -> int:
         print(json.dumps({**facts, "grades": grades.as_dict()}))
     else:
         step = f" at step {facts['step']:,}" if "step" in facts else ""
+        step += f" with {facts['search']}" if "search" in facts else ""
         print(printable(f"{facts.get('checkpoint', facts['player'])}{step}, moves judged by perfect play:"))
         print(f"\n{table}")
     return 0
@@ -72,12 +79,18 @@ def _graded(arguments: Arguments) -> tuple[dict[str, Any], Grades]:
     text = arguments.player
     player = load_player(text, RunConfig(env="connect_four")) if text == PERFECT else scripted_player(text)
     if player is not None:
+        if parse_search(arguments.search) is not None:
+            raise ConfigError(f"--search {arguments.search} looks ahead with a network, and {text} is none; give a RUN")
         return {"player": text}, grade_player(player, arguments.seed)
     policy, config, checkpoint = load_trained(
         text, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
     )
     check_world(config.make_env())
-    return {"player": text, "checkpoint": str(checkpoint.path), "step": checkpoint.step}, grade_policy(policy)
+    facts = {"player": text, "checkpoint": str(checkpoint.path), "step": checkpoint.step}
+    search = search_settings(arguments.search, policy, config, checkpoint)
+    if search is None:
+        return facts, grade_policy(policy)
+    return {**facts, "search": search.spec.text}, grade_player(SearchPlayer(policy, text, search), arguments.seed)
 
 
 def _write(path: Path, text: str) -> None:

@@ -18,7 +18,7 @@ from scramjet.arena.head_to_head import for_several, from_the_start
 from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
-from scramjet.arena.players import NetworkPlayer, Temperature, load_player
+from scramjet.arena.players import Temperature, load_player, network_player
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.engine.layout import num_players
@@ -26,8 +26,10 @@ from scramjet.envs.api import Env
 from scramjet.envs.registry import is_registered, split_file
 from scramjet.errors import ConfigError, printable
 from scramjet.players.player import Player
+from scramjet.search.specs import parse_search
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
+from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.training.worlds.user_worlds import name_of
@@ -37,6 +39,7 @@ DESCRIPTION = """Play a game yourself, against a trained agent or another player
   scramjet play runs/connect_four-1
   scramjet play runs/connect_four-1 --seat second --temperature 0.5
   scramjet play runs/connect_four-1/checkpoints/best --against greedy   hints by the run, moves by greedy
+  scramjet play runs/connect_four-1 --search alphazero:64               it looks ahead before it moves
   scramjet play connect_four --against minimax:4
   scramjet play my_game.py --against person         two people at one keyboard
 
@@ -53,8 +56,10 @@ class Arguments:
     seat: str = "first"
     """Your seat: first, second, random, or a number from 1."""
     against: str | None = None
-    """Who plays the other seats: a run or checkpoint, random, greedy, minimax:N, perfect, FILE.py:NAME of your own, or
-    person; by default the run itself."""
+    """Who plays the other seats: a run or checkpoint, RUN@SEARCH, random, greedy, minimax:N, perfect, FILE.py:NAME of
+    your own, or person; by default the run itself."""
+    search: str | None = None
+    """The run chooses its moves by search: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH; none: by its network alone."""
     temperature: float = 0.0
     """How freely a network draws its moves: 0 takes the most likely one, 1 draws as in training."""
     seed: int | None = None
@@ -105,6 +110,11 @@ def _of_world(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
         raise ConfigError(
             f"--env {arguments.env} is for a run whose world has moved; {arguments.path} is a world itself"
         )
+    if parse_search(arguments.search) is not None:
+        raise ConfigError(
+            f"--search {arguments.search} looks ahead with a network, and {arguments.path} is a world; give a RUN, or "
+            f"--against RUN@{arguments.search}"
+        )
     name = name_of(arguments.path)
     config = _seated(RunConfig(env=name, env_parameters=typed_parameters(name, env_values)), arguments)
     if arguments.against is None and _is_for_several(config):
@@ -130,9 +140,15 @@ def _of_run(arguments: Arguments, env_values: dict[str, str]) -> Opponents:
     name = run_of(checkpoint).name
     print(f"{printable(name)}: trained for {checkpoint.step:,} steps, from {printable(str(checkpoint.path))}")
     adviser = Adviser(policy, name, reward_scale(checkpoint))
+    search = search_settings(arguments.search, policy, config, checkpoint)
     if arguments.against is not None:
+        if search is not None:
+            raise ConfigError(
+                f"--search {search.spec.text} is for the run, and {arguments.against} plays in its place; leave out "
+                f"one of them, or search with another run: --against RUN@{search.spec.text}"
+            )
         return Opponents(config, adviser, _opponent(arguments.against, config, arguments))
-    return Opponents(config, adviser, NetworkPlayer(policy, name, Temperature(arguments.temperature)))
+    return Opponents(config, adviser, network_player(policy, name, search, Temperature(arguments.temperature)))
 
 
 def _seated(config: RunConfig, arguments: Arguments) -> RunConfig:

@@ -23,6 +23,7 @@ from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.search.specs import parse_search
 from scramjet.training.worlds.world_files import shown_name
 
 DESCRIPTION = """Have players meet and rate them: checkpoints of runs, and others by name.
@@ -31,6 +32,7 @@ DESCRIPTION = """Have players meet and rate them: checkpoints of runs, and other
   scramjet tournament runs/a runs/b --limit-per-run 5 --plot ratings.svg
   scramjet tournament runs/a/checkpoints/best --players random greedy minimax:2
   scramjet tournament runs/a --players mine.py:choose --round-robin --games 400
+  scramjet tournament runs/a runs/a@alphazero:64 --limit-per-run 1   with and without search
   scramjet tournament --env connect_four --players random greedy minimax:2
 
 Ctrl-C keeps what was played and shows the ratings so far; the same command goes on from there.
@@ -42,9 +44,11 @@ class Arguments:
     """Who meets, and how."""
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = ()
-    """Runs, all of whose checkpoints take part, or checkpoints."""
+    """Runs, all of whose checkpoints take part, or checkpoints; RUN@alphazero:64 has them play by search."""
     players: tuple[str, ...] = ()
     """Other players: random, greedy, minimax:N, perfect, FILE.py:Name, module:Name, or a run's newest checkpoint."""
+    search: str | None = None
+    """Every RUN that does not say its own search plays by this one: alphazero:SIMULATIONS or spo:PARTICLESxDEPTH."""
     random: bool = False
     """Add the random player, whose rating is 1000."""
     limit_per_run: int | None = None
@@ -90,7 +94,11 @@ def tournament_command(words: list[str]) -> int:
         check_plot_path(arguments.plot)
     names = [*arguments.players, *([RANDOM] if arguments.random else [])]
     entrants = gather_entrants(
-        arguments.runs, names, runs_dir=arguments.runs_dir, limit_per_run=arguments.limit_per_run
+        arguments.runs,
+        names,
+        runs_dir=arguments.runs_dir,
+        limit_per_run=arguments.limit_per_run,
+        search=parse_search(arguments.search),
     )
     if arguments.plot is not None and not any(entrant.run for entrant in entrants):
         raise ConfigError("--plot shows ratings of checkpoints against their training steps; give a RUN")

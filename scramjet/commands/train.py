@@ -13,6 +13,7 @@ from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.commands.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError
 from scramjet.training.config import files as config_files
+from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import reopened
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import with_open_choices
@@ -22,7 +23,7 @@ from scramjet.training.persistence.checkpoint_facts import checkpoint_config, fi
 from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
 
-DESCRIPTION = """Train an agent with PPO.
+DESCRIPTION = """Train an agent: with PPO, or with a search that it learns from (--algorithm spo or alphazero).
 
 Values come from the code's defaults, then the world's preset (or --preset NAME), then --config FILE, then flags.
 
@@ -30,6 +31,7 @@ Values come from the code's defaults, then the world's preset (or --preset NAME)
   scramjet train cartpole --seed 7 --num-envs 64
   scramjet train my_world.py --env.length 20      your own world, a parameter
   scramjet train gym:Acrobot-v1 --preset acrobot  the preset of another world
+  scramjet train connect_four --algorithm alphazero
   scramjet train --config my_run.toml
   scramjet train --resume runs/cartpole-1         go on where it stopped
   scramjet train --fork runs/cartpole-1/checkpoints/best --learning-rate 1e-4
@@ -87,7 +89,7 @@ def train_command(words: list[str]) -> int:
         raise ConfigError(f"'{named}' and --env {place.env} both name the world of the fork; give one of them")
     if named is not None:
         named = given.values["settings", "env"] = name_of(named)
-    base = base_config(named, place)
+    base = base_config(named, place, given.values.get(("settings", "algorithm")))
     if given.wants_help:
         parameters = parameter_help(base.env, base.env_parameters)
         show_help(Arguments, "scramjet train", DESCRIPTION + parameters, Arguments(settings=base))
@@ -101,10 +103,11 @@ def train_command(words: list[str]) -> int:
     return result.exit_code
 
 
-def base_config(env: str | None, place: Place) -> RunConfig:
+def base_config(env: str | None, place: Place, algorithm: str | None = None) -> RunConfig:
     """The config that flags are laid over: that of the forked checkpoint or a preset, then --config FILE.
 
     `env` is the world of the command line, in place of any other; parameters in files are kept if they are for it.
+    `algorithm` is the command line's too: what is tuned for another is left out.
     """
     moved = None if place.env is None else name_of(place.env)
     caller = Caller(place.trust, env or moved, keeps_parameters=moved is not None)
@@ -114,13 +117,14 @@ def base_config(env: str | None, place: Place) -> RunConfig:
         if place.preset is not None:
             base = config_files.with_preset(base, place.preset)
     elif env is None and place.config is not None:
-        return config_files.load_config(place.config, trust=place.trust, preset=place.preset)
+        loaded = config_files.load_config(place.config, trust=place.trust, preset=place.preset)
+        return loaded if algorithm is None else with_algorithm(loaded, algorithm)
     else:
-        base = config_files.starting_config(env, place.preset)
-    if place.config is None:
-        return base
-    caller = replace(caller, folder=place.config.parent)
-    return config_files.apply(base, read_file(place.config), str(place.config), caller)
+        base = config_files.starting_config(env, place.preset, algorithm)
+    if place.config is not None:
+        caller = replace(caller, folder=place.config.parent)
+        base = config_files.apply(base, read_file(place.config), str(place.config), caller)
+    return base if algorithm is None else with_algorithm(base, algorithm)
 
 
 def given_flags(words: list[str]) -> list[str]:

@@ -50,6 +50,9 @@ class Env:
     are checked against them."""
     max_episode_steps: int | None = None
     """The engine truncates an episode after this many steps; None: never."""
+    hidden: Any = False
+    """Whether the record holds what players must not see, such as others' cards: a search, which looks at all of it,
+    then refuses the world."""
     num_agents: Any = 1
     """Agents that act at once, each with a row of its own."""
     num_seats: Any = 1

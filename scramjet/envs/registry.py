@@ -245,6 +245,12 @@ register("tic_tac_toe", "scramjet.envs.games.tic_tac_toe:TicTacToe")
 register("othello", "scramjet.envs.games.othello:Othello")
 register("kuhn", "scramjet.envs.games.kuhn:Kuhn")
 register("leduc", "scramjet.envs.games.leduc:Leduc")
+register(
+    "rubiks_cube",
+    "scramjet.envs.puzzles.rubiks_cube:RubiksCube",
+    aliases=("RubiksCube-v0", "RubiksCube-partly-scrambled-v0"),
+)
+register("sliding_tiles", "scramjet.envs.puzzles.sliding_tiles:SlidingTiles", aliases=("SlidingTilePuzzle-v0",))
 register("snake", "scramjet.envs.games.snake:Snake", aliases=("Snake-v0",))
 register("game_2048", "scramjet.envs.puzzles.game_2048:Game2048", aliases=("Game2048-v1",))
 register("sokoban", "scramjet.envs.puzzles.sokoban:Sokoban")

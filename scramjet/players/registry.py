@@ -17,6 +17,7 @@ USUAL_NAME = "choose"
 SCRIPTED = ("random", "greedy", "minimax:N")
 """Names of the players that come with scramjet; N is how many moves ahead minimax looks."""
 
+_FAMILIES = {name.partition(":")[0] for name in SCRIPTED}
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -34,6 +35,11 @@ def scripted_player(spec: str) -> Player | None:
         return _minimax(spec)
     place = _place(spec)
     return None if place is None else _user_player(spec, *place)
+
+
+def is_scripted(spec: str) -> bool:
+    """Whether `scripted_player` would make a player of this text, or refuse it as a wrong one; nothing is loaded."""
+    return spec.partition(":")[0] in _FAMILIES or runs_code(spec)
 
 
 def runs_code(spec: str) -> bool:

@@ -61,6 +61,17 @@ class Distribution(ABC):
         """log pi(a|s) [B] of stored actions, and the entropy [B]; differentiable in the logits."""
 
     @abstractmethod
+    def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
+        """KL(pi(logits) || pi(other_logits)) [B], in closed form; differentiable in both."""
+
+    def mixed_with_dirichlet(self, logits: Tensor, mask: Tensor | None, log_gammas: Tensor, fraction: float) -> Tensor:
+        """Logits [B, num_inputs] of the policy mixed with a `fraction` of Dirichlet noise: how a search explores.
+
+        `log_gammas` [B, num_inputs] by `categorical.draw_log_gammas`. Where actions are not choices, there is no noise.
+        """
+        return logits
+
+    @abstractmethod
     def env_action(self, action: Tensor) -> Tensor:
         """Stored actions [B, *action_shape] as the env receives them, [B, *space.shape]."""
 
@@ -91,6 +102,14 @@ class Categorical(Distribution):
         """log pi(a|s) [B] and entropy [B], over the legal choices only."""
         return categorical.log_prob_and_entropy(logits, action, mask)
 
+    def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
+        """The divergence over the legal choices."""
+        return categorical.kl(logits, other_logits, mask)
+
+    def mixed_with_dirichlet(self, logits: Tensor, mask: Tensor | None, log_gammas: Tensor, fraction: float) -> Tensor:
+        """Noise over the legal choices."""
+        return categorical.mixed_with_dirichlet(logits, mask, log_gammas, fraction)
+
     def env_action(self, action: Tensor) -> Tensor:
         """The choice itself, counted from the space's start."""
         return action + self.start if self.start else action
@@ -120,6 +139,7 @@ class MultiCategorical(Distribution):
         place = np.where(is_padding, 0, offsets[:-1, None] + column)
         self.place = torch.from_numpy(place.ravel())
         self.padding = torch.from_numpy(is_padding) if is_padding.any() else None
+        self.unpadded = torch.from_numpy(np.flatnonzero(~is_padding))  # where each logit stands in the padded rows
 
     def noise(self, num_steps: int, num_rows: int, generator: torch.Generator, out: Tensor | None = None) -> Tensor:
         """Uniform numbers, [T, R, components]."""
@@ -139,6 +159,16 @@ class MultiCategorical(Distribution):
         """log pi(a|s) [B] and entropy [B], over the legal choices only, summed over components."""
         log_prob, entropy = categorical.log_prob_and_entropy(self._padded(logits, mask), action, None)
         return log_prob.sum(-1), entropy.sum(-1)
+
+    def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
+        """The components' divergences over the legal choices, summed."""
+        return categorical.kl(self._padded(logits, mask), self._padded(other_logits, mask), None).sum(-1)
+
+    def mixed_with_dirichlet(self, logits: Tensor, mask: Tensor | None, log_gammas: Tensor, fraction: float) -> Tensor:
+        """Noise over each component's legal choices, independent of the other components'."""
+        sides = self._padded(logits, mask), None, self._padded(log_gammas, mask)
+        mixed = categorical.mixed_with_dirichlet(*sides, fraction)  # [B, components, largest]
+        return mixed.flatten(-2).index_select(-1, self.unpadded)
 
     def env_action(self, action: Tensor) -> Tensor:
         """The choices in the space's shape, counted from its starts."""
@@ -219,6 +249,14 @@ class DiagonalGaussian(Distribution):
             return log_prob, entropy
         log_prob = log_prob - _log_slope_of_tanh(action).sum(-1) - self.log_stretch
         return log_prob, entropy + self._expected_log_slope(mean, std).sum(-1) + self.log_stretch
+
+    def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
+        """The divergence of the normal numbers; that of their tanh is the same, which loses nothing."""
+        mean, log_std = self.mean_and_log_std(logits)
+        other_mean, other_log_std = self.mean_and_log_std(other_logits)
+        ratio = log_std - other_log_std
+        squares = (2 * ratio).exp() + ((mean - other_mean) / other_log_std.exp()).square()
+        return (0.5 * (squares - 1) - ratio).sum(-1)
 
     def env_action(self, action: Tensor) -> Tensor:
         """Actions within the space's bounds, in its shape and number type."""

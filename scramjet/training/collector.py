@@ -10,6 +10,7 @@ import torch
 from scramjet.engine.pool import Episodes
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.search.player import SearchingPlayer
 from scramjet.training.self_play.league import League
 
 
@@ -42,7 +43,9 @@ class Collector(ABC):
 class Synchronous(Collector):
     """Plays a rollout with the weights as they are, while the learner waits."""
 
-    def __init__(self, player: RolloutPlayer, generator: torch.Generator, league: League | None = None) -> None:
+    def __init__(
+        self, player: RolloutPlayer | SearchingPlayer, generator: torch.Generator, league: League | None = None
+    ) -> None:
         """`generator` draws actions; `league` has the opponents, if there are any."""
         self._player, self._generator, self._league = player, generator, league
 

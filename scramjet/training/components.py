@@ -23,6 +23,7 @@ from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.runtime.machine.cores import available_cores
+from scramjet.search.rows import SearchSettings
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
@@ -148,8 +149,14 @@ def _pools_of_actors(config: RunConfig) -> list[Pool]:
     return pools
 
 
-def make_evaluator(config: RunConfig, *, episodes: int, beside: Pool | None = None) -> Evaluator:
-    """An evaluator with its own pool of at most as many envs as episodes; `beside` is the pool that trains, if any."""
+def make_evaluator(
+    config: RunConfig, *, episodes: int, beside: Pool | None = None, search: SearchSettings | None = None
+) -> Evaluator:
+    """An evaluator with its own pool of at most as many envs as episodes; `beside` is the pool that trains, if any.
+
+    `search`: actions are chosen by search with the policy.
+    """
     most = MAX_FOREIGN_ENVS if is_foreign(config.env) else MAX_ENVS
     pool = make_pool(config, num_envs=max(1, min(episodes, most)), num_threads=1, beside=beside)
-    return Evaluator(pool, episodes=episodes, samples=config.eval.samples, max_steps=config.eval.max_steps)
+    settings = config.eval
+    return Evaluator(pool, episodes=episodes, samples=settings.samples, max_steps=settings.max_steps, search=search)

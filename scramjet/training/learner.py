@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,12 +17,12 @@ from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shuffling import Shuffler
+from scramjet.training.learning import Learning, number_on, set_number
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
 
@@ -45,8 +44,8 @@ class RolloutSize:
         return cls(rollout.reward[0].numel(), rollout.log_prob.numel(), length)
 
 
-class Learner:
-    """Updates a policy from rollouts; owns the optimizer, the schedules and the scaling of rewards."""
+class Learner(Learning[Batch]):
+    """Updates a policy by PPO, or with IMPALA's loss."""
 
     def __init__(
         self,
@@ -60,25 +59,18 @@ class Learner:
     ) -> None:
         """Schedules end at `total_steps`. `is_behind`: whether rollouts may be played with older weights."""
         policy = executor.policy
+        super().__init__(executor, config, size.num_rewards, total_steps=total_steps)
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
                 f"none; add --policy.memory lstm, or --bptt-horizon none"
             )
         self.num_minibatches = config.num_minibatches_for(size.num_samples, size.sequence_length)
-        self.policy, self.executor, self.config = policy, executor, config
-        self.total_steps, self.is_behind = total_steps, is_behind
+        self.is_behind = is_behind
         self._ratios: dict[str, float] = {}  # metrics of probability ratios, current policy to the one that acted
         device = policy.device
-        is_on_gpu = device.type == "cuda"
-        self._clip, self._entropy = _number(device), _number(device)  # current values of their schedules
-        self.optimizer = torch.optim.Adam(
-            policy.parameters(), lr=_number(device, 1.0), eps=config.adam_eps, fused=True, capturable=is_on_gpu
-        )
+        self._clip, self._entropy = number_on(device), number_on(device)  # current values of their schedules
         self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED)
-        scaler = RewardScaler(size.num_rewards, gamma=config.gamma, device=device)
-        self.reward_scaler = scaler if config.normalize_rewards else None
-        self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
@@ -129,19 +121,7 @@ class Learner:
         return self._preparing.run(lambda: self._prepare(rollout))
 
     def _prepare(self, rollout: Rollout) -> Batch:
-        return prepare_batch(rollout, self._learned_reward(rollout), self.config)
-
-    def _learned_reward(self, rollout: Rollout) -> Tensor:
-        """Rewards clipped and scaled as the config says; updates the statistics of the scaler."""
-        reward = self.clipped(rollout.reward)
-        if self.reward_scaler is not None:
-            reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated, rollout.alive)
-        return reward
-
-    def clipped(self, reward: Tensor) -> Tensor:
-        """Rewards clipped to the bound that the config sets, if any."""
-        bound = self.config.reward_clip
-        return reward if bound is None else reward.clamp(-bound, bound)
+        return prepare_batch(rollout, self.learned_reward(rollout), self.config)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
@@ -168,12 +148,10 @@ class Learner:
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""
-        learning_rate = self._learning_rate.at(step, self.total_steps)
+        learning_rate = self.follow_learning_rate(step)
         clip = self._clip_epsilon.at(step, self.total_steps)
         entropy_coef = self._entropy_coef.at(step, self.total_steps)
-        self._clip, self._entropy = _set(self._clip, clip), _set(self._entropy, entropy_coef)
-        (group,) = self.optimizer.param_groups
-        group["lr"] = _set(group["lr"], learning_rate)
+        self._clip, self._entropy = set_number(self._clip, clip), set_number(self._entropy, entropy_coef)
         return {"learning_rate": learning_rate, "clip_epsilon": clip, "entropy_coef": entropy_coef}
 
     def _loss_settings(self) -> LossSettings:
@@ -217,16 +195,6 @@ def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: floa
         is_impala=config.loss == "impala",
         rho_clip=config.vtrace_rho_clip if config.advantage == "vtrace" else None,
     )
-
-
-def _number(device: torch.device, value: float = 0.0) -> Any:
-    """A number that changes from update to update: on the GPU a tensor, which each replay of recorded work reads."""
-    return torch.tensor(value, device=device) if device.type == "cuda" else value
-
-
-def _set(number: Any, value: float) -> Any:
-    """Return the number with a new value; a tensor is filled in place."""
-    return number.fill_(value) if isinstance(number, Tensor) else value
 
 
 def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLosses | None) -> dict[str, float | None]:

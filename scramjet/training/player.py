@@ -8,6 +8,7 @@ import torch
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.policies.policy import Policy
+from scramjet.search.rows import RowSearch, SearchSettings
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 
@@ -34,3 +35,26 @@ class Player:
     def see(self, out: Transition) -> None:
         """Take in a step's results: reset the recurrent states of episodes that ended."""
         self._recurrent.reset_ended(self._turn, out.terminated, out.truncated)
+
+
+class RowSearchPlayer:
+    """Plays by search: a policy's network, looked ahead with; all that is random comes from the generator."""
+
+    def __init__(self, search: RowSearch, generator: torch.Generator) -> None:
+        self._search, self._generator = search, generator
+
+    def act(self, out: Transition) -> np.ndarray:
+        """Choose actions for the observations in `out`."""
+        return self._search.actions(out, np.arange(len(out.terminated)), self._generator)
+
+    def see(self, out: Transition) -> None:
+        """Nothing is remembered from step to step."""
+
+
+def make_player(
+    pool: Pool, policy: Policy, generator: torch.Generator, *, samples: bool, search: SearchSettings | None = None
+) -> Player | RowSearchPlayer:
+    """Who plays a policy on a pool: by search, by drawn actions (`samples`), or by the most likely ones."""
+    if search is not None:
+        return RowSearchPlayer(RowSearch(pool, policy, search), generator)
+    return Player(pool, policy, generator if samples else None)

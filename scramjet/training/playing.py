@@ -25,11 +25,13 @@ from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.search.rows import SearchSettings
 from scramjet.settings import MAX_COUNT, coerce
 from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.checkpoint_facts import (
     check_fits,
     check_network_is_given,
@@ -39,7 +41,7 @@ from scramjet.training.persistence.checkpoint_facts import (
 )
 from scramjet.training.persistence.metadata import env_terms, policy_spaces
 from scramjet.training.persistence.weights import check_weights, load_weights
-from scramjet.training.player import Player
+from scramjet.training.player import Player, make_player
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
@@ -113,6 +115,7 @@ def evaluate(
     env_parameters: Mapping[str, Any] | None = None,
     samples: bool | None = None,
     max_steps: int | None = None,
+    search: str | None = None,
     trust: bool = False,
 ) -> Evaluation:
     """Play a run's or checkpoint's most likely actions for some episodes; `scramjet eval` from Python.
@@ -120,7 +123,8 @@ def evaluate(
     `network` is what `train` was given, where that was a module; `env` a world in place of the one that the checkpoint
     names, such as the function that `train` was given. `env_parameters` change parameters of the world, such as the
     opponent of a game. `samples` draws actions as in training, `max_steps` cuts episodes that have not ended after so
-    many steps; both are otherwise as in the run's config. `trust` lets a checkpoint of somebody else name a world in a
+    many steps; both are otherwise as in the run's config. `search` chooses actions by search with the policy:
+    "alphazero:64" or "spo:16x4". `trust` lets a checkpoint of somebody else name a world in a
     file or module, which runs it.
     """
     episodes, seed = checked_episodes(episodes, seed)
@@ -131,13 +135,19 @@ def evaluate(
     if chosen is None and (note := note_on_played(config, checkpoint)):
         warnings.warn(note, stacklevel=2)
     chosen_seed = config.seed if seed is None else seed
-    evaluator = make_evaluator(with_evaluation(config, samples, max_steps), episodes=episodes)
+    settings = search_settings(search, policy, config, checkpoint)
+    config = with_evaluation(config, samples, max_steps, searches=settings is not None)
+    evaluator = make_evaluator(config, episodes=episodes, search=settings)
     with contextlib.closing(evaluator.pool):
         return evaluator(policy, unseen_episodes(chosen_seed))
 
 
-def with_evaluation(config: RunConfig, samples: bool | None, max_steps: int | None) -> RunConfig:
-    """The config with other settings of evaluation; None keeps a setting."""
+def with_evaluation(
+    config: RunConfig, samples: bool | None, max_steps: int | None, *, searches: bool = False
+) -> RunConfig:
+    """The config with other settings of evaluation; None keeps a setting. Who `searches` does not draw actions."""
+    if samples and searches:
+        raise ConfigError("samples draws actions from the policy, and search chooses them; give one of them")
     given: dict[str, Any] = {"samples": samples, "max_steps": max_steps}
     return replace(
         config, eval=replace(config.eval, **{key: value for key, value in given.items() if value is not None})
@@ -200,20 +210,23 @@ def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: C
     return changed
 
 
-def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterator[tuple[str, float, int, bool]]:
+def play(
+    policy: Policy, config: RunConfig, seed: int, episodes: int, search: SearchSettings | None = None
+) -> Iterator[tuple[str, float, int, bool]]:
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended.
 
-    Actions are drawn, and episodes cut, as in an evaluation with this config.
+    Actions are searched or drawn, and episodes cut, as in an evaluation with this config.
     """
     world = config.make_env()
-    generator = torch.Generator().manual_seed(seed) if config.eval.samples else None
+    generator = torch.Generator().manual_seed(seed)
     if isinstance(world, ForeignWorld):
-        yield from _play_drawn(world, policy, config, seed, episodes, generator)
+        yield from _play_drawn(world, policy, config, seed, episodes, generator if config.eval.samples else None)
         return
     pool = make_pool(config, num_envs=1)
     assert not isinstance(pool, ForeignPool)
     longest = steps_at_most(pool, config.eval.max_steps)
-    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy, generator)
+    player = make_player(pool, policy, generator, samples=config.eval.samples, search=search)
+    out = pool.reset(unseen_episodes(seed))
     for number in range(1, episodes + 1):
         total, step, ended = 0.0, 0, False
         yield pool.env.ascii(pool.record(0)), total, step, ended
@@ -228,7 +241,8 @@ def play(policy: Policy, config: RunConfig, seed: int, episodes: int) -> Iterato
             ended = is_over or step == longest
             yield picture, total, step, ended
         if not is_over:
-            out, player = pool.reset(unseen_episodes(seed + number)), Player(pool, policy, generator)
+            out = pool.reset(unseen_episodes(seed + number))
+            player = make_player(pool, policy, generator, samples=config.eval.samples, search=search)
 
 
 def _play_drawn(

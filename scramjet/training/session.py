@@ -36,9 +36,12 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
+from scramjet.training.learning import Learning
 from scramjet.training.persistence.metadata import member_metadata
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.search.player import SearchingPlayer
+from scramjet.training.search.setup import make_searching
 from scramjet.training.seeds import seed_of_fork, training_episodes
 from scramjet.training.self_play.league import League
 from scramjet.training.self_play.opponents import Opponents
@@ -68,8 +71,8 @@ class Session:
     """Where the metrics of every update go, in this order; metrics.jsonl is the first."""
     pool: Pool
     policy: Policy
-    learner: Learner
-    player: RolloutPlayer
+    learner: Learning[Any]
+    player: RolloutPlayer | SearchingPlayer
     """Holds the rollout that the learner learns from, and plays it in synchronous training."""
     generator: torch.Generator
     """The generator that actions are drawn with."""
@@ -139,8 +142,8 @@ class Session:
 def _collector(
     config: RunConfig,
     run: Run,
-    player: RolloutPlayer,
-    learner: Learner,
+    player: RolloutPlayer | SearchingPlayer,
+    learner: Learning[Any],
     generator: torch.Generator,
     seed: int,
     league: League | None,
@@ -153,6 +156,7 @@ def _collector(
     policy, pool, rollout = learner.policy, player.pool, player.rollout
     if not isinstance(pool, ConcatenatedPool):
         return Synchronous(player, generator, league)
+    assert isinstance(learner, Learner)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
         "num_steps": config.num_steps,
@@ -200,9 +204,14 @@ def build_session(
         pool.prepare()
         rules = world_fingerprint(pool.env)
         metadata = partial(member_metadata, config, run.path, pool, policy, rules)
+        player: RolloutPlayer | SearchingPlayer
+        learner: Learning[Any]
         sitting = seat_opponents(config, pool, policy, seed)
         league = make_league(config, run.path, pool, policy, network, sitting, metadata, seed=seed) if sitting else None
-        player, learner = _learning(config, pool, policy, seed, sitting)
+        if config.searches:
+            player, learner = make_searching(config, pool, policy, seed)
+        else:
+            player, learner = _learning(config, pool, policy, seed, sitting)
         generator = torch.Generator(policy.device).manual_seed(seed)
         pool.reset(training_episodes(seed), out=player.buffers.last)
         evaluator = make_evaluator(config, episodes=config.eval.episodes, beside=pool)

@@ -17,6 +17,7 @@ from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
+from scramjet.training.config.algorithm_choice import Algorithm
 from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
@@ -74,7 +75,7 @@ def begin(request: StartRequest) -> Session:
         total = coerce("total_timesteps", request.total_timesteps, Count | None)
         return resume_run(run, request.runs_dir, request.network, total, request.time_limit, caller)
     parent = None if request.fork is None else find_checkpoint(request.fork, request.runs_dir)
-    config = _chosen_config(config, name, parent, trust=request.trust)
+    config = _chosen_config(config, name, parent, request.settings.get("algorithm"), trust=request.trust)
     lengths = {"total_timesteps": request.total_timesteps, "time_limit": request.time_limit}
     config = with_keywords(config, {**request.settings, **lengths})
     if parent is not None:
@@ -83,12 +84,19 @@ def begin(request: StartRequest) -> Session:
 
 
 def _chosen_config(
-    config: RunConfig | str | Path | None, env: str | None, parent: Checkpoint | None, *, trust: bool
+    config: RunConfig | str | Path | None,
+    env: str | None,
+    parent: Checkpoint | None,
+    algorithm: Any,
+    *,
+    trust: bool,
 ) -> RunConfig:
     """The config to begin with: the one given, or that of a config file, a world's preset or the forked checkpoint.
 
-    `env` is a world in place of the config's; `parent` the checkpoint to fork, or None.
+    `env` is a world in place of the config's; `parent` the checkpoint to fork, or None; `algorithm` the one whose
+    preset to take, or None.
     """
+    algorithm = coerce("algorithm", algorithm, Algorithm | None)
     if isinstance(config, RunConfig):
         return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
     if config is not None and env is not None:
@@ -97,9 +105,9 @@ def _chosen_config(
         is_file = str(config).endswith((".toml", ".yaml", ".yml"))
         if is_file:
             return config_files.load_config(config, trust=trust)
-        return config_files.starting_config(name_of(str(config)))
+        return config_files.starting_config(name_of(str(config)), algorithm=algorithm)
     if parent is None:
-        return config_files.starting_config(RunConfig.env if env is None else env)
+        return config_files.starting_config(RunConfig.env if env is None else env, algorithm=algorithm)
     forked = with_open_choices(checkpoint_config(parent, Caller(trust, env, keeps_parameters=True)))
     approve_players(forked.self_play.opponents, f"checkpoint {parent.path}", trust=trust)
     return forked
@@ -173,6 +181,7 @@ def fork_run(
     with _discarded_on_error(run):
         session = build_session(config, run, network, checkpoint.digest)
         restore_learning(session.policy, session.learner, checkpoint)
+        session.learner.begin_as_fork(checkpoint.trainer)
         session.first_step = checkpoint.step
         if session.league is not None:
             session.league.begin(checkpoint.step)

@@ -86,6 +86,7 @@ def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: s
         ("sokoban", "num_placed", 4),
         ("binpack", "num_items", 10**9),
         ("binpack", "order", 40),
+        ("sliding_tiles", "gap", 9),
         ("squared", "rim_rows", 7),
         ("memory", "tick", 10**6),
         ("tmaze", "position", -7),

@@ -35,6 +35,7 @@ CASES = [
     ("maze", {"rows": 4, "cols": 7}),
     ("game_2048", {"size": 3}),
     ("sokoban", {"rows": 6, "cols": 8, "boxes": 2, "pulls": 5, "max_episode_steps": 30}),
+    ("sliding_tiles", {"size": 4, "varied_scrambles": True, "dense_reward": True}),
     ("binpack", {"max_items": 6, "max_spaces": 12}),
     ("identity_continuous", {"dims": 3}),
     (f"{WORLDS}/everything.py:Everything", {}),
@@ -45,7 +46,7 @@ CASES = [
     (f"{WORLDS}/garden.py", {"size": 4, "is_windy": False, "fruit_value": 2.0}),
 ]
 
-STEPS = {"binpack": 60}
+STEPS = {"binpack": 60, "rubiks_cube": 60}
 """Of worlds whose interpreted rules are slow and whose episodes are short; 250 of all others."""
 SIMULATED = [
     ("cartpole", {}),

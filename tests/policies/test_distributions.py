@@ -378,3 +378,88 @@ def test_a_categorical_is_the_functions_of_its_module():
     assert torch.equal(action, expected)
     assert torch.equal(log_prob, expected_log_prob)
     assert torch.equal(Categorical(5).mode(logits, mask), categorical.most_likely(logits, mask))
+
+
+# --- divergences, and the noise of searches --------------------------------------------------------------------
+
+
+def divergence_cases():
+    a, mask = masked_case(3)
+    b, _ = masked_case(7)
+    return a, b, mask
+
+
+def test_the_divergence_of_choices_is_that_of_torch_over_the_legal_ones():
+    a, b, mask = (x[:, :5] for x in divergence_cases())
+    for legal in (None, mask):
+        ours = Categorical(5).kl(a, b, legal)
+        for row in range(len(a)):
+            keep = slice(None) if legal is None else legal[row]
+            pair = (reference.Categorical(logits=logits[row, keep].double()) for logits in (a, b))
+            torch.testing.assert_close(ours[row].double(), reference.kl_divergence(*pair), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_divergence_of_several_choices_is_the_sum_of_that_of_each(masked):
+    a, b, mask = divergence_cases()
+    parts = [x.split(SIZES, 1) for x in (a, b, mask)]
+    expected = sum(
+        Categorical(size).kl(a_part, b_part, mask_part if masked else None)
+        for size, a_part, b_part, mask_part in zip(SIZES, *parts, strict=True)
+    )
+    torch.testing.assert_close(MULTI.kl(a, b, mask if masked else None), expected)
+
+
+def test_the_divergence_of_gaussians_is_that_of_torch_and_squashing_does_not_change_it():
+    a, b = (0.5 * torch.randn(2, 16, 4, generator=generator(4))).unbind()
+    normal = [reference.Normal(x[:, :2], x[:, 2:].exp()) for x in (a, b)]
+    expected = reference.kl_divergence(*normal).sum(1)
+    torch.testing.assert_close(CLIP.kl(a, b, None), expected)
+    torch.testing.assert_close(TANH.kl(a, b, None), expected)
+    # E[log pi(x) - log pi'(x)] of squashed actions, by drawing them
+    count = 20_000
+    rows_a, rows_b = a[:1].expand(count, 4), (a[:1] + 0.3).expand(count, 4)
+    action, log_prob = draw(TANH, rows_a)
+    drawn = (log_prob - TANH.log_prob_and_entropy(rows_b, action, None)[0]).mean()
+    torch.testing.assert_close(drawn, TANH.kl(rows_a, rows_b, None)[0], rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize("distribution", ALL, ids=lambda d: type(d).__name__)
+def test_a_policy_does_not_diverge_from_itself_and_its_gradient_is_finite(distribution):
+    logits = torch.randn(8, distribution.num_inputs, generator=generator(5)).requires_grad_()
+    mask = torch.arange(distribution.num_inputs).expand(8, -1) % 2 == 0 if distribution.mask_size else None
+    divergence = distribution.kl(logits, logits.detach(), mask)
+    torch.testing.assert_close(divergence, torch.zeros(8), rtol=0, atol=1e-6)
+    divergence.sum().backward()
+    torch.testing.assert_close(logits.grad, torch.zeros_like(logits), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.03, 0.5, 3.0])
+def test_log_gammas_give_dirichlet_noise(alpha):
+    log_gammas = torch.empty(20_000, 3)
+    categorical.draw_log_gammas(alpha, log_gammas, generator(8))
+    noise = torch.softmax(log_gammas, 1)
+    exact = reference.Dirichlet(torch.full((3,), alpha))
+    torch.testing.assert_close(noise.mean(0), exact.mean, rtol=0, atol=0.015)
+    torch.testing.assert_close(noise.var(0), exact.variance, rtol=0.05, atol=0)
+    assert noise.isfinite().all()  # gamma variates of 0.03 themselves are often 0 in float32, all three at once
+    larger = log_gammas.logsumexp(1).exp()  # the sum is a gamma variate of 3 alpha
+    torch.testing.assert_close(larger.mean(), torch.tensor(3 * alpha), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 1.0])
+def test_noise_is_mixed_into_the_probabilities_of_legal_choices(fraction):
+    logits, mask = masked_case(9)
+    log_gammas = torch.randn(16, sum(SIZES), generator=generator(10)) * 20
+    mixed = MULTI.mixed_with_dirichlet(logits, mask, log_gammas, fraction)
+    parts = (x.split(SIZES, 1) for x in (logits, mask, log_gammas, mixed))
+    for old, legal, noise, new in zip(*parts, strict=True):
+        old, noise, new = (torch.softmax(x.masked_fill(~legal, -torch.inf).double(), 1) for x in (old, noise, new))
+        torch.testing.assert_close(new, (1 - fraction) * old + fraction * noise, rtol=1e-5, atol=1e-6)
+    alone = Categorical(3).mixed_with_dirichlet(logits[:, :3], mask[:, :3], log_gammas[:, :3], fraction)
+    torch.testing.assert_close(*(categorical.mask_logits(x[:, :3], mask[:, :3]).log_softmax(1) for x in (alone, mixed)))
+
+
+def test_numbers_have_no_dirichlet_noise():
+    logits = torch.randn(3, 4)
+    assert torch.equal(CLIP.mixed_with_dirichlet(logits, None, torch.zeros(3, 4), 0.25), logits)

@@ -18,6 +18,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.training.persistence.checkpoint_facts import reward_deviation
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 TRIAL_GAMES = 64
@@ -117,12 +118,7 @@ class Adviser:
 
 def reward_scale(checkpoint: Checkpoint) -> float:
     """What the values of a checkpoint's policy are multiplied with to be returns: rewards were divided by it."""
-    moments = checkpoint.trainer.get("reward_scaler/moments")
-    if moments is None or tuple(moments.shape) != (3,):
-        return 1.0
-    count, _, squares = moments.double().tolist()
-    scale = (squares / count + 1e-8) ** 0.5 if count > 0 and squares >= 0 else 1.0
-    return scale if np.isfinite(scale) else 1.0
+    return reward_deviation(checkpoint) or 1.0
 
 
 def ends_in_win_or_loss(env: Env) -> bool:

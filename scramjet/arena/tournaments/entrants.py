@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scramjet.adapters.world_code import NamedCode, source_fingerprint
-from scramjet.arena.players import PERFECT, named_checkpoint
+from scramjet.arena.players import PERFECT, named_checkpoint, split_search
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.players.registry import runs_code, scripted_player
 from scramjet.runtime.checkpoints import Checkpoint, checkpoints_of, load_checkpoint
 from scramjet.runtime.runs import find_run
+from scramjet.search.specs import SearchSpec
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.self_play.members import FOLDER as OPPONENTS
 
@@ -29,25 +30,41 @@ class Entrant:
     name: str
     """What tables call it, `connect_four-1@40960`; no two are the same."""
     player: str
-    """What `load_player` makes it from: the path of a checkpoint, or the name of a scripted player."""
+    """What `load_player` makes it from: a checkpoint's path, perhaps with a search, or a scripted player's name."""
     digest: str
     """A hash of the checkpoint or of the player's code: with another one, it is another player."""
     run: str | None = None
     """The path of its run; None for scripted players."""
     step: int | None = None
     """The training step of its checkpoint."""
+    search: SearchSpec | None = None
+    """How it searches; None: it plays without."""
+
+    def searching(self, spec: SearchSpec | None) -> Entrant:
+        """This entrant with a search, which makes it another player; itself where `spec` is None."""
+        if spec is None or self.run is None:
+            return self
+        digest = hashlib.sha256(f"{self.digest}@{spec.text}".encode()).hexdigest()
+        name, player = f"{self.name}@{spec.text}", f"{self.player}@{spec.text}"
+        return replace(self, name=name, player=player, digest=digest, search=spec)
 
 
 def gather_entrants(
-    runs: Sequence[str], players: Sequence[str], *, runs_dir: Path, limit_per_run: int | None = None
+    runs: Sequence[str],
+    players: Sequence[str],
+    *,
+    runs_dir: Path,
+    limit_per_run: int | None = None,
+    search: SearchSpec | None = None,
 ) -> list[Entrant]:
     """All entrants of a tournament: every checkpoint of each run, single checkpoints, and players by name.
 
-    A checkpoint or player that is given twice takes part once. Raises a ConfigError for fewer than two.
+    Those of `RUN@alphazero:64` play by search; `search` is for the `runs` that do not say theirs. A checkpoint or
+    player that is given twice takes part once. Raises a ConfigError for fewer than two.
     """
     if limit_per_run is not None and limit_per_run < 1:
         raise ConfigError(f"limit_per_run={limit_per_run} would leave no checkpoint; use 1 or more")
-    found = [entrant for text in runs for entrant in _entrants_of(text, runs_dir, limit_per_run)]
+    found = [entrant for text in runs for entrant in _entrants_of(text, runs_dir, limit_per_run, search)]
     found += [_entrant_by_name(text, runs_dir) for text in players]
     entrants = list({entrant.digest: entrant for entrant in found}.values())
     if len(entrants) < 2:
@@ -89,8 +106,15 @@ def spread(steps: Sequence[int], limit: int) -> list[int]:
     return sorted(chosen)
 
 
-def _entrants_of(text: str, runs_dir: Path, limit: int | None) -> list[Entrant]:
-    """The entrants that one RUN of the command line stands for."""
+def _entrants_of(text: str, runs_dir: Path, limit: int | None, usual: SearchSpec | None) -> list[Entrant]:
+    """The entrants that one RUN of the command line stands for; they search as it says, else as usual."""
+    place, search = split_search(text)
+    search = usual if place == text else search
+    return [entrant.searching(search) for entrant in _checkpoints_of(place, runs_dir, limit)]
+
+
+def _checkpoints_of(text: str, runs_dir: Path, limit: int | None) -> list[Entrant]:
+    """The checkpoints that a RUN stands for: all of a run, or one."""
     is_run = os.path.isfile(os.path.join(text, "config.toml"))
     is_name = not os.path.exists(text) and os.path.basename(text) == text
     if is_run or is_name:
@@ -103,8 +127,9 @@ def _entrant_by_name(text: str, runs_dir: Path) -> Entrant:
     """The entrant that one of `--players` stands for: a scripted player, or the newest checkpoint of a run."""
     if text == PERFECT or scripted_player(text) is not None:
         return Entrant(text, text, hashlib.sha256(f"{text}/{_code_digest(text)}".encode()).hexdigest())
-    checkpoint = named_checkpoint(text, runs_dir)
-    return _entrant_of(checkpoint, run_of(checkpoint))
+    place, search = split_search(text)
+    checkpoint = named_checkpoint(place, runs_dir)
+    return _entrant_of(checkpoint, run_of(checkpoint)).searching(search)
 
 
 def _code_digest(text: str) -> str:
@@ -136,7 +161,8 @@ def _entrant_of(checkpoint: Checkpoint, run: Path) -> Entrant:
 def _with_names_of_their_own(entrants: Sequence[Entrant]) -> list[Entrant]:
     """The entrants with the path of their run in the name, where runs in two folders are called the same."""
     counts = Counter(entrant.name for entrant in entrants)
-    return [
-        replace(entrant, name=f"{entrant.run}@{entrant.step}") if counts[entrant.name] > 1 else entrant
-        for entrant in entrants
-    ]
+    return [replace(entrant, name=_long_name(entrant)) if counts[entrant.name] > 1 else entrant for entrant in entrants]
+
+
+def _long_name(entrant: Entrant) -> str:
+    return f"{entrant.run}@{entrant.step}" + (f"@{entrant.search.text}" if entrant.search is not None else "")

@@ -9,7 +9,7 @@ from typing import Any
 
 from scramjet.adapters.registry import is_foreign
 from scramjet.arena.head_to_head import for_several, from_the_start
-from scramjet.arena.players import Temperature, load_player
+from scramjet.arena.players import Temperature, load_player, split_search
 from scramjet.arena.tournaments.entrants import Entrant
 from scramjet.arena.tournaments.log import TournamentLog, header_hash
 from scramjet.arena.tournaments.tournament import GAMES_PER_BATCH, Plan, Style, Tournament, make_plan
@@ -56,7 +56,9 @@ def tournament_world(
     """
     trained = next((entrant for entrant in entrants if entrant.run is not None), None)
     if trained is not None:
-        config = load_trained(trained.player, env=env, choose_parameters=choose_parameters, trust=trust)[1]
+        config = load_trained(
+            split_search(trained.player)[0], env=env, choose_parameters=choose_parameters, trust=trust
+        )[1]
     elif env is None:
         raise ConfigError("no run is given, so the players need a world: add --env connect_four")
     else:

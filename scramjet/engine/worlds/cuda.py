@@ -38,6 +38,7 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
     made = kernels.build(rules, compilers)
     reset_one, observe_one = made.reset, made.observe
     simulate_one, views_one, scores_one = made.simulate, made.views, made.scores
+    branch_one = made.branch
 
     def kernel(plain: Callable[..., Any]) -> Any:
         dispatcher = cuda.jit(plain)
@@ -66,6 +67,16 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
             simulate_one(i, i + 1, states, actions, obs, mask, turn, reward, terminated, truncated, final_obs)
 
     @kernel
+    def branch(  # type: ignore[no-untyped-def]
+        num_envs, key, depth, live, states, actions, obs, mask, turn, reward, terminated, truncated, final_obs
+    ):
+        i = cuda.grid(1)
+        if i < num_envs:
+            branch_one(
+                i, i + 1, key, depth, live, states, actions, obs, mask, turn, reward, terminated, truncated, final_obs
+            )
+
+    @kernel
     def views(num_envs, states, obs):  # type: ignore[no-untyped-def]
         i = cuda.grid(1)
         if i < num_envs:
@@ -80,7 +91,7 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
     shown_row = staged_row(env, staging, rules.row, cuda)
     staged = kernels.build(rules, replace(compilers, shown_row=shown_row)).step_env
     step = kernel(staged_step(env, staging, staged, cuda))
-    return kernels.Kernels(staged, reset, observe, step, step, simulate, views, scores)
+    return kernels.Kernels(staged, reset, observe, step, step, simulate, branch, branch, views, scores)
 
 
 def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]

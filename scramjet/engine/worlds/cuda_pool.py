@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scramjet.compile.cuda import bytes_of, launch, require_cuda
+from scramjet.compile.cuda import bytes_of, cuda_arrays, launch, require_cuda
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Episodes
@@ -169,6 +169,17 @@ class CudaPool(WorldPool):
         out = self._allocate_for(len(states))
         self._run("simulate", len(states), after, actions, *out.arrays)
         return bytes_of(after).cpu().numpy().view(after.dtype).ravel(), out
+
+    def state_bytes(self) -> Tensor:
+        return self._state_bytes
+
+    def allocate_branches(self, num_branches: int) -> tuple[Any, Any, Transition]:
+        records = require_cuda().to_device(np.zeros(num_branches, self._records.dtype))
+        return records, bytes_of(records), self._allocate_for(num_branches)
+
+    def step_branches(self, records: Any, live: Any, actions: Any, key: Any, depth: int, out: Transition) -> None:
+        key, live, actions = cuda_arrays((key, live, actions))
+        self._run("branch", len(live), key, depth, live, records, actions, *out.arrays)
 
     def views(self) -> Any:
         """What each player sees now; written over by the next call."""

@@ -36,6 +36,8 @@ class Kernels:
     step: Callable[..., None]
     step_threaded: Callable[..., bool]
     simulate: Callable[..., None]
+    branch: Callable[..., None]
+    branch_threaded: Callable[..., bool]
     views: Callable[..., None]
     scores: Callable[..., None]
 
@@ -47,6 +49,7 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
     step_env = _step_env(compilers, transition, begin_episode)
     step, step_threaded = _steps(compilers, step_env)
     reset, observe = _shows(compilers, transition, begin_episode)
+    branch, branch_threaded = _branches(compilers, transition)
     return Kernels(
         step_env=step_env,
         reset=reset,
@@ -54,6 +57,8 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
         step=step,
         step_threaded=step_threaded,
         simulate=_simulate(compilers, transition),
+        branch=branch,
+        branch_threaded=branch_threaded,
         views=_views(rules, compilers),
         scores=_scores(rules, compilers),
     )
@@ -180,6 +185,56 @@ def _simulate(compilers: Compilers, transition: Transitions) -> Callable[..., No
             show(s, i, out)
 
     return simulate
+
+
+def _branches(compilers: Compilers, transition: Transitions) -> tuple[Callable[..., None], Callable[..., bool]]:
+    """The step of branches for a search, on one thread and on several."""
+    play, show = transition.play, transition.show
+
+    @compilers.entry
+    def branch(
+        start: int, stop: int, key: Any, depth: int, live: Any, states: Any, actions: Any, obs: Any, mask: Any,
+        turn: Any, reward: Any, terminated: Any, truncated: Any, final_obs: Any,
+    ) -> None:  # fmt: skip
+        """Step branches that are live with random numbers keyed by the search, the depth and the branch's number.
+
+        A branch that has ended stays as it is, with a reward of 0.
+        """
+        out = KernelArrays(obs, mask, turn, reward, terminated, truncated, final_obs)
+        for index in range(start, stop):
+            i = np.uintp(index)
+            if live[i]:
+                s = states[i]
+                s._seed = key[0]
+                s._index = index
+                s._episode = depth
+                s._draw = 0
+                play(s, i, actions, out)
+                show(s, i, out)
+                live[i] = not (terminated[i] or truncated[i])
+            else:
+                reward[i] = 0.0
+
+    @compilers.threaded_entry
+    def branch_threaded(
+        chunks: int, is_stepped: Any, stop: int, key: Any, depth: int, live: Any, states: Any, actions: Any,
+        obs: Any, mask: Any, turn: Any, reward: Any, terminated: Any, truncated: Any, final_obs: Any,
+    ) -> bool:  # fmt: skip
+        """`branch`, one chunk of neighbours a thread. False where a rule raised an exception: threads lose them."""
+        for chunk in range(chunks):
+            is_stepped[chunk] = False
+        for chunk in prange(chunks):
+            branch(
+                chunk * stop // chunks, (chunk + 1) * stop // chunks, key, depth, live, states, actions,
+                obs, mask, turn, reward, terminated, truncated, final_obs,
+            )  # fmt: skip
+            is_stepped[chunk] = True
+        num_stepped = 0
+        for chunk in range(chunks):
+            num_stepped += is_stepped[chunk]
+        return num_stepped == chunks
+
+    return branch, branch_threaded
 
 
 def _views(rules: Rules, compilers: Compilers) -> Callable[..., None]:

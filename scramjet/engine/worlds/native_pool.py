@@ -187,6 +187,33 @@ class NativePool(WorldPool):
         self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays)
         return after, out
 
+    def state_bytes(self) -> Any:
+        import torch
+
+        return torch.from_numpy(self._state_bytes)
+
+    def allocate_branches(self, num_branches: int) -> tuple[Any, Any, Transition]:
+        import torch
+
+        states = np.zeros(num_branches, self._states.dtype)
+        as_bytes = torch.from_numpy(states.view(np.uint8).reshape(num_branches, -1))
+        return self._wrap(states), as_bytes, self._allocate_for(num_branches)
+
+    def step_branches(self, records: Any, live: Any, actions: Any, key: Any, depth: int, out: Transition) -> None:
+        arguments = key.numpy(), depth, live.numpy(), records, actions.numpy(), *out.arrays
+        num_branches = len(live)
+        chunks = min(self.num_threads, -(-num_branches // ENVS_PER_THREAD))
+        if chunks == 1:
+            self._run("branch", 0, num_branches, *arguments)
+            return
+        with PARALLEL_REGION:
+            try:
+                is_whole = self._run("branch_threaded", chunks, np.zeros(chunks, np.bool_), num_branches, *arguments)
+            except SystemError:
+                is_whole = False
+        if not is_whole:
+            raise WorldError(f"a rule of {self.name} raised an exception in a search; find it with --num-threads 1")
+
     def views(self) -> Any:
         if self.played_by is not PlayedBy.SEATS:
             out = self.allocate()

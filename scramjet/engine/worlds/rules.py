@@ -164,8 +164,8 @@ def constants_tuple(env: Env) -> Any:
     """What compiled rules see as `self`: every parameter and every other attribute that is a plain number."""
     values: dict[str, Any] = {}
     for name in dir(type(env)):
-        if name.startswith("_") or name in ("parameters", "observation_space", "action_space", "state"):
-            continue
+        if name.startswith("_") or name in ("parameters", "observation_space", "action_space", "state", "hidden"):
+            continue  # `hidden` is for searches: no rule may depend on it
         value = getattr(env, name)
         if is_constant(value):
             values[name] = value

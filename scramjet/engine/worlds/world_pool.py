@@ -20,6 +20,7 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.pool import Episodes, Pool, check_count, is_whole
+from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.rules import rule_functions
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, WorldError
@@ -31,6 +32,8 @@ class WorldPool(Pool):
 
     episodes_kept_per_env = 1
     """Finished episodes that are kept for each player until `episodes` is called."""
+    num_threads: int
+    """Threads of the CPU that step envs."""
 
     def __init__(self, env: Env, num_envs: int) -> None:
         check_count("num_envs", num_envs)
@@ -63,6 +66,21 @@ class WorldPool(Pool):
     @abstractmethod
     def states(self) -> np.ndarray:
         """A copy of every env's record, from which `simulate` can step."""
+
+    @abstractmethod
+    def state_bytes(self) -> Any:
+        """Every env's record as it is now, uint8 [N, record size]: the pool's own memory, a tensor on its device."""
+
+    @abstractmethod
+    def allocate_branches(self, num_branches: int) -> tuple[Any, Any, Transition]:
+        """Memory for a search: records as kernels take them, the same as bytes [B, record size], and results."""
+
+    @abstractmethod
+    def step_branches(self, records: Any, live: Any, actions: Any, key: Any, depth: int, out: Transition) -> None:
+        """Step records of `allocate_branches` that are `live` [B], which says afterwards which still are.
+
+        Their random numbers are keyed by `key` int64 [1], `depth` and their own number. Nothing is checked.
+        """
 
     @abstractmethod
     def scores(self, states: np.ndarray) -> Any:

@@ -20,6 +20,7 @@ class FlickeringCartPole(CartPole):
 
     blank_probability: float = 0.5
 
+    hidden = True  # where things are, while the lamp is off
     state = {**CartPole.state, "is_blank": np.bool_}
 
     def reset(self, s: Any) -> None:

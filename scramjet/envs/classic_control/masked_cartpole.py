@@ -16,6 +16,7 @@ from scramjet.envs.classic_control.cartpole import MAX_ANGLE, MAX_POSITION, Cart
 class MaskedCartPole(CartPole):
     """Balance a pole, seeing where things are but not how fast they move."""
 
+    hidden = True  # the velocities
     observation_space = Box(
         np.array([-2 * MAX_POSITION, -2 * MAX_ANGLE], np.float32),
         np.array([2 * MAX_POSITION, 2 * MAX_ANGLE], np.float32),

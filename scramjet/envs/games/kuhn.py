@@ -80,6 +80,7 @@ class Kuhn(Env):
 
     players: int = 2
 
+    hidden = True  # the others' cards
     action_space = Discrete(2)
     action_names = ("pass", "bet")
     stat_names = ("win", "pot")

@@ -85,6 +85,7 @@ class Leduc(Env):
     """Poker with six cards, two rounds of bets and a public card. Two seats; rewards are chips."""
 
     num_seats = 2
+    hidden = True  # the other's card, and the public one before it is turned
     # own rank and the public one, one-hot; then for each ply of each round whether it was a call or a raise
     observation_space = Box(0, 1, (2 * NUM_RANKS + 2 * MOST_PLIES * 2,), np.int8)
     action_space = Discrete(3)

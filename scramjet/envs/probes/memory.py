@@ -24,6 +24,7 @@ class Memory(Env):
     length: int = 3
     delay: int = 0
 
+    hidden = True  # the bits, once they have been shown
     observation_space = Box(-1, 1, (1,), np.float32)
     action_space = Discrete(2)
     stat_names = ("all_right",)

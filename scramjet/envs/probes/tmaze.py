@@ -29,6 +29,7 @@ class TMaze(Env):
 
     length: int = 10
 
+    hidden = True  # the goal, once the sign is out of sight
     observation_space = Box(0, 1, (3,), np.float32)
     action_space = Discrete(4)
     state = {"position": np.int32, "goal": np.int8, "has_acted": np.bool_, "is_right": np.bool_}

@@ -1,8 +1,8 @@
 """Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
 Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
-[ppo]); tables are [env], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short for a table with that
-name alone.
+[ppo]); tables are [env], [spo], [alphazero], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short
+for a table with that name alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters
+from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.changes import reopened
 from scramjet.training.config.names_of_other_libraries import brought_name
 from scramjet.training.config.presets import named_preset, preset_path
@@ -40,7 +41,7 @@ OURS = Caller(trust=True)
 """Reads the presets that come with scramjet, which may name any world."""
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
-_TABLES = ("policy", "self_play", "eval", "checkpoint")
+_TABLES = ("spo", "alphazero", "policy", "self_play", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
     field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
 )
@@ -63,6 +64,8 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     for key in data:
         if key not in known:
             raise ConfigError(f"{source}: unknown key {shortened(key)}.{_suggestion(key, known)}")
+    if "algorithm" in data:
+        config = with_algorithm(config, coerce("algorithm", data["algorithm"], Algorithm))
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     try:
         if "env" in data or caller.env is not None:
@@ -149,10 +152,11 @@ def without_world(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != "env"}
 
 
-def starting_config(env: str | None, preset: str | None = None) -> RunConfig:
+def starting_config(env: str | None, preset: str | None = None, algorithm: str | None = None) -> RunConfig:
     """The code's defaults with the world's preset laid over them, or the one called `preset`.
 
-    Where no world is given, it is the preset's.
+    Where no world is given, it is the preset's. With an `algorithm`, the world's preset for it; where there is none,
+    what the world's usual preset says of world and network, and the algorithm's defaults.
     """
     path = None if preset is None else named_preset(preset)
     if env is None and path is not None:
@@ -162,10 +166,9 @@ def starting_config(env: str | None, preset: str | None = None) -> RunConfig:
             f"preset {path.stem} is for several worlds; name one: scramjet train WORLD --preset {path.stem}"
         )
     config = RunConfig() if env is None else RunConfig(env=env)
-    path = path or preset_path(config.env)
-    if path is None:
-        return config
-    return with_preset(config, path)
+    path = path or (preset_path(config.env, algorithm) if algorithm else None) or preset_path(config.env)
+    config = config if path is None else with_preset(config, path)
+    return config if algorithm is None else with_algorithm(config, algorithm)
 
 
 def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:

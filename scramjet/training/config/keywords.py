@@ -10,7 +10,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from scramjet.adapters.registry import parameter_defaults
+from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.spo import SPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config import files as config_files
@@ -28,6 +30,8 @@ CHANGEABLE = ("total_timesteps", "time_limit")
 
 _TABLES = {
     "ppo": PPOConfig,
+    "spo": SPOConfig,
+    "alphazero": AlphaZeroConfig,
     "policy": PolicyConfig,
     "self_play": SelfPlayConfig,
     "eval": EvaluationConfig,

@@ -9,13 +9,14 @@ from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 
 
-def preset_path(env: str) -> Path | None:
-    """The tuned preset of a world, if there is one."""
+def preset_path(env: str, algorithm: str = "ppo") -> Path | None:
+    """The tuned preset of a world for an algorithm, if there is one."""
     library = library_of(env)
     name = canonical_name(env) if library is None else library.preset or _preset_name(env)
     if not name.isidentifier() or len(name) > 100:  # a file of the user's, not one of our names
         return None
-    return shipped_file(f"configs/{name}.toml")
+    suffix = "" if algorithm == "ppo" else f"_{algorithm}"
+    return shipped_file(f"configs/{name}{suffix}.toml")
 
 
 def named_preset(name: str) -> Path:

@@ -28,8 +28,13 @@ class Batches:
 
 
 NATIVE_BATCHES = Batches(num_envs=64, num_steps=64, minibatch_size=256)
+SPO_BATCHES = Batches(num_envs=768, num_steps=21, minibatch_size=4032)
+ALPHAZERO_BATCHES = Batches(num_envs=256, num_steps=32, minibatch_size=1024)
 FOREIGN_BATCHES = Batches(num_envs=8, num_steps=256, minibatch_size=64)
 """For envs of other libraries, which step a thousand times slower: more is learned from each step."""
+_BATCHES_OF = {"ppo": NATIVE_BATCHES, "spo": SPO_BATCHES, "alphazero": ALPHAZERO_BATCHES}
+EPOCHS_OF_SEARCH = {"spo": 16, "alphazero": 4}
+"""Passes over as many samples as a rollout holds, for `num_epochs` auto."""
 USUAL_UPDATES, FEWEST_STEPS = 100, 16
 """Updates that a short training should have, about, and the fewest steps that a rollout is shortened to for that."""
 MIN_THREADED_WORK = 4096 * 128
@@ -61,9 +66,11 @@ def resolve(config: RunConfig) -> RunConfig:
 
 def _with_batches(config: RunConfig) -> RunConfig:
     """The config with the sizes of rollouts and minibatches decided, none of which depends on the machine."""
-    usual = FOREIGN_BATCHES if is_foreign(config.env) else NATIVE_BATCHES
+    usual = FOREIGN_BATCHES if is_foreign(config.env) else _BATCHES_OF[config.algorithm]
     num_envs = config.num_envs if isinstance(config.num_envs, int) else usual.num_envs
     num_steps = config.num_steps
+    if num_steps == "auto" and config.searches:
+        num_steps = usual.num_steps
     if num_steps == "auto":
         fitting = max(FEWEST_STEPS, config.total_timesteps / (USUAL_UPDATES * num_envs))
         most, horizon = min(usual.num_steps, 1 << round(math.log2(fitting))), config.ppo.bptt_horizon or 1
@@ -137,7 +144,9 @@ def _with_mode(config: RunConfig, cores: int) -> RunConfig:
     assert isinstance(config.num_envs, int)
     advantage = _usual_advantage(config) if config.ppo.advantage == "auto" else config.ppo.advantage
     on_error = _usual_on_env_error(config) if config.on_env_error == "auto" else config.on_env_error
-    ppo = replace(config.ppo, advantage=advantage, num_epochs=config.ppo.epochs)
+    epochs = EPOCHS_OF_SEARCH.get(config.algorithm, config.ppo.epochs)
+    epochs = epochs if config.ppo.num_epochs == "auto" else config.ppo.num_epochs
+    ppo = replace(config.ppo, advantage=advantage, num_epochs=epochs)
     decided = replace(config, ppo=ppo, on_env_error=on_error)
     if config.mode == "sync":
         return replace(decided, num_actors=1 if config.num_actors == "auto" else config.num_actors)
@@ -153,6 +162,8 @@ def _num_threads(config: RunConfig, cores: int) -> int:
     if config.mode == "async":
         assert isinstance(config.num_actors, int)
         return max(1, cores - config.num_actors)
+    if config.searches:  # each env has many branches
+        return cores
     num_minibatches = config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)
     shape = config.policy
     num_units = sum(shape.hidden) + (4 * shape.memory_size * shape.memory_layers if shape.memory else 0)

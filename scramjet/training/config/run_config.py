@@ -17,12 +17,15 @@ from scramjet.adapters.registry import (
     library_of,
     load_world,
 )
+from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
+from scramjet.algorithms.spo import SPOConfig
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, shortened
 from scramjet.policies.networks import PolicyConfig
 from scramjet.settings import largest_divisor, plain_parameters, require, require_counts, settle
+from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.worlds.trust import check_name
@@ -81,6 +84,9 @@ class RunConfig:
     gym:ID, vec:ID, ale:GAME, mujoco:ID, envpool:ID, pettingzoo:NAME, factory:MODULE:FUNCTION."""
     env_parameters: Annotated[dict[str, Any], tyro.conf.Suppress] = field(default_factory=dict)
     """The world's own parameters, where they differ from its defaults."""
+    algorithm: Algorithm = "ppo"
+    """ppo: policy gradients; spo: learn from a search by particles; alphazero: learn from a tree search. The search
+    needs a native world without hidden information."""
     seed: int = 1
     """Decides everything random: weights, actions, episodes, minibatches."""
     total_timesteps: Count = 1_000_000
@@ -88,9 +94,10 @@ class RunConfig:
     time_limit: str | None = None
     """Stop after this much time in this process, such as 30s, 5m or 2h; the run can be resumed."""
     num_envs: int | Literal["auto"] = "auto"
-    """Envs stepped together; auto: 64, or 8 of another library."""
+    """Envs stepped together; auto: 64, or 8 of another library; 768 for spo, 256 for alphazero."""
     num_steps: int | Literal["auto"] = "auto"
-    """Steps of each env in one rollout; auto: 64, or 256 of another library's env; down to 16 for a short training."""
+    """Steps of each env in one rollout; auto: 64, or 256 of another library's env; down to 16 for a short training; 21
+    for spo, 32 for alphazero."""
     frame_stack: int = 1
     """Observations a policy sees at once, the newest last; 1: the newest alone."""
     num_threads: int | Literal["auto"] = "auto"
@@ -125,6 +132,10 @@ class RunConfig:
     torch's operators."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
+    spo: SPOConfig = field(default_factory=SPOConfig)
+    """Sequential Monte Carlo policy optimisation."""
+    alphazero: AlphaZeroConfig = field(default_factory=AlphaZeroConfig)
+    """Gumbel AlphaZero."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """The network."""
     self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
@@ -141,6 +152,7 @@ class RunConfig:
         self._check_numbers()
         self._check_devices()
         self._check_mode()
+        check_algorithm(self)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
 
@@ -248,6 +260,11 @@ class RunConfig:
         assert isinstance(self.num_envs, int), "resolve the config first"
         assert isinstance(self.num_steps, int), "resolve the config first"
         return self.num_envs * self.num_steps
+
+    @property
+    def searches(self) -> bool:
+        """Whether a search plays the rollouts."""
+        return self.algorithm != "ppo"
 
     @property
     def sequence_length(self) -> int:

@@ -14,11 +14,12 @@ from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.pool import Pool
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
+from scramjet.search.rows import SearchSettings
 from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.evaluation.reports import Report, ReportClock
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.tally import Tally
-from scramjet.training.player import Player
+from scramjet.training.player import make_player
 
 MAX_ENVS = 32
 MAX_FOREIGN_ENVS = 8
@@ -40,12 +41,23 @@ class Evaluator:
     are played, because more of the same circles would tell nothing.
     """
 
-    def __init__(self, pool: Pool, *, episodes: int, samples: bool = False, max_steps: int | None = None) -> None:
-        """`samples`: draw actions as in training, by the seed, instead of taking the most likely."""
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        episodes: int,
+        samples: bool = False,
+        max_steps: int | None = None,
+        search: SearchSettings | None = None,
+    ) -> None:
+        """`samples`: draw actions as in training, by the seed, instead of taking the most likely.
+
+        `search`: choose them by search with the policy.
+        """
         if episodes < 1:
             raise ConfigError(f"episodes={episodes} must be at least 1")
         self.pool = pool
-        self.samples = samples
+        self.samples, self.search = samples, search
         self.max_steps = steps_at_most(pool, max_steps)
         self._plays_all = max_steps is not None
         # Each env plays its own share, so that short episodes are not over-counted.
@@ -65,7 +77,7 @@ class Evaluator:
         if policy.device.type != "cpu":  # the few envs of an evaluation run on the CPU
             policy = copy.deepcopy(policy).cpu()
         seeds = EpisodeSeed.of(seed)
-        generator = torch.Generator().manual_seed(seeds.key) if self.samples else None
+        generator = torch.Generator().manual_seed(seeds.key)
         tally = Tally(self.quota, self.pool.num_players)
         clock = ReportClock(report, int(self.quota.sum()))
         # All envs are reset together: one whose episode was cut waits until the others have played their quota.
@@ -82,7 +94,7 @@ class Evaluator:
         gives_up: Callable[[], bool],
         policy: Policy,
         seeds: EpisodeSeed,
-        generator: torch.Generator | None,
+        generator: torch.Generator,
         tally: Tally,
         clock: ReportClock,
     ) -> bool:
@@ -91,7 +103,7 @@ class Evaluator:
         out = pool.reset(seeds)
         pool.episodes()
         tally.begin_round()
-        player = Player(pool, policy, generator)
+        player = make_player(pool, policy, generator, samples=self.samples, search=self.search)
         next_look = self.max_steps or math.inf  # the first step at which an episode can be too long
         for steps in itertools.count(1):
             if gives_up():

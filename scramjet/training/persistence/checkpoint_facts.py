@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -76,3 +77,13 @@ def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) ->
             f"'{checkpoint.path}' was trained with a network of its own, {needed}; load it from Python and give it "
             f"again: network={needed.rpartition('.')[2]}(...)"
         )
+
+
+def reward_deviation(checkpoint: Checkpoint) -> float | None:
+    """What rewards were divided by when the checkpoint was made; None if it does not say, as in those of opponents."""
+    moments = checkpoint.trainer.get("reward_scaler/moments")
+    if moments is None or tuple(moments.shape) != (3,):
+        return None
+    count, _, squares = moments.double().tolist()
+    deviation = (squares / count + 1e-8) ** 0.5 if count > 0 and squares >= 0 else math.nan
+    return deviation if math.isfinite(deviation) else None

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from scramjet.errors import CheckpointError
-from scramjet.training.learner import Learner
+from scramjet.training.learning import Learning
 
 
-def optimizer_tensors(learner: Learner) -> dict[str, Tensor]:
+def optimizer_tensors(learner: Learning[Any]) -> dict[str, Tensor]:
     """Adam's moments and step counts, by parameter name; a parameter that never had a gradient has none."""
     state: dict[int, dict[str, Any]] = learner.optimizer.state_dict()["state"]
     names = [name for name, _ in learner.policy.named_parameters()]
     return {f"optimizer/{names[i]}/{entry}": value for i, values in state.items() for entry, value in values.items()}
 
 
-def restore_optimizer(learner: Learner, tensors: Mapping[str, Tensor], path: Path) -> None:
+def restore_optimizer(learner: Learning[Any], tensors: Mapping[str, Tensor], path: Path) -> None:
     """Restore what `optimizer_tensors` gave, found among `tensors`; `path` is where they come from, for messages."""
     shapes = {name: parameter.shape for name, parameter in learner.policy.named_parameters()}
     numbers = {name: i for i, name in enumerate(shapes)}

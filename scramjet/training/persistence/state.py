@@ -14,7 +14,7 @@ from scramjet.errors import CheckpointError, ScramjetError
 from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.learner import Learner
+from scramjet.training.learning import Learning
 from scramjet.training.persistence.metadata import policy_metadata
 from scramjet.training.persistence.optimizer_state import optimizer_tensors, restore_optimizer
 from scramjet.training.persistence.weights import load_weights
@@ -89,6 +89,7 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
         **optimizer_tensors(session.learner),
         **{f"pool/{name}": torch.from_numpy(array) for name, array in session.pool.snapshot().items()},
         **session.progress.tensors(),
+        **session.learner.tensors(),
     }
     if session.policy.state_size:
         tensors["memory"] = session.rollout.recurrent.states
@@ -136,6 +137,7 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
     snapshot = {name.removeprefix("pool/"): t.numpy() for name, t in tensors.items() if name.startswith("pool/")}
     session.pool.restore(snapshot, out=session.player.buffers.last, is_own=is_own)
     session.progress.restore(tensors)
+    session.learner.restore(tensors)
     if session.policy.state_size:
         session.rollout.recurrent.states.copy_(tensors["memory"])
     if session.league is not None:
@@ -147,7 +149,7 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])
 
 
-def restore_learning(policy: Policy, learner: Learner, checkpoint: Checkpoint) -> None:
+def restore_learning(policy: Policy, learner: Learning[Any], checkpoint: Checkpoint) -> None:
     """Restore what a fork takes from its parent: weights, optimizer and normalizers."""
     with _misfits_explained(checkpoint):
         load_weights(policy, checkpoint)

@@ -53,6 +53,7 @@ class Rollout:
     opponent: Tensor | None = None  # [T, R] int32, where a game against an opponent ended: the opponent's number
     outcome: Tensor | None = None  # [T, R] int8, how that game ended for the learner (see `Outcome`), or 0
     game: Tensor | None = None  # [T, R] int64, where a game ended: a hash of all its actions
+    findings: Any = None  # what a search found before each step (see `training/search/`); None without search
 
     @property
     def num_steps(self) -> int:
@@ -83,7 +84,7 @@ class Rollout:
         """Copy everything that a learner reads to `rows` of a larger rollout; on the GPU without waiting for it."""
         part = target.part(rows)
         for field in fields(self):
-            if field.name not in ("noise", "recurrent") and (mine := getattr(self, field.name)) is not None:
+            if field.name not in ("noise", "recurrent", "findings") and (mine := getattr(self, field.name)) is not None:
                 for here, there in zip(leaves(mine), leaves(getattr(part, field.name)), strict=True):
                     there.copy_(here, non_blocking=True)
         part.recurrent.states.copy_(self.recurrent.states, non_blocking=True)

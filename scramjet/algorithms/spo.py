@@ -1,0 +1,139 @@
+"""SPO, sequential Monte Carlo policy optimisation (Macfarlane et al. 2024): its mathematics, and every number in it.
+
+Expectation: the policy pi is improved to q(trajectory) ~ pi(trajectory) exp(A / eta), A being the sum of the advantages
+r + gamma V(s') - V(s) along the trajectory. Particles that walk by pi and are weighted and resampled by exp(A / eta)
+are drawn from q. Maximization: pi learns the first actions of the particles that are left, with their weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from scramjet.settings import MIN_POSITIVE, require, require_counts, settle
+
+
+@dataclass(frozen=True)
+class SPOConfig:
+    """Sequential Monte Carlo policy optimisation: the search by particles, and learning from it."""
+
+    particles: int = 16
+    """Particles that search from each position."""
+    depth: int = 4
+    """Steps that each particle looks ahead."""
+    resample: Literal["period", "ess"] = "period"
+    """When particles are resampled: after every so many steps, or where their effective sample size gets small."""
+    resample_period: int = 4
+    """period: steps between two resamplings; there is none after the last step."""
+    ess_threshold: float = 0.5
+    """ess: the share of effective particles below which a position's particles are resampled."""
+    dirichlet_alpha: float = 0.03
+    """Concentration of the Dirichlet noise in the first actions; smaller noise falls on fewer actions."""
+    dirichlet_fraction: float = 0.25
+    """Share of the noise in the first actions' probabilities; continuous actions have none."""
+    temperature: float = 0.5
+    """The temperature eta of the weights when training begins; its dual changes it."""
+    epsilon: float = 0.5
+    """KL divergence of the searched policy from the policy that the temperature holds."""
+    alpha: float = 0.5
+    """The weight of the KL divergence from the target policy when training begins; its dual changes it."""
+    epsilon_alpha: float = 1e-3
+    """KL divergence of the policy from the target policy that alpha holds."""
+    dual_learning_rate: float = 3e-4
+    """Adam's step size for the temperature and alpha."""
+    target_rate: float = 5e-3
+    """How far the target network moves to the network after each gradient step."""
+    replay_size: int = 65_536
+    """Samples kept to learn from."""
+
+    def __post_init__(self) -> None:
+        prefix = "spo."
+        settle(self, prefix)
+        require_counts(self, ("particles", "depth", "resample_period", "replay_size"), prefix=prefix)
+        require(self, ("dirichlet_fraction",), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
+        shares = ("ess_threshold", "target_rate")
+        require(self, shares, lambda x: 0 < x <= 1, "must be above 0 and at most 1", prefix)
+        positive = ("dirichlet_alpha", "temperature", "epsilon", "alpha", "epsilon_alpha", "dual_learning_rate")
+        require(self, positive, lambda x: x > 0, "must be above 0", prefix)
+        vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
+        require(self, positive, lambda x: x >= MIN_POSITIVE, vanishes, prefix)
+
+    def resamples_after(self, step: int) -> bool:
+        """Whether particles may be resampled after step `step`, counted from 1: never after the last."""
+        return step < self.depth and (self.resample == "ess" or step % self.resample_period == 0)
+
+
+def advantage(gain: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, *, gamma: float) -> Tensor:
+    """r + gamma V(s') - V(s), what a step adds to a particle's weight (Algorithm 1); 0 for V(s') at an end. All [B]."""
+    return gain + torch.where(terminated, 0.0, gamma * next_value) - value
+
+
+def normalized_weights(accumulated: Tensor, eta: Tensor) -> Tensor:
+    """Weights of P particles, softmax(A / eta), from advantages accumulated since the last resampling, [N, P]."""
+    return torch.softmax(accumulated / eta, dim=-1)
+
+
+def effective_sample_size(weights: Tensor) -> Tensor:
+    """How many equally weighted particles would be worth as much: 1 / sum w^2 (Kong 1992), [N, P] to [N]."""
+    return 1.0 / weights.square().sum(-1)
+
+
+def inverted(weights: Tensor, points: Tensor) -> Tensor:
+    """The particle at each of K points in [0, 1) of the distribution `weights` [N, P], int64 [N, K].
+
+    A particle of weight 0 is never found.
+    """
+    reached = weights.cumsum(-1)  # [N, P]
+    total = reached[:, -1:]
+    below_total = torch.nextafter(total, torch.zeros_like(total))  # a point may be rounded up to the sum
+    return torch.searchsorted(reached, torch.minimum(points * total, below_total), right=True)
+
+
+def resampled(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Ancestors of P new particles drawn by normalized `weights` [N, P], int64 [N, P]; `uniform` [N, 1] in [0, 1).
+
+    Systematic resampling (Carpenter et al. 1999): P points at equal distances, all moved by the one random number, so
+    a particle has P w descendants on average, and always fewer than one more or less than that.
+    """
+    count = weights.shape[-1]
+    return inverted(weights, (torch.arange(count, device=weights.device) + uniform) / count)
+
+
+def policy_loss(log_prob: Tensor, weights: Tensor) -> Tensor:
+    """Cross-entropy of the policy to the search, the loss of the M-step; a scalar.
+
+    `log_prob` [B, P] is log pi(a|s), masked, of the surviving particles' first actions; `weights` [B, P] sum to 1.
+    """
+    return -(weights * log_prob).sum(-1).mean()
+
+
+def temperature_loss(eta: Tensor, advantages: Tensor, is_counted: Tensor, *, epsilon: float) -> Tensor:
+    """The dual of the temperature, to be minimized in `eta`; a scalar.
+
+    q maximizes E_q[A] with KL(q || pi) <= epsilon. Its Lagrangian gives q ~ pi exp(A / eta), eta being the multiplier
+    that minimizes g(eta) = eta epsilon + eta log Z with Z = E_pi[exp(A / eta)]. Particles estimate Z: where they are
+    resampled, each period between two resamplings multiplies it by the mean of its weights, so
+
+        log Z = sum over periods of log mean_i exp(A_i / eta),
+
+    with A_i as accumulated in this period when it ends, before resampling makes all weights equal.
+
+    `advantages` [N, depth, P]: accumulated since the last resampling; `is_counted` [N, depth]: where a period ends.
+    """
+    log_mean = torch.logsumexp(advantages / eta, dim=-1) - math.log(advantages.shape[-1])  # [N, depth]
+    log_z = torch.where(is_counted, log_mean, 0.0).sum(-1)
+    return (eta * (epsilon + log_z)).mean()
+
+
+def kl_loss(kl: Tensor, alpha: Tensor, *, epsilon_alpha: float) -> tuple[Tensor, Tensor]:
+    """The penalty on the policy's KL divergence from the target policy, [B], and the loss of its weight `alpha`.
+
+    As in MPO (Abdolmaleki et al. 2018): the policy sees
+    alpha as a number, and alpha sees the divergence as one; it grows where that is above `epsilon_alpha`. Scalars.
+    """
+    mean = kl.mean()
+    return (alpha.detach() * mean).sum(), (alpha * (epsilon_alpha - mean.detach())).sum()

@@ -1,0 +1,83 @@
+"""Which algorithm learns: settings that it does not use are refused, and it may be changed for another."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeVar
+
+from scramjet.algorithms.alphazero import AlphaZeroConfig
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.spo import SPOConfig
+from scramjet.errors import ConfigError
+from scramjet.training.self_play.config import SelfPlayConfig
+
+Algorithm = Literal["ppo", "spo", "alphazero"]
+
+Config = TypeVar("Config", bound=Any)
+"""A RunConfig."""
+
+SHARED_SETTINGS = (
+    *("gamma", "gae_lambda", "reward_clip", "normalize_observations", "normalize_rewards"),
+    *("learning_rate", "num_epochs", "num_minibatches", "minibatch_size", "value_coef", "max_grad_norm", "adam_eps"),
+)
+"""Settings of `PPOConfig` that every algorithm uses; the others are PPO's alone."""
+
+
+def check_algorithm(config: Any) -> None:
+    """Refuse settings of a RunConfig that do nothing with its algorithm, and what a search cannot be combined with."""
+    for name, default in (("spo", SPOConfig()), ("alphazero", AlphaZeroConfig())):
+        if config.algorithm != name and (changed := _changed(getattr(config, name), default)):
+            raise ConfigError(f"{name}.{changed} is for another algorithm; add --algorithm {name}, or leave it out")
+    if not config.searches:
+        return
+    usual = PPOConfig()
+    changed = next((n for n in _changed_names(config.ppo, usual) if n not in (*SHARED_SETTINGS, "advantage")), None)
+    if changed is not None or config.ppo.advantage == "vtrace":
+        name = changed or "advantage"
+        value = getattr(config.ppo, name)
+        raise ConfigError(f"{name}={value} is PPO's, and algorithm={config.algorithm!r} does not use it; leave it out")
+    if config.mode == "async":
+        raise ConfigError(
+            f"algorithm={config.algorithm!r} plays and learns in turns: its search needs the newest weights; use "
+            f"--mode sync, or --algorithm ppo"
+        )
+    if config.self_play != SelfPlayConfig():
+        raise ConfigError(
+            f"algorithm={config.algorithm!r} plays every seat itself, by search; leave --self-play settings out, or "
+            f"use --algorithm ppo"
+        )
+    if "auto" not in (config.device, config.env_device) and config.device != config.env_device:
+        raise ConfigError(
+            f"algorithm={config.algorithm!r} searches where the networks are, on {config.device}, and env_device is "
+            f"{config.env_device!r}; use --env-device auto"
+        )
+
+
+def _changed_names(settings: Any, usual: Any) -> list[str]:
+    return [f.name for f in fields(usual) if getattr(settings, f.name) != getattr(usual, f.name)]
+
+
+def _changed(settings: Any, usual: Any) -> str | None:
+    """The first field, with its value, in which settings differ from the usual ones; None if there is none."""
+    return next((f"{name}={getattr(settings, name)}" for name in _changed_names(settings, usual)), None)
+
+
+def with_algorithm(config: Config, algorithm: str) -> Config:
+    """The config for another algorithm: what was tuned for the old one is left to the new one's defaults.
+
+    The world, the network, and how rewards and observations are seen stay: so weights fit, and a fork may change the
+    algorithm.
+    """
+    if algorithm == config.algorithm:
+        return config
+    kept = ("gamma", "gae_lambda", "reward_clip", "normalize_observations", "normalize_rewards")
+    return replace(
+        config,
+        algorithm=algorithm,
+        num_envs="auto",
+        num_steps="auto",
+        ppo=PPOConfig(**{name: getattr(config.ppo, name) for name in kept}),
+        spo=SPOConfig(),
+        alphazero=AlphaZeroConfig(),
+        self_play=SelfPlayConfig(),
+    )

@@ -1,0 +1,93 @@
+"""The interface of learners, which update a policy from rollouts; what all algorithms share is here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from scramjet.accelerate.executor import Executor
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.reward_scaling import RewardScaler
+from scramjet.algorithms.schedules import Schedule
+from scramjet.policies.policy import Policy
+from scramjet.training.rollout.rollout import Rollout
+
+Prepared = TypeVar("Prepared")
+
+
+class Learning(ABC, Generic[Prepared]):
+    """Updates a policy from rollouts; owns the optimizer, the schedule of its learning rate and the reward scaling."""
+
+    policy: Policy
+
+    def __init__(self, executor: Executor, config: PPOConfig, num_rewards: int, *, total_steps: int) -> None:
+        """`num_rewards`: those of one step of the pool; the schedule ends at `total_steps`."""
+        policy = self.policy = executor.policy
+        self.executor, self.config, self.total_steps = executor, config, total_steps
+        device = policy.device
+        self.optimizer = torch.optim.Adam(
+            policy.parameters(),
+            lr=number_on(device, 1.0),
+            eps=config.adam_eps,
+            fused=True,
+            capturable=device.type == "cuda",
+        )
+        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device)
+        self.reward_scaler = scaler if config.normalize_rewards else None
+        self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
+
+    @property
+    @abstractmethod
+    def shuffle_generator(self) -> torch.Generator:
+        """The generator that draws which samples are learned from; checkpoints save its state."""
+
+    @abstractmethod
+    def prepare(self, rollout: Rollout) -> Prepared:
+        """Turn a rollout into what `update` learns from."""
+
+    @abstractmethod
+    def update(self, batch: Prepared, step: int) -> dict[str, float | None]:
+        """Take the gradient steps of one update, made after `step` env steps. Returns the metrics by name."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the next update depends on beside weights, optimizer and reward scaling, by name in a checkpoint."""
+        return {}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `tensors` gave, found among the tensors of a checkpoint of the same run."""
+
+    def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
+        """Begin from the weights of a checkpoint, maybe of another algorithm, whose trainer's tensors these are."""
+
+    def clipped(self, reward: Tensor) -> Tensor:
+        """Rewards clipped to the bound that the config sets, if any."""
+        bound = self.config.reward_clip
+        return reward if bound is None else reward.clamp(-bound, bound)
+
+    def learned_reward(self, rollout: Rollout) -> Tensor:
+        """Rewards clipped and scaled as the config says; updates the statistics of the scaler."""
+        reward = self.clipped(rollout.reward)
+        if self.reward_scaler is not None:
+            reward = self.reward_scaler.scale(reward, rollout.terminated, rollout.truncated, rollout.alive)
+        return reward
+
+    def follow_learning_rate(self, step: int) -> float:
+        """Set the optimizer's learning rate to its value at `step`, and return it."""
+        learning_rate = self._learning_rate.at(step, self.total_steps)
+        (group,) = self.optimizer.param_groups
+        group["lr"] = set_number(group["lr"], learning_rate)
+        return learning_rate
+
+
+def number_on(device: torch.device, value: float = 0.0) -> Any:
+    """A number that changes from update to update: on the GPU a tensor, which each replay of recorded work reads."""
+    return torch.tensor(value, device=device) if device.type == "cuda" else value
+
+
+def set_number(number: Any, value: float) -> Any:
+    """Return the number with a new value; a tensor is filled in place."""
+    return number.fill_(value) if isinstance(number, Tensor) else value

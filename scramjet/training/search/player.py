@@ -1,0 +1,66 @@
+"""Plays rollouts with the actions of a search, and records what the search found at every step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic
+
+import torch
+
+from scramjet.accelerate.executor import Executor
+from scramjet.engine.trees import map_leaves
+from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.search.search import Result, Search
+from scramjet.training.rollout import checks
+from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.parts import Part
+from scramjet.training.rollout.rollout import Rollout
+
+
+class Findings(ABC, Generic[Result]):
+    """What a search found at the steps of a rollout, for the learner; a dataclass of tensors [T, N, ...]."""
+
+    @abstractmethod
+    def keep(self, t: int, result: Result) -> None:
+        """Copy what the search found before step t."""
+
+
+class SearchingPlayer:
+    """Plays rollouts on a pool: before each step of all envs a search chooses their actions."""
+
+    def __init__(
+        self, pool: WorldPool, executor: Executor, search: Search[Any], findings: Findings[Any], num_steps: int
+    ) -> None:
+        self.pool, self.executor, self._search = pool, executor, search
+        self.buffers = RolloutBuffers.allocate(pool, executor.policy, num_steps)
+        self.rollout = self.buffers.rollout
+        self.rollout.findings = findings
+        self._findings = findings
+        self._part = Part(pool, self.buffers, slice(0, pool.num_rows), executor.values)
+
+    @torch.inference_mode()
+    def play(self, generator: torch.Generator) -> Rollout:
+        """Play T steps with actions that the search chooses, and return the rollout; it continues from the last one."""
+        pool, rollout = self.pool, self.rollout
+        with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
+            self._play(generator)
+            checks.check(pool, rollout)
+        return rollout
+
+    def _play(self, generator: torch.Generator) -> None:
+        rollout, distribution = self.rollout, self.executor.policy.distribution
+        self.buffers.begin_after(self.buffers)
+        self.executor.refresh()
+        self._part.begin()
+        steps = self.buffers.policy_steps
+        for t, out in enumerate(self.buffers.transitions):
+            obs = map_leaves(lambda leaf, t=t: leaf[t], rollout.obs)
+            found = self._search.search(self.pool.state_bytes(), obs, steps.mask[t], steps.turn[t], generator)
+            rollout.action[t] = found.action
+            rollout.value[t] = found.value
+            self._findings.keep(t, found)
+            action = distribution.env_action(rollout.action[t])
+            self.pool.rollout_step(action if action.is_cuda else action.numpy(), out)
+            self._part.take_in(t)
+        self._part.end()
+        self.executor.values(rollout.obs_at(-1), None, rollout.value[-1])

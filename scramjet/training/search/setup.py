@@ -1,0 +1,42 @@
+"""Builds what trains with search: the search, the player of rollouts and the learner of an algorithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.engine.pool import Pool
+from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.policies.policy import Policy
+from scramjet.search.particles import ParticleSearch
+from scramjet.search.search import Rewards, Search
+from scramjet.search.tree import TreeSearch
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.search.alphazero_learner import AlphaZeroLearner, TreeFindings
+from scramjet.training.search.learner import SearchLearner
+from scramjet.training.search.player import Findings, SearchingPlayer
+from scramjet.training.search.spo_learner import ParticleFindings, SPOLearner
+
+
+def make_searching(
+    config: RunConfig, pool: Pool, policy: Policy, seed: int
+) -> tuple[SearchingPlayer, SearchLearner[Any]]:
+    """Build the player that searches before each step, and the learner, of a config with a search."""
+    assert isinstance(config.num_steps, int)
+    assert isinstance(pool, WorldPool)
+    ppo, executor = config.ppo, TorchExecutor(policy, f"{config.algorithm} searches before each step")
+    rewards = Rewards(ppo.gamma, torch.ones(1, device=policy.device), ppo.reward_clip)
+    totals: dict[str, Any] = {"total_steps": config.total_timesteps, "seed": seed}
+    search: Search[Any]
+    findings: Findings[Any]
+    if config.algorithm == "spo":
+        particles = search = ParticleSearch(pool, policy, pool.num_envs, rewards, config.spo)
+        findings = ParticleFindings.allocate(particles, config.num_steps, config.spo)
+        player = SearchingPlayer(pool, executor, search, findings, config.num_steps)
+        return player, SPOLearner(executor, ppo, config.spo, player.rollout, particles, **totals)
+    trees = search = TreeSearch(pool, policy, pool.num_envs, rewards, config.alphazero)
+    findings = TreeFindings.allocate(trees, config.num_steps)
+    player = SearchingPlayer(pool, executor, search, findings, config.num_steps)
+    return player, AlphaZeroLearner(executor, ppo, config.alphazero, player.rollout, trees, **totals)

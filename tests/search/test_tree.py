@@ -1,0 +1,205 @@
+"""Tree search: what it finds, ends and time limits inside a tree, masks, records, threads and refusals."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from scramjet.adapters.make import make
+from scramjet.algorithms.alphazero import AlphaZeroConfig
+from scramjet.engine import NativePool
+from scramjet.envs.games.connect_four import ConnectFour
+from scramjet.envs.games.tic_tac_toe import TicTacToe
+from scramjet.errors import ConfigError
+from scramjet.search import tree
+from scramjet.search.search import Rewards
+from scramjet.search.tree_kernels import ACTION, CAN_STEP, PARENT, TURN, VISITS
+from tests.helpers.searching import GAMMA, search_from, tree_search
+from tests.helpers.table_worlds import (
+    ALLOWS,
+    ENDS,
+    LEADS_TO,
+    LOGITS,
+    MOVER,
+    PAYS,
+    TIME_LIMIT,
+    VALUES,
+    SeatedTableWorld,
+    TableNetwork,
+    TableWorld,
+)  # fmt: skip
+
+
+def after(pool: NativePool, *moves: int):
+    """What a pool shows after these moves in every env."""
+    out = pool.reset(0)
+    for move in moves:
+        out = pool.step(np.full(pool.num_envs, move))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("world", "moves", "best"),
+    [
+        (TicTacToe, (0, 3, 1, 4), 2),  # three in the first row
+        (TicTacToe, (0, 3, 8, 4), 5),  # or else the other has the second row
+        (ConnectFour, (3, 0, 3, 0, 3, 0), 3),
+        (ConnectFour, (3, 0, 3, 0, 6, 0), 0),
+    ],
+)
+def test_the_win_in_one_and_the_block_are_found_without_training(world, moves, best: int) -> None:
+    pool = NativePool(world(), 2, num_threads=1)
+    out = after(pool, *moves)
+    search = tree_search(pool, gamma=1.0, simulations=128)
+    search.is_deterministic = True
+    result = search_from(search, out)
+    assert result.action.tolist() == [best] * 2
+    assert result.policy.argmax(-1).tolist() == [best] * 2
+
+
+@cache
+def minimax(board: str, side: int) -> int:
+    """The result of best play in tic-tac-toe for the side to move: 1, 0 or -1; '.' is free, else the side."""
+    lines = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+    if any(all(board[cell] == str(1 - side) for cell in line) for line in lines):
+        return -1
+    free = [cell for cell in range(9) if board[cell] == "."]
+    return max((-minimax(placed(board, cell, side), 1 - side) for cell in free), default=0)
+
+
+def placed(board: str, cell: int, side: int) -> str:
+    return board[:cell] + str(side) + board[cell + 1 :]
+
+
+def test_many_simulations_keep_the_value_of_tic_tac_toe_positions() -> None:
+    pool = NativePool(TicTacToe(opening_plies=6), 96, num_threads=1)
+    out = pool.reset(2)
+    search = tree_search(pool, gamma=1.0, simulations=400)
+    search.is_deterministic = True
+    result = search_from(search, out)
+    late = [
+        (state, action)
+        for state, action in zip(pool.states(), result.action.tolist(), strict=True)
+        if state["moves"] > 2
+    ]
+    assert len(late) > 30
+    for state, action in late:
+        pieces, side = state["pieces"].reshape(2, 9), int(state["turn"])
+        board = "".join("0" if pieces[0, cell] else "1" if pieces[1, cell] else "." for cell in range(9))
+        assert -minimax(placed(board, action, side), 1 - side) == minimax(board, side)
+
+
+@pytest.mark.parametrize("world", [TableWorld, SeatedTableWorld])
+def test_a_step_before_the_time_limit_values_are_the_reward_and_the_value_there_or_nothing_after_an_end(world) -> None:
+    pool = NativePool(world(), 64, num_threads=1)
+    out = pool.reset(3)
+    records = pool.states()
+    records["_steps"] = TIME_LIMIT - 1
+    result = search_from(tree_search(pool, TableNetwork(), simulations=40), out, records=records)
+    place = records["place"]
+    there = LEADS_TO[place]  # [N, actions]
+    sign = 1.0 if world is TableWorld else np.where(MOVER[place][:, None] == MOVER[there], 1.0, -1.0)
+    expected = PAYS[place] + np.where(ENDS[there], 0.0, GAMMA * sign * VALUES[there])
+    is_visited = result.visits.numpy() > 0
+    np.testing.assert_allclose(result.q.numpy()[is_visited], expected[is_visited], atol=1e-6)
+    assert (ENDS[there] & is_visited).any()
+    assert (result.visits.sum(-1) == 40).all()
+    assert (result.visits.max(-1).values > 1).all()  # so that some were visited again
+
+
+@pytest.mark.parametrize("world", [TableWorld, SeatedTableWorld])
+def test_every_node_is_a_legal_step_from_its_parent_which_goes_on(world) -> None:
+    pool = NativePool(world(), 64, num_threads=1)
+    search = tree_search(pool, TableNetwork(), simulations=60)
+    result = search_from(search, pool.reset(4))
+    whole = search.trees.whole.numpy()
+    places = search.trees.records.numpy().view(pool.states().dtype)["place"].reshape(whole.shape[:2])
+    row, node = np.nonzero(whole[:, 1:, VISITS])
+    node += 1
+    parent, action = whole[row, node, PARENT], whole[row, node, ACTION]
+    assert ALLOWS[places[row, parent], action].all()
+    np.testing.assert_array_equal(places[row, node], LEADS_TO[places[row, parent], action])
+    assert whole[row, parent, CAN_STEP].all()
+    np.testing.assert_array_equal(whole[row, node, TURN], 0 if world is TableWorld else MOVER[places[row, node]])
+    assert len(set(zip(row, parent, action, strict=True))) == len(row)  # no action twice
+    assert (result.visits.numpy()[~ALLOWS[places[:, 0]]] == 0).all()
+    assert (result.policy.numpy()[~ALLOWS[places[:, 0]]] == 0).all()
+    torch.testing.assert_close(result.policy.sum(-1), torch.ones(64))
+    torch.testing.assert_close(result.value, (result.policy * result.q).sum(-1))
+
+
+def test_rewards_are_clipped_then_scaled() -> None:
+    pool = NativePool(TableWorld(), 64, num_threads=1)
+    out = pool.reset(3)
+    records = pool.states()
+    records["_steps"] = TIME_LIMIT - 1
+    search = tree_search(pool, TableNetwork(), simulations=10)
+    search.rewards = Rewards(0.0, torch.full((1,), 3.0), clip=0.5)
+    result = search_from(search, out, records=records)
+    is_visited = result.visits.numpy() > 0
+    paid = PAYS[records["place"]][is_visited]
+    np.testing.assert_allclose(result.q.numpy()[is_visited], 3 * np.clip(paid, -0.5, 0.5))
+
+
+def test_no_more_actions_are_tried_than_considered_and_without_noise_those_are_the_likeliest() -> None:
+    pool = NativePool(TableWorld(), 64, num_threads=1)
+    search = tree_search(pool, TableNetwork(), simulations=16, considered=3)
+    search.is_deterministic = True
+    out = pool.reset(6)
+    result = search_from(search, out)
+    for row in range(64):
+        legal = np.flatnonzero(out.mask[row])
+        likeliest = legal[np.argsort(-result.logits[row].numpy()[legal])][:3]
+        assert set(np.flatnonzero(result.visits[row])) == set(likeliest)
+        assert result.action[row] in likeliest
+    torch.testing.assert_close(result.visits, search_from(search, out, seed=1).visits)  # no seed matters
+
+
+def test_one_legal_action_is_visited_by_every_simulation_and_taken() -> None:
+    pool = NativePool(TicTacToe(), 4, num_threads=1)
+    out = after(pool, 0, 1, 2, 4, 3, 5, 7, 6)  # then 8 is free, and takes no line
+    result = search_from(tree_search(pool, simulations=12), out)
+    assert result.action.tolist() == [8] * 4
+    assert result.visits[:, 8].tolist() == [12.0] * 4
+    torch.testing.assert_close(result.policy[:, 8], torch.ones(4))
+    assert result.q[:, 8].tolist() == [0.0] * 4  # a draw
+
+
+def test_with_one_simulation_actions_are_drawn_from_the_policy() -> None:
+    """Gumbel-Top-k is then the Gumbel-max trick."""
+    pool, num_drawn = NativePool(TableWorld(), 1, num_threads=1), 4000
+    out = pool.reset(0)
+    one = tree_search(pool, TableNetwork())
+    search = tree.TreeSearch(pool, one.policy, num_drawn, one.rewards, AlphaZeroConfig(simulations=1))
+    shown = [torch.from_numpy(each).expand(num_drawn, -1) for each in (out.obs, out.mask)]
+    drawn = search.search(pool.state_bytes(), *shown, torch.zeros(0), torch.Generator().manual_seed(5)).action
+    logits = LOGITS[pool.states()["place"][0]][out.mask[0]].astype(float)
+    expected = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(np.bincount(drawn, minlength=7)[out.mask[0]] / num_drawn, expected, atol=0.03)
+
+
+def test_results_do_not_depend_on_threads(monkeypatch) -> None:
+    monkeypatch.setattr(tree, "ROOTS_FOR_THREADS", 1)
+    results = []
+    for num_threads in (1, 2):
+        pool = NativePool(TicTacToe(opening_plies=4), 70, num_threads=num_threads)
+        results.append(search_from(tree_search(pool), pool.reset(1)))
+    for name in ("action", "value", "policy", "visits", "q"):
+        assert torch.equal(getattr(results[0], name), getattr(results[1], name))
+
+
+def test_continuous_actions_are_refused_with_what_to_use() -> None:
+    search = tree_search(NativePool(TableWorld(), 2, num_threads=1), TableNetwork())
+    pool = make("identity_continuous", 2)
+    with pytest.raises(ConfigError, match=r"alphazero needs one choice out of several.*--algorithm spo"):
+        tree.TreeSearch(pool, search.policy, 2, search.rewards, AlphaZeroConfig())
+
+
+def test_trees_larger_than_memory_are_refused_with_what_to_lower() -> None:
+    pool = NativePool(TicTacToe(), 4, num_threads=1)
+    search = tree_search(pool, simulations=1)
+    with pytest.raises(ConfigError, match=r"num_envs=100000000, simulations=32.*lower --num-envs or --alphazero.sim"):
+        tree.TreeSearch(pool, search.policy, 10**8, search.rewards, AlphaZeroConfig())
