@@ -82,6 +82,8 @@ def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: s
         ("maze", "row", 10),
         ("maze", "target_col", -1),
         ("game_2048", "board", 18),
+        ("sokoban", "row", 0),
+        ("sokoban", "num_placed", 4),
         ("binpack", "num_items", 10**9),
         ("binpack", "order", 40),
         ("rubiks_cube", "cube", 6),
