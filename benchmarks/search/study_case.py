@@ -35,6 +35,8 @@ class World:
     """Parameters of the world that differ from the preset's."""
     played: dict[str, Any] = field(default_factory=dict)
     """Parameters of the world in evaluations that differ from those in training."""
+    policy: dict[str, Any] = field(default_factory=dict)
+    """Settings of every algorithm's network that differ from the preset's, where that is large for one core."""
     search_episodes: int = FINAL_EPISODES
 
     def score_of(self, evaluation: Evaluation) -> float:
@@ -42,14 +44,16 @@ class World:
         return evaluation.mean_return if self.score == "return" else evaluation.stats[self.score]
 
 
+SEARCHED = ("ppo", "spo", "alphazero")
+SMALL_CNN = {"grid_channels": [16], "grid_blocks": 0, "hidden": [64]}
 WORLDS: dict[str, World] = {
-    "cartpole": World(("ppo", "spo", "alphazero")),
-    "maze": World(("ppo", "spo", "alphazero"), "solved"),
+    "cartpole": World(SEARCHED),
+    "maze": World(SEARCHED, "solved"),
     "pendulum": World(("ppo", "spo")),
     "identity_continuous": World(("ppo", "spo")),
-    "sokoban": World(("ppo", "spo", "alphazero"), "solved", parameters={"rows": 7, "cols": 7, "boxes": 2, "pulls": 30}),
-    "game_2048": World(("ppo", "spo", "alphazero"), search_episodes=32),
-    "sliding_tiles": World(("ppo", "spo", "alphazero"), "solved", samples=True, played={"varied_scrambles": False}),
+    "sokoban": World(SEARCHED, "solved", parameters={"rows": 7, "cols": 7, "boxes": 2, "pulls": 30}, policy=SMALL_CNN),
+    "game_2048": World(SEARCHED, policy={"encoder": "auto", "hidden": [128, 128]}, search_episodes=32),
+    "sliding_tiles": World(SEARCHED, "solved", samples=True, played={"varied_scrambles": False}),
 }
 
 
@@ -110,7 +114,7 @@ class Curve:
 def train(world: str, algorithm: str, seed: int, callback: Any, runs: str, **settings: Any) -> Any:
     """Train with the world's preset for the algorithm, on one thread, without evaluations of the run's own."""
     alone = {"eval": {"every": 0, "final_episodes": 0}, "checkpoint": {"every": 0}, "num_threads": 1, "device": "cpu"}
-    given = {**alone, "env_parameters": WORLDS[world].parameters, **settings}
+    given = {**alone, "env_parameters": WORLDS[world].parameters, "policy": WORLDS[world].policy, **settings}
     return scramjet.train(
         world, algorithm=algorithm, seed=seed, callbacks=[callback], runs_dir=runs, display="quiet", **given
     )
