@@ -45,15 +45,22 @@ class World:
 
 
 SEARCHED = ("ppo", "spo", "alphazero")
-SMALL_CNN = {"grid_channels": [16], "grid_blocks": 0, "hidden": [64]}
 WORLDS: dict[str, World] = {
     "cartpole": World(SEARCHED),
     "maze": World(SEARCHED, "solved"),
     "pendulum": World(("ppo", "spo")),
     "identity_continuous": World(("ppo", "spo")),
-    "sokoban": World(SEARCHED, "solved", parameters={"rows": 7, "cols": 7, "boxes": 2, "pulls": 30}, policy=SMALL_CNN),
+    "sokoban": World(
+        SEARCHED,
+        "solved",
+        samples=True,
+        parameters={"rows": 7, "cols": 7, "boxes": 2, "pulls": 30},
+        policy={"grid_channels": [16], "grid_blocks": 0, "hidden": [64]},
+    ),
     "game_2048": World(SEARCHED, policy={"encoder": "auto", "hidden": [128, 128]}, search_episodes=32),
-    "sliding_tiles": World(SEARCHED, "solved", samples=True, played={"varied_scrambles": False}),
+    "sliding_tiles": World(
+        SEARCHED, "solved", samples=True, parameters={"scrambles": 20}, played={"varied_scrambles": False}
+    ),
 }
 
 
