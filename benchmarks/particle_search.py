@@ -74,9 +74,11 @@ class Measured:
             simulator.step(actions, self.search._key, step)
 
     def network(self) -> None:
-        """The network on all particles, once for each step."""
-        for _ in range(self.config.depth):
-            self.policy.forward(self.search.simulator.now.obs)
+        """The network on all particles after each step; after the last, values alone."""
+        obs = self.search.simulator.now.obs
+        for _ in range(self.config.depth - 1):
+            self.search._evaluate(obs)
+        self.search._value(obs)
 
     def plain(self) -> None:
         """As many env steps of a pool, without search."""

@@ -126,7 +126,7 @@ class ParticleSearch(Search[ParticleResult]):
             after = self._evaluate(now.obs)
             particles.value, particles.logits = after.value, after.logits
         else:
-            particles.value = self.policy.value(now.obs)  # no action will be drawn there
+            particles.value = self._value(now.obs)  # no action will be drawn there
         next_value = particles.value
         if self.has_seats:
             next_value = torch.where(now.turn == mover, next_value, -next_value)

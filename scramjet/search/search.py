@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
+from scramjet.accelerate.torch_executor import VALUE_CHUNK
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.simulator import Branches
 from scramjet.engine.trees import leaves, map_leaves
@@ -101,7 +102,22 @@ class Search(ABC, Generic[Result]):
 
     def _evaluate(self, obs: Any) -> PolicyOutput:
         """The policy's logits [B, num_inputs] and values [B] of observations [B, ...]."""
-        return self.policy.forward(obs)
+        outputs = [self.policy.forward(part) for part in self._parts(obs)]
+        if len(outputs) == 1:
+            return outputs[0]
+        return PolicyOutput(*(torch.cat([getattr(output, name) for output in outputs]) for name in ("logits", "value")))
+
+    def _value(self, obs: Any) -> Tensor:
+        """The policy's values alone, [B]."""
+        return torch.cat([self.policy.value(part) for part in self._parts(obs)])
+
+    def _parts(self, obs: Any) -> list[Any]:
+        """Observations in parts, on the CPU small enough for activations to stay in cache."""
+        num_rows = len(leaves(obs)[0])
+        if self.device.type == "cuda" or num_rows <= VALUE_CHUNK:
+            return [obs]
+        starts = range(0, num_rows, VALUE_CHUNK)
+        return [map_leaves(lambda leaf, start=start: leaf[start : start + VALUE_CHUNK], obs) for start in starts]
 
     def _mask(self, mask: Tensor) -> Tensor | None:
         """A mask as distributions take it: None where the world has none."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from gymnasium.spaces import Discrete
 from torch import Tensor
 
 from scramjet.algorithms.alphazero import (
@@ -24,11 +23,11 @@ from scramjet.algorithms.alphazero import (
 from scramjet.compile.jit import RowKernel
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
-from scramjet.errors import ConfigError
 from scramjet.policies.categorical import mask_logits
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.memory import require_memory
 from scramjet.search import tree_kernels as kernels
+from scramjet.search.requirements import check_searchable
 from scramjet.search.search import Rewards, Search, SearchResult
 
 ROOTS_FOR_THREADS = 512
@@ -68,7 +67,8 @@ class TreeSearch(Search[TreeResult]):
     def __init__(
         self, pool: WorldPool, policy: Policy, num_roots: int, rewards: Rewards, config: AlphaZeroConfig
     ) -> None:
-        num_actions = _num_actions(pool)
+        check_searchable(pool, policy, "alphazero")
+        num_actions = policy.distribution.num_inputs
         record_size = pool.state_bytes().shape[1]
         num_nodes = config.simulations + 1
         node_size = 4 * (kernels.NUM_WHOLE + kernels.NUM_REAL + num_actions) + record_size
@@ -165,19 +165,3 @@ class TreeSearch(Search[TreeResult]):
             kernel.threaded(0, self.num_roots, *arrays)
         else:
             kernel.on(self.num_roots, *arguments)
-
-
-def _num_actions(pool: WorldPool) -> int:
-    """How many actions there are to choose from, or an error that says why a tree cannot be built over them."""
-    space: Any = pool.action_space
-    if not isinstance(space, Discrete):
-        raise ConfigError(
-            f"alphazero needs one choice out of several, and {pool.name} has actions {space}; use --algorithm spo or "
-            f"--algorithm ppo"
-        )
-    if pool.num_players > 2:
-        raise ConfigError(
-            f"alphazero needs one player or two that play against each other, and {pool.name} has {pool.num_players}; "
-            f"use --algorithm ppo"
-        )
-    return int(space.n)

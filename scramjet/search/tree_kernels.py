@@ -197,30 +197,30 @@ def decide(
                 low, high = min(low, mixed), max(high, mixed)
             stretch = (visit_offset + most) * value_scale / max(high - low, SMALLEST_RANGE)
 
-            # The weights of the improved policy are prior * exp(sigma(q)).
-            untried_weight = math.exp(stretch * (mixed - peak)) if has_untried else 0.0
-            sum_of_weights = real[row, node, UNTRIED_MASS] * untried_weight
-            child = whole[row, node, FIRST_CHILD]
-            while child != NOBODY:
-                weight = real[row, child, PRIOR] * math.exp(stretch * (real[row, child, Q] - peak))
-                real[row, child, WEIGHT] = weight
-                sum_of_weights += weight
-                child = whole[row, child, SIBLING]
+            best, best_action, highest, sum_of_weights = NOBODY, num_actions, -math.inf, 1.0
+            if node != 0:  # the weights of the improved policy are prior * exp(sigma(q))
+                untried_weight = math.exp(stretch * (mixed - peak)) if has_untried else 0.0
+                sum_of_weights = real[row, node, UNTRIED_MASS] * untried_weight
+                child = whole[row, node, FIRST_CHILD]
+                while child != NOBODY:
+                    weight = real[row, child, PRIOR] * math.exp(stretch * (real[row, child, Q] - peak))
+                    real[row, child, WEIGHT] = weight
+                    sum_of_weights += weight
+                    child = whole[row, child, SIBLING]
+                if has_untried:
+                    best_action = whole[row, node, UNTRIED]
+                    highest = real[row, node, UNTRIED_PRIOR] * untried_weight / sum_of_weights
 
-            best, best_action, highest = NOBODY, num_actions, -math.inf
-            if node != 0 and has_untried:
-                best_action = whole[row, node, UNTRIED]
-                highest = real[row, node, UNTRIED_PRIOR] * untried_weight / sum_of_weights
             child = whole[row, node, FIRST_CHILD]
             while child != NOBODY:
                 action, visits = whole[row, child, ACTION], whole[row, child, VISITS]
                 if node != 0:  # the improved policy less the share of visits (eq. 14)
                     score = real[row, child, WEIGHT] / sum_of_weights - visits / (total + 1)
-                elif visits == wanted:  # sequential halving; of several, the lowest action
+                elif visits == wanted:  # sequential halving
                     score = root_score[row, action] + stretch * (real[row, child, Q] - low)
                 else:
                     score = -math.inf
                 if score > highest or (score == highest and action < best_action and score > -math.inf):
-                    best, best_action, highest = child, action, score
+                    best, best_action, highest = child, action, score  # of equals, the lowest action
                 child = whole[row, child, SIBLING]
             whole[row, node, NEXT] = best

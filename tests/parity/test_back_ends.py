@@ -34,6 +34,7 @@ CASES = [
     ("kuhn", {"players": 3}),
     ("maze", {"rows": 4, "cols": 7}),
     ("game_2048", {"size": 3}),
+    ("sokoban", {"rows": 6, "cols": 8, "boxes": 2, "pulls": 5, "max_episode_steps": 30}),
     ("sliding_tiles", {"size": 4, "varied_scrambles": True, "dense_reward": True}),
     ("binpack", {"max_items": 6, "max_spaces": 12}),
     ("identity_continuous", {"dims": 3}),

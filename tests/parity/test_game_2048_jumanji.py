@@ -10,7 +10,7 @@ import pytest
 
 from scramjet.engine import NativePool
 from scramjet.engine.random_play import random_actions
-from scramjet.envs.games.game_2048 import Game2048, can_slide, slide
+from scramjet.envs.puzzles.game_2048 import Game2048, can_slide, slide
 
 jumanji = pytest.importorskip("jumanji", reason="the original of 2048: pip install jumanji")
 

@@ -112,7 +112,7 @@ def test_a_particle_has_the_advantages_of_its_own_steps_since_resampling_and_non
 
 
 def test_particles_are_resampled_by_weight_and_the_advantages_before_are_kept_for_the_temperature():
-    searched = Searched(Path(has_mask=False), uniform(4), path_value, 256, depth=2, resample_period=1, temperature=0.4)
+    searched = Searched(Path(has_mask=False), uniform(4), path_value, 288, depth=2, resample_period=1, temperature=0.4)
     result = searched.run()
     shares, actions = np.zeros(4), np.zeros(4)
     for n, root in enumerate(searched.pool.states()):
@@ -127,7 +127,7 @@ def test_particles_are_resampled_by_weight_and_the_advantages_before_are_kept_fo
         weights = np.exp(before / 0.4) / np.exp(before / 0.4).sum()
         shares += np.bincount(drawn, weights, minlength=4)
         actions += np.bincount(result.root_actions[n].numpy(), minlength=4) / 16
-    np.testing.assert_allclose(actions / 256, shares / 256, atol=0.01)
+    np.testing.assert_allclose(actions / 288, shares / 288, atol=0.01)
     assert np.ptp(shares) > 40  # far from equal
 
 

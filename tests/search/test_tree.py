@@ -191,11 +191,10 @@ def test_results_do_not_depend_on_threads(monkeypatch) -> None:
         assert torch.equal(getattr(results[0], name), getattr(results[1], name))
 
 
-def test_continuous_actions_are_refused_with_what_to_use() -> None:
+def test_worlds_that_a_tree_cannot_hold_are_refused() -> None:
     search = tree_search(NativePool(TableWorld(), 2, num_threads=1), TableNetwork())
-    pool = make("identity_continuous", 2)
-    with pytest.raises(ConfigError, match=r"alphazero needs one choice out of several.*--algorithm spo"):
-        tree.TreeSearch(pool, search.policy, 2, search.rewards, AlphaZeroConfig())
+    with pytest.raises(ConfigError, match="alphazero chooses one of several actions"):
+        tree.TreeSearch(make("identity_continuous", 2), search.policy, 2, search.rewards, AlphaZeroConfig())
 
 
 def test_trees_larger_than_memory_are_refused_with_what_to_lower() -> None:

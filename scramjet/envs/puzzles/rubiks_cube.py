@@ -99,7 +99,8 @@ class RubiksCube(Env):
     def observe(self, s: Any, obs: Any) -> None:
         for sticker in range(NUM_STICKERS):
             for color in range(NUM_FACES):
-                obs[sticker, color] = s.cube[sticker] == color
+                obs[sticker, color] = 0
+            obs[sticker, s.cube[sticker]] = 1
 
     def stats(self, s: Any, stats: Any) -> None:
         stats.solved = 1.0 if is_solved(s.cube) else 0.0

@@ -134,7 +134,8 @@ class SlidingTiles(Env):
     def observe(self, s: Any, obs: Any) -> None:
         for cell in range(self.size * self.size):
             for tile in range(self.size * self.size):
-                obs[cell, tile] = s.tiles[cell] == tile
+                obs[cell, tile] = 0
+            obs[cell, s.tiles[cell]] = 1
 
     def stats(self, s: Any, stats: Any) -> None:
         num_right = 0

@@ -22,17 +22,20 @@ def optimizer_tensors(learner: Learning[Any]) -> dict[str, Tensor]:
 
 def restore_optimizer(learner: Learning[Any], tensors: Mapping[str, Tensor], path: Path) -> None:
     """Restore what `optimizer_tensors` gave, found among `tensors`; `path` is where they come from, for messages."""
-    shapes = {name: parameter.shape for name, parameter in learner.policy.named_parameters()}
-    numbers = {name: i for i, name in enumerate(shapes)}
+    parameters = dict(learner.policy.named_parameters())
+    numbers = {name: i for i, name in enumerate(parameters)}
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         if not key.startswith("optimizer/"):
             continue
         name, _, entry = key.removeprefix("optimizer/").rpartition("/")
-        expected = () if entry == "step" else shapes.get(name)
+        parameter = parameters.get(name)
+        expected = () if entry == "step" else None if parameter is None else parameter.shape
         if tuple(tensor.shape) != expected or tensor.dtype != torch.float32:
             raise CheckpointError(f"'{path}' does not fit this network: {key} is {list(tensor.shape)}")
-        state.setdefault(numbers[name], {})[entry] = tensor.clone()
+        # Moments lie in memory as their weights do, or the optimizer could not take them together.
+        like = tensor if entry == "step" else parameters[name]
+        state.setdefault(numbers[name], {})[entry] = torch.empty_like(like, device=tensor.device).copy_(tensor)
     if state and any(set(entries) != {"step", "exp_avg", "exp_avg_sq"} for entries in state.values()):
         raise CheckpointError(f"'{path}' holds only a part of the optimizer's state")
     # Weights that never had a gradient, frozen or unused, have no state yet; the compiled functions move all of them.

@@ -77,7 +77,8 @@ def _save_failed(step: int, error: Exception) -> ScramjetError:
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    plain = torch.contiguous_format  # whatever order the GPU wants them in
+    return {name: tensor.detach().to("cpu", copy=True, memory_format=plain) for name, tensor in tensors.items()}
 
 
 def trainer_tensors(session: Session) -> dict[str, Tensor]:

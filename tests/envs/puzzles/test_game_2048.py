@@ -16,7 +16,7 @@ from scramjet.engine.layout import state_dtype
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.worlds.interpreted import Record
 from scramjet.envs import load_env
-from scramjet.envs.games.game_2048 import DOWN, LEFT, RIGHT, UP, Game2048, add_tile, can_slide, slide
+from scramjet.envs.puzzles.game_2048 import DOWN, LEFT, RIGHT, UP, Game2048, add_tile, can_slide, slide
 from scramjet.errors import WorldError
 
 TURNS_TO_LEFT = {LEFT: 0, UP: 1, RIGHT: 2, DOWN: 3}
