@@ -15,11 +15,13 @@ from scramjet.algorithms.spo import (
     normalized_weights,
     resampled,
 )
+from scramjet.engine.layout import obs_bytes
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.categorical import draw_log_gammas
 from scramjet.policies.networks import PolicyOutput
 from scramjet.policies.policy import Policy
+from scramjet.runtime.machine.memory import require_memory
 from scramjet.search.search import Rewards, Search, SearchResult
 
 
@@ -57,9 +59,16 @@ class ParticleSearch(Search[ParticleResult]):
     """
 
     def __init__(self, pool: WorldPool, policy: Policy, num_roots: int, rewards: Rewards, config: SPOConfig) -> None:
+        self.num_branches = num_branches = num_roots * config.particles
+        shown = pool.state_bytes().shape[1] + obs_bytes(pool.observation_space)
+        require_memory(
+            num_branches * (2 * shown + 4 * config.depth),  # twice: resampling copies them
+            f"particles of {pool.name} (num_envs={num_roots}, particles={config.particles}, depth={config.depth}, "
+            f"records and observations of {shown} bytes)",
+            "lower --num-envs or --spo.particles",
+        )
         super().__init__(pool, policy, num_roots, rewards)
         self.config = config
-        self.num_branches = num_branches = num_roots * config.particles
         self.simulator = Simulator(pool, num_branches)
         device, distribution = self.device, policy.distribution
         self.eta = torch.full((1,), config.temperature, device=device)
@@ -99,7 +108,8 @@ class ParticleSearch(Search[ParticleResult]):
         roots, now = self.roots, self.simulator.now
         self.simulator.load(roots.records, self.config.particles)
         now.mask.copy_(self._for_each_particle(roots.mask))
-        now.turn.copy_(self._for_each_particle(roots.turn))
+        if self.has_seats:
+            now.turn.copy_(self._for_each_particle(roots.turn))
         fraction = 0.0 if self.is_deterministic else self.config.dirichlet_fraction
         mixed = self.policy.distribution.mixed_with_dirichlet
         noisy = mixed(root.logits, self._mask(roots.mask), self._log_gammas, fraction)

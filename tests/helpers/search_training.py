@@ -26,7 +26,8 @@ def searching_config(env: str, algorithm: str, num_updates: int = 6, **changes: 
     """A config of so many short updates with few particles or small trees; `changes` are other fields."""
     ppo = PPOConfig(num_epochs=2, num_minibatches=2, learning_rate=0.003, gamma=0.97, normalize_rewards=False)
     search: dict[str, Any] = {"spo": PARTICLES} if algorithm == "spo" else {"alphazero": TREES}
-    settings = {"num_envs": NUM_ENVS, "num_steps": NUM_STEPS, "ppo": ppo, **search, **changes}
+    policy = PolicyConfig(hidden=(8,), encoder="mlp")
+    settings = {"num_envs": NUM_ENVS, "num_steps": NUM_STEPS, "ppo": ppo, "policy": policy, **search, **changes}
     return replace(SMALL, env=env, algorithm=algorithm, total_timesteps=UPDATE * num_updates, **settings)
 
 
