@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,11 +17,13 @@ from scramjet.algorithms.spo import (
     normalized_weights,
     resampled,
 )
+from scramjet.engine.layout import obs_bytes
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.categorical import draw_log_gammas
 from scramjet.policies.networks import PolicyOutput
 from scramjet.policies.policy import Policy
+from scramjet.runtime.machine.memory import require_memory
 from scramjet.search.search import Rewards, Search, SearchResult
 
 
@@ -49,8 +50,12 @@ class Particles:
 
     def gathered(self, source: Tensor) -> Particles:
         """Copies of the particles `source` [B]."""
-        carried: list[Any] = [getattr(self, field.name) for field in fields(self)]
-        return Particles(*[None if each is None else each.index_select(0, source) for each in carried])
+        return Particles(
+            root_action=self.root_action.index_select(0, source),
+            accumulated=self.accumulated.index_select(0, source),
+            value=self.value.index_select(0, source),
+            logits=None if self.logits is None else self.logits.index_select(0, source),
+        )
 
 
 class ParticleSearch(Search[ParticleResult]):
@@ -70,10 +75,17 @@ class ParticleSearch(Search[ParticleResult]):
         executor: Executor | None = None,
     ) -> None:
         """`executor` draws actions and computes values where the policy does these apart; None: torch's operators."""
+        self.num_branches = num_branches = num_roots * config.particles
+        shown = pool.state_bytes().shape[1] + obs_bytes(pool.observation_space)
+        require_memory(
+            num_branches * (2 * shown + 4 * config.depth),  # twice: resampling copies them
+            f"particles of {pool.name} (num_envs={num_roots}, particles={config.particles}, depth={config.depth}, "
+            f"records and observations of {shown} bytes)",
+            "lower --num-envs or --spo.particles",
+        )
         super().__init__(pool, policy, num_roots, rewards)
         self._executor = TorchExecutor(policy) if executor is None else executor
         self.config = config
-        self.num_branches = num_branches = num_roots * config.particles
         self.simulator = Simulator(pool, num_branches)
         device, distribution = self.device, policy.distribution
         self.eta = torch.full((1,), config.temperature, device=device)
@@ -124,7 +136,8 @@ class ParticleSearch(Search[ParticleResult]):
         roots, now = self.roots, self.simulator.now
         self.simulator.load(roots.records, self.config.particles)
         now.mask.copy_(self._for_each_particle(roots.mask))
-        now.turn.copy_(self._for_each_particle(roots.turn))
+        if self.has_seats:
+            now.turn.copy_(self._for_each_particle(roots.turn))
         fraction = 0.0 if self.is_deterministic else self.config.dirichlet_fraction
         mixed = self.policy.distribution.mixed_with_dirichlet
         noisy = mixed(root.logits, self._mask(roots.mask), self._log_gammas, fraction)
