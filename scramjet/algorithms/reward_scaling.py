@@ -8,6 +8,9 @@ from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
 
+SCALED_CLIP = 10.0
+"""Bound on the size of scaled rewards."""
+
 
 class RewardScaler:
     """Divides rewards by the running standard deviation of the discounted return (Engstrom et al. 2020).
@@ -16,7 +19,7 @@ class RewardScaler:
     """
 
     def __init__(
-        self, num_rewards: int, *, gamma: float, clip: float = 10.0, device: torch.device | str = "cpu"
+        self, num_rewards: int, *, gamma: float, clip: float = SCALED_CLIP, device: torch.device | str = "cpu"
     ) -> None:
         self.gamma = gamma
         self.clip = clip

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,7 @@ import tyro
 from scramjet.arena.head_to_head import prepare_match
 from scramjet.arena.play.watching import watch_match
 from scramjet.arena.players import Temperature
+from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.eval_against import print_match
@@ -99,6 +100,8 @@ def eval_command(words: list[str]) -> int:
     """Run `scramjet eval ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
     arguments = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
+    path, search_text = path_and_search(arguments.path, arguments.search)
+    arguments = replace(arguments, path=path, search=search_text)
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     if arguments.against is not None:

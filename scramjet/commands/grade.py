@@ -11,6 +11,7 @@ import tyro
 
 from scramjet.arena.grading import Grades, check_world, grade_player, grade_policy
 from scramjet.arena.players import PERFECT, SearchPlayer, load_player
+from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, printable, shortened
 from scramjet.players.registry import scripted_player
@@ -76,18 +77,18 @@ def grade_command(words: list[str]) -> int:
 
 def _graded(arguments: Arguments) -> tuple[dict[str, Any], Grades]:
     """What was graded, by name, and its grades."""
-    text = arguments.player
+    text, search_text = path_and_search(arguments.player, arguments.search)
     player = load_player(text, RunConfig(env="connect_four")) if text == PERFECT else scripted_player(text)
     if player is not None:
-        if parse_search(arguments.search) is not None:
-            raise ConfigError(f"--search {arguments.search} looks ahead with a network, and {text} is none; give a RUN")
+        if parse_search(search_text) is not None:
+            raise ConfigError(f"--search {search_text} looks ahead with a network, and {text} is none; give a RUN")
         return {"player": text}, grade_player(player, arguments.seed)
     policy, config, checkpoint = load_trained(
         text, runs_dir=arguments.runs_dir, env=arguments.env, trust=arguments.trust
     )
     check_world(config.make_env())
     facts = {"player": text, "checkpoint": str(checkpoint.path), "step": checkpoint.step}
-    search = search_settings(arguments.search, policy, config, checkpoint)
+    search = search_settings(search_text, policy, config, checkpoint)
     if search is None:
         return facts, grade_policy(policy)
     return {**facts, "search": search.spec.text}, grade_player(SearchPlayer(policy, text, search), arguments.seed)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import Temperature, load_player, network_player
+from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
 from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.engine.layout import num_players
@@ -87,6 +88,8 @@ def play_command(words: list[str]) -> int:
     """Run `scramjet play ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
     arguments = parse(Arguments, words, prog="scramjet play", description=DESCRIPTION)
+    path, search = path_and_search(arguments.path, arguments.search)
+    arguments = replace(arguments, path=path, search=search)
     if arguments.seed is not None and not 0 <= arguments.seed <= MAX_SEED:
         raise ConfigError(f"--seed {arguments.seed} must be from 0 to 2**62 - 1")
     found = (_of_world if _names_world(arguments.path) else _of_run)(arguments, env_values)

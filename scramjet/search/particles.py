@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.executor import ActStep, Executor
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.spo import (
     SPOConfig,
     advantage,
@@ -15,11 +17,13 @@ from scramjet.algorithms.spo import (
     normalized_weights,
     resampled,
 )
+from scramjet.engine.layout import obs_bytes
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.categorical import draw_log_gammas
 from scramjet.policies.networks import PolicyOutput
 from scramjet.policies.policy import Policy
+from scramjet.runtime.machine.memory import require_memory
 from scramjet.search.search import Rewards, Search, SearchResult
 
 
@@ -42,11 +46,16 @@ class Particles:
     root_action: Tensor  # [B, *action_shape], the first action
     accumulated: Tensor  # [B], advantages since the last resampling
     value: Tensor  # [B], of where it stands, for whoever is to move there
-    logits: Tensor  # [B, num_inputs], of where it stands
+    logits: Tensor | None  # [B, num_inputs], of where it stands; None where actions are drawn from observations
 
     def gathered(self, source: Tensor) -> Particles:
         """Copies of the particles `source` [B]."""
-        return Particles(*(getattr(self, field.name).index_select(0, source) for field in fields(self)))
+        return Particles(
+            root_action=self.root_action.index_select(0, source),
+            accumulated=self.accumulated.index_select(0, source),
+            value=self.value.index_select(0, source),
+            logits=None if self.logits is None else self.logits.index_select(0, source),
+        )
 
 
 class ParticleSearch(Search[ParticleResult]):
@@ -56,10 +65,27 @@ class ParticleSearch(Search[ParticleResult]):
     as a part of the world: were its moves weighted, resampling would pick its blunders.
     """
 
-    def __init__(self, pool: WorldPool, policy: Policy, num_roots: int, rewards: Rewards, config: SPOConfig) -> None:
-        super().__init__(pool, policy, num_roots, rewards)
-        self.config = config
+    def __init__(
+        self,
+        pool: WorldPool,
+        policy: Policy,
+        num_roots: int,
+        rewards: Rewards,
+        config: SPOConfig,
+        executor: Executor | None = None,
+    ) -> None:
+        """`executor` draws actions and computes values where the policy does these apart; None: torch's operators."""
         self.num_branches = num_branches = num_roots * config.particles
+        shown = pool.state_bytes().shape[1] + obs_bytes(pool.observation_space)
+        require_memory(
+            num_branches * (2 * shown + 4 * config.depth),  # twice: resampling copies them
+            f"particles of {pool.name} (num_envs={num_roots}, particles={config.particles}, depth={config.depth}, "
+            f"records and observations of {shown} bytes)",
+            "lower --num-envs or --spo.particles",
+        )
+        super().__init__(pool, policy, num_roots, rewards)
+        self._executor = TorchExecutor(policy) if executor is None else executor
+        self.config = config
         self.simulator = Simulator(pool, num_branches)
         device, distribution = self.device, policy.distribution
         self.eta = torch.full((1,), config.temperature, device=device)
@@ -70,8 +96,19 @@ class ParticleSearch(Search[ParticleResult]):
         shape = num_branches, *distribution.action_shape
         self._action = torch.zeros(shape, dtype=distribution.action_dtype, device=device)
         self._log_prob = torch.zeros(num_branches, device=device)
+        self._value_buffer = torch.zeros(num_branches, device=device)
+        # A network that computes values apart from logits need not be asked for both at once, and draws by kernels.
+        self._draws = (
+            self._executor.actions([self._act_step(step) for step in range(config.depth)]) if policy.splits else []
+        )
         self._itself = torch.arange(config.particles, device=device).expand(num_roots, -1)  # [N, P]
         self._first = torch.arange(num_roots, device=device).unsqueeze(1) * config.particles  # [N, 1], first of a root
+
+    def _act_step(self, step: int) -> ActStep:
+        """The buffers of drawing an action for each particle where it stands."""
+        now = self.simulator.now
+        mask, noise = self._mask(now.mask), self._noise[step]
+        return ActStep(now.obs, mask, noise, self._action, self._log_prob, value=None, state=None)
 
     def _draw(self, generator: torch.Generator) -> None:
         """Draw the noise of all actions, of the roots, of resampling and of the choice."""
@@ -99,7 +136,8 @@ class ParticleSearch(Search[ParticleResult]):
         roots, now = self.roots, self.simulator.now
         self.simulator.load(roots.records, self.config.particles)
         now.mask.copy_(self._for_each_particle(roots.mask))
-        now.turn.copy_(self._for_each_particle(roots.turn))
+        if self.has_seats:
+            now.turn.copy_(self._for_each_particle(roots.turn))
         fraction = 0.0 if self.is_deterministic else self.config.dirichlet_fraction
         mixed = self.policy.distribution.mixed_with_dirichlet
         noisy = mixed(root.logits, self._mask(roots.mask), self._log_gammas, fraction)
@@ -112,8 +150,11 @@ class ParticleSearch(Search[ParticleResult]):
 
     def _drawn(self, particles: Particles, step: int) -> Tensor:
         """An action for each particle where it stands, [B, *action_shape]; the next call writes over it."""
-        mask, noise = self._mask(self.simulator.now.mask), self._noise[step - 1]
-        self.policy.distribution.sample(particles.logits, mask, noise, self._action, self._log_prob)
+        if particles.logits is None:
+            self._draws[step - 1]()
+        else:
+            mask, noise = self._mask(self.simulator.now.mask), self._noise[step - 1]
+            self.policy.distribution.sample(particles.logits, mask, noise, self._action, self._log_prob)
         return self._action
 
     def _walk(self, particles: Particles, action: Tensor, step: int) -> None:
@@ -122,11 +163,12 @@ class ParticleSearch(Search[ParticleResult]):
         counts, mover = self.simulator.live.clone(), now.turn.clone()
         self.simulator.step(self.policy.distribution.env_action(action), self._key, step)
         before = particles.value
-        if step < self.config.depth:
+        if step < self.config.depth and not self._draws:
             after = self._evaluate(now.obs)
             particles.value, particles.logits = after.value, after.logits
         else:
-            particles.value = self._value(now.obs)  # no action will be drawn there
+            self._executor.values(now.obs, None, self._value_buffer)
+            particles.value, particles.logits = self._value_buffer.clone(), None
         next_value = particles.value
         if self.has_seats:
             next_value = torch.where(now.turn == mover, next_value, -next_value)

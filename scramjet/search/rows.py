@@ -27,7 +27,7 @@ from scramjet.search.specs import SearchSpec, make_search
 MOST_ROOTS = 1024
 """Roots that are searched at once; more are searched one batch after another."""
 MOST_BYTES = 1 << 28
-"""Memory for the records and observations of one search, unless a single root needs more."""
+"""Memory for the positions of one search, unless a single root needs more."""
 IMAGE_AXES = 4
 """Axes of a convolution's weights; without convolutions torch's threads cost more than they save here."""
 SMALL_BATCH = 64
@@ -63,9 +63,15 @@ class RowSearch:
         has_images = any(weights.ndim >= IMAGE_AXES for weights in policy.parameters())
         self._torch_threads = min(num_threads, torch.get_num_threads()) if has_images else 1
         self._searches: dict[int, Search[Any]] = {}  # by the number of roots
-        record = pool.state_bytes().shape[1] + obs_bytes(pool.observation_space) + pool.mask_size
-        fitting = max(1, MOST_BYTES // (settings.spec.positions_per_root * record))
-        self._most_roots = min(MOST_ROOTS, 1 << (fitting.bit_length() - 1))
+        self._most_roots = self._roots_that_fit()
+
+    def _roots_that_fit(self) -> int:
+        """How many roots one search takes, a power of two."""
+        shown = obs_bytes(self.pool.observation_space) + self.pool.mask_size
+        numbers = 4 * self._policy.distribution.num_inputs  # a tree's priors, or particles' logits
+        position = self.pool.state_bytes().shape[1] + shown + numbers
+        fitting = max(1, MOST_BYTES // (self._settings.spec.positions_per_root * position))
+        return min(MOST_ROOTS, 1 << (fitting.bit_length() - 1))
 
     def actions(
         self, seen: Transition, rows: np.ndarray, generator: torch.Generator, *, explores: bool = False

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.torch_executor import VALUE_CHUNK
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.reward_scaling import SCALED_CLIP
 from scramjet.engine.layout import PlayedBy, allocate_obs
 from scramjet.engine.simulator import Branches
 from scramjet.engine.trees import leaves, map_leaves
@@ -49,6 +51,22 @@ class Rewards:
     scale: Tensor  # [1], the factor after clipping: 1 unless rewards are normalized
     clip: float | None = None
     """Bound on the size of a reward, before the scale; None: no bound."""
+    scaled_clip: float | None = None
+    """Bound on its size after the scale; None: no bound."""
+
+    @classmethod
+    def of(cls, config: PPOConfig, scale: Tensor) -> Rewards:
+        """Those of a run with this config."""
+        return cls(config.gamma, scale, config.reward_clip, SCALED_CLIP if config.normalize_rewards else None)
+
+    def counted(self, reward: Tensor) -> Tensor:
+        """Rewards of the world, of any shape, as values count them."""
+        scaled = _bounded(reward, self.clip) * self.scale
+        return _bounded(scaled, self.scaled_clip)
+
+
+def _bounded(reward: Tensor, bound: float | None) -> Tensor:
+    return reward if bound is None else reward.clamp(-bound, bound)
 
 
 class Search(ABC, Generic[Result]):
@@ -81,13 +99,16 @@ class Search(ABC, Generic[Result]):
     def search(self, records: Tensor, obs: Any, mask: Tensor, turn: Tensor, generator: torch.Generator) -> Result:
         """Search from `records` uint8 [N, record size], which show `obs`, `mask` and `turn`, as `Roots` has them.
 
+        Where no seats take turns, `turn` is not read.
+
         `generator`, on the policy's device, draws every random number of the search.
         """
         self.roots.records.copy_(records)
         for mine, given in zip(leaves(self.roots.obs), leaves(obs), strict=True):
             mine.copy_(given)
         self.roots.mask.copy_(mask)
-        self.roots.turn.copy_(turn)
+        if self.has_seats:
+            self.roots.turn.copy_(turn)
         self._key.random_(generator=generator)
         self._draw(generator)
         return self._stage.run(self._search)
@@ -107,10 +128,6 @@ class Search(ABC, Generic[Result]):
             return outputs[0]
         return PolicyOutput(*(torch.cat([getattr(output, name) for output in outputs]) for name in ("logits", "value")))
 
-    def _value(self, obs: Any) -> Tensor:
-        """The policy's values alone, [B]."""
-        return torch.cat([self.policy.value(part) for part in self._parts(obs)])
-
     def _parts(self, obs: Any) -> list[Any]:
         """Observations in parts, on the CPU small enough for activations to stay in cache."""
         num_rows = len(leaves(obs)[0])
@@ -128,6 +145,4 @@ class Search(ABC, Generic[Result]):
         reward = branches.reward
         if self.has_seats:
             reward = reward.gather(1, mover.long().unsqueeze(1)).squeeze(1)
-        if self.rewards.clip is not None:
-            reward = reward.clamp(-self.rewards.clip, self.rewards.clip)
-        return reward * self.rewards.scale
+        return self.rewards.counted(reward)

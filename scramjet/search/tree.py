@@ -7,6 +7,7 @@ counts with the other sign.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from scramjet.algorithms.alphazero import (
     improved_policy,
     sigma,
 )
-from scramjet.compile.jit import RowKernel
+from scramjet.compile.jit import AdaptiveThreading, RowKernel
 from scramjet.engine.simulator import Simulator
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.categorical import mask_logits
@@ -30,8 +31,9 @@ from scramjet.search import tree_kernels as kernels
 from scramjet.search.requirements import check_searchable
 from scramjet.search.search import Rewards, Search, SearchResult
 
-ROOTS_FOR_THREADS = 512
-"""On the CPU several threads walk the trees if there are as many as this."""
+ROOTS_FOR_THREADS = 2048
+"""On the CPU several threads walk the trees if there are as many as this; to start threads costs as much as a few
+hundred trees."""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ class TreeSearch(Search[TreeResult]):
         self._all_legal = torch.ones(num_roots, num_actions, dtype=torch.bool, device=self.device)
         self._one_seat = torch.zeros(num_roots, dtype=torch.int8, device=self.device)
         self._is_threaded = pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS
+        self._threading: defaultdict[RowKernel, AdaptiveThreading] = defaultdict(AdaptiveThreading)
 
     def _draw(self, generator: torch.Generator) -> None:
         if self.is_deterministic:
@@ -161,7 +164,9 @@ class TreeSearch(Search[TreeResult]):
     def _run(self, kernel: RowKernel, *arguments: Any) -> None:
         """Do all trees, where they are."""
         if self._is_threaded:
-            arrays = (each.numpy() if isinstance(each, Tensor) else each for each in arguments)
-            kernel.threaded(0, self.num_roots, *arrays)
+            arrays = [each.numpy() if isinstance(each, Tensor) else each for each in arguments]
+            self._threading[kernel](
+                lambda: kernel.threaded(0, self.num_roots, *arrays), lambda: kernel.alone(0, self.num_roots, *arrays)
+            )
         else:
             kernel.on(self.num_roots, *arguments)

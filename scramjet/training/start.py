@@ -15,6 +15,7 @@ from scramjet.adapters.gymnasium.files import spelled
 from scramjet.errors import ConfigError
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.runs import Run
+from scramjet.search.requirements import check_searchable
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
@@ -126,8 +127,13 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
 
 
 def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
-    """The config with every `auto` decided, and a note for the user where other work on the machine took threads."""
+    """The config with every `auto` decided, and a note for the user where other work on the machine took threads.
+
+    Raises a ConfigError where its algorithm cannot search its world.
+    """
     resolved = resolve(config)
+    if resolved.algorithm != "ppo":
+        check_searchable(resolved.make_env(), None, resolved.algorithm)
     return (resolved, "") if config.num_threads != "auto" else limit_threads(resolved, network)
 
 

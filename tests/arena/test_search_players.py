@@ -25,7 +25,7 @@ from tests.helpers.search_players import settings, untrained
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def score(env: Any, first: Player, second: Player, games: int = 40, seed: int = 1) -> Score:
+def score(env: Any, first: Player, second: Player, games: int = 60, seed: int = 1) -> Score:
     """How the first player did, in either seat equally often."""
     pool = NativePool(env, games, num_threads=1)
     return play_games(pool, [first, second], np.array([[0, 1], [1, 0]] * (games // 2)), seed=seed).score(0)
@@ -35,7 +35,7 @@ def score(env: Any, first: Player, second: Player, games: int = 40, seed: int = 
 def test_a_network_that_knows_nothing_beats_random_play_by_search(text: str) -> None:
     env = TicTacToe()
     found = score(env, SearchPlayer(untrained(env), "net", settings(text)), RandomPlayer())
-    assert found.wins > 2 * found.losses + found.draws
+    assert found.wins - found.losses > 15
 
 
 @pytest.mark.parametrize("text", ["alphazero:32", "spo:16x4"])
@@ -44,7 +44,7 @@ def test_a_network_beats_itself_by_search(text: str) -> None:
     policy = untrained(env)
     plain = NetworkPlayer(policy, "plain", Temperature(1.0))
     found = score(env, SearchPlayer(policy, "net", settings(text)), plain)
-    assert found.wins > 2 * found.losses
+    assert found.wins - found.losses > 15
 
 
 def test_games_are_the_same_for_the_same_seed() -> None:

@@ -108,7 +108,7 @@ def test_a_person_plays_against_a_run_that_searches(
 ) -> None:
     lines = iter(["4", "undo", "4", "quit"])
     monkeypatch.setattr("builtins.input", lambda prompt="": next(lines))
-    assert call("play", runs / "four", "--search", "alphazero:8", "--seed", 1) == 0
+    assert call("play", f"{runs / 'four'}@alphazero:8", "--seed", 1) == 0
     assert "four@alphazero:8" in capsys.readouterr().out
 
 
@@ -116,6 +116,7 @@ def test_grades_with_search_are_better_and_say_so(runs: Path, capsys: pytest.Cap
     alone = numbers(capsys, "grade", runs / "four")["grades"]["All"]["value_kept"]
     found = numbers(capsys, "grade", runs / "four", "--search", "alphazero:8")
     assert found["search"] == "alphazero:8"
+    assert numbers(capsys, "grade", f"{runs / 'four'}@alphazero:8") == found
     assert found["grades"]["All"]["value_kept"] > alone
 
 
@@ -135,6 +136,9 @@ def test_grades_with_search_are_better_and_say_so(runs: Path, capsys: pytest.Cap
         (["eval", "four", "--against", "random@spo:4x2"], "only networks search"),
         (["eval", "four", "--against", "four@alphazero:x"], "simulations as a whole number"),
         (["eval", "four", "--against", "four", "--search", "spo:4x2", "--temperature", 2], "1 explores as in training"),
+        (["eval", "four@spo:4x2", "--search", "spo:4x2"], "give one of them"),
+        (["grade", "greedy@spo:4x2"], "only networks search"),
+        (["play", "four@spo:4"], "depth as a whole number"),
         (["play", "connect_four", "--search", "spo:4x2"], "is a world; give a RUN"),
         (["play", "four", "--against", "greedy", "--search", "spo:4x2"], "plays in its place"),
         (["grade", "greedy", "--search", "spo:4x2"], "is none; give a RUN"),

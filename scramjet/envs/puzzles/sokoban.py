@@ -19,7 +19,6 @@ from scramjet.envs.puzzles.sokoban_levels import (
     BOX,
     COLUMN_STEP,
     GOAL,
-    MOST_BOXES,
     ROW_STEP,
     WALL,
     is_blocked,
@@ -27,6 +26,7 @@ from scramjet.envs.puzzles.sokoban_levels import (
 )
 
 SMALLEST_SIDE, LARGEST_SIDE = 5, 16
+MOST_BOXES = 8
 CELLS_PER_BOX = 5  # inside the walls, so that there is room to push
 MOST_PULLS = 1000
 ATTEMPTS = 20  # at a level with no box on a goal; after that one box off its goal is enough

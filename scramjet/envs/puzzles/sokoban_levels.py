@@ -11,7 +11,6 @@ from scramjet.envs.rng import randint
 
 ROW_STEP = (-1, 0, 1, 0)  # up, right, down, left
 COLUMN_STEP = (0, 1, 0, -1)
-MOST_BOXES = 8
 
 WALL, GOAL, BOX = 1, 2, 4  # bits of a cell
 REACHED = 8  # one more while a level is made: within the player's reach
@@ -58,12 +57,12 @@ def dig(grid: Any, row: int, column: int) -> bool:
     return True
 
 
-def random_cell(s: Any, bits: int) -> int:
-    """A cell without walls and boxes that has all of `bits`, each as likely; there must be one."""
+def random_cell(s: Any) -> int:
+    """A cell without walls and boxes, each as likely; there must be one."""
     rows, columns = s.grid.shape
     while True:
         row, column = randint(s, rows), randint(s, columns)
-        if s.grid[row, column] & (WALL | BOX) == 0 and s.grid[row, column] & bits == bits:
+        if s.grid[row, column] & (WALL | BOX) == 0:
             return row * columns + column
 
 
@@ -76,7 +75,7 @@ def place_boxes(s: Any) -> None:
     """Put a box on a random cell of the floor for each entry of `box_cells`, and make that cell its goal."""
     columns = s.grid.shape[1]
     for box in range(len(s.box_cells)):
-        cell = random_cell(s, 0)
+        cell = random_cell(s)
         s.grid[cell // columns, cell % columns] = GOAL | BOX
         s.box_cells[box] = s.goal_cells[box] = cell
 
@@ -200,7 +199,7 @@ def make_level(s: Any, pulls: int) -> None:
     inside = (s.grid.shape[0] - 2) * (s.grid.shape[1] - 2)
     dig_room(s, inside // 2 + randint(s, inside // 4 + 1))
     place_boxes(s)
-    place_player(s, random_cell(s, 0))
+    place_player(s, random_cell(s))
     best_row, best_column, most = s.row, s.column, 0
     keep_boxes(s)
     for _ in range(pulls):

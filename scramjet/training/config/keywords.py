@@ -15,7 +15,9 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.spo import SPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.policies.config import PolicyConfig
+from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
+from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
@@ -49,6 +51,8 @@ def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """
     settings = {key: value for key, value in settings.items() if value is not None or key not in CHANGEABLE}
     check_names(settings)
+    if "algorithm" in settings:
+        config = with_algorithm(config, coerce("algorithm", settings["algorithm"], Algorithm))
     # A config object comes first: what is given beside it changes it.
     for table, kind in _TABLES.items():
         if isinstance(settings.get(table), kind):

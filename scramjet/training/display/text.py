@@ -60,6 +60,10 @@ ASYNC_DIAGNOSTICS = (
     ("learner idle", "async/learner_idle"),
     ("actors idle", "async/actors_idle"),
 )  # shown where actors play beside the learner
+SPO_DIAGNOSTICS = (
+    ("temperature", "spo/temperature"),
+    ("alpha", "spo/alpha"),
+)  # shown where particles search
 
 
 def human_count(count: float) -> str:

@@ -19,6 +19,7 @@ from scramjet.training.display.text import (
     ASYNC_DIAGNOSTICS,
     DIAGNOSTICS,
     PHASES,
+    SPO_DIAGNOSTICS,
     Glyphs,
     evaluation_line,
     human_bytes,
@@ -27,7 +28,7 @@ from scramjet.training.display.text import (
     human_number,
     size_of,
 )
-from scramjet.training.telemetry.metrics import main_metric
+from scramjet.training.telemetry.metrics import is_searched, main_metric
 
 PANEL_WIDTH = 38
 """Columns that a small chart needs at least."""
@@ -226,7 +227,10 @@ def phases(scene: Scene) -> list[Text]:
 def diagnostics(scene: Scene) -> list[Text]:
     """The numbers of the update in columns, with a mark at each that is out of range."""
     latest = scene.history.latest
-    shown = (ASYNC_DIAGNOSTICS if ASYNC_DIAGNOSTICS[0][1] in latest else ()) + DIAGNOSTICS
+    others = (*ASYNC_DIAGNOSTICS, *SPO_DIAGNOSTICS)
+    shown = tuple(pair for pair in others if pair[1] in latest) + DIAGNOSTICS
+    if is_searched(latest):  # some of the others are PPO's
+        shown = tuple(pair for pair in shown if pair[1] in latest)
     most = max(1, scene.width // 24)
     rows = -(-len(shown) // most)
     columns = -(-len(shown) // rows)

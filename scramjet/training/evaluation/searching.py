@@ -32,7 +32,7 @@ def search_settings(search: Any, policy: Policy, config: RunConfig, checkpoint: 
     check_searchable(config.make_env(), policy, spec.kind)
     trained = checkpoint_settings(checkpoint)
     factor = torch.tensor([_reward_factor(trained, checkpoint)])
-    rewards = Rewards(trained.ppo.gamma, factor, trained.ppo.reward_clip)
+    rewards = Rewards.of(trained.ppo, factor)
     base = trained.alphazero if spec.kind == "alphazero" else trained.spo
     return SearchSettings(spec, rewards, base, _temperature(checkpoint))
 

@@ -67,8 +67,9 @@ class AlphaZeroLearner(SearchLearner[TreeSamples]):
     ) -> None:
         num_samples = rollout.log_prob.numel()
         like = _record_of(rollout, rollout.log_prob)
-        replay = Replay(like, num_rollouts_kept(alphazero.replay_size, num_samples))
-        super().__init__(executor, config, rollout, replay, search.rewards, total_steps=total_steps, seed=seed)
+        num_rollouts = num_rollouts_kept(alphazero.replay_size, num_samples)
+        replay = Replay(like, num_rollouts, "lower --num-envs or --alphazero.replay-size")
+        super().__init__(executor, config, rollout, replay, search, total_steps=total_steps, seed=seed)
         gae_lambda = 1.0 if alphazero.value_target == "result" else config.gae_lambda
         self._decay = {"gamma": config.gamma, "gae_lambda": gae_lambda}
         size = num_samples // self.num_minibatches

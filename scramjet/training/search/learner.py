@@ -15,7 +15,7 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import TrainingError
-from scramjet.search.search import Rewards
+from scramjet.search.search import Search
 from scramjet.training.learning import Learning
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.replay import Replay
@@ -37,16 +37,16 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
         config: PPOConfig,
         rollout: Rollout,
         replay: Replay[Record],
-        rewards: Rewards,
+        search: Search[Any],
         *,
         total_steps: int,
         seed: int,
     ) -> None:
-        """`rewards` are the search's: their scale follows the statistics of the rewards."""
+        """The scale of the rewards of `search` follows their statistics."""
         super().__init__(executor, config, rollout.reward[0].numel(), total_steps=total_steps)
         device = self.policy.device
         self.num_minibatches = config.num_minibatches_for(rollout.log_prob.numel())
-        self.replay, self._rewards = replay, rewards
+        self.replay, self._rewards, self._world = replay, search.rewards, search.pool.name
         self._generator = torch.Generator(device).manual_seed(seed ^ _SHUFFLE_SEED)
         self._stage: Stage[Tensor] = stage("a gradient step", device)
 
@@ -73,7 +73,7 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
     def prepare(self, rollout: Rollout) -> Rollout:
         """Add a rollout to the replay."""
         if rollout.seat is not None:
-            check_zero_sum(rollout.reward, type(self.executor.policy).__name__)
+            check_zero_sum(rollout.reward, self._world)
         self.replay.add(self.record_of(rollout))
         if self.reward_scaler is not None:
             self._rewards.scale.copy_(self.reward_scaler.factor)

@@ -21,14 +21,14 @@ class Replay(Generic[Record]):
     The record is a dataclass of tensors or nested dicts of them, all time-major; fields may be None.
     """
 
-    def __init__(self, like: Record, num_rollouts: int) -> None:
-        """`like` is one rollout's record, [T, N, ...]; it says shapes and types."""
+    def __init__(self, like: Record, num_rollouts: int, fix: str) -> None:
+        """`like` is one rollout's record, [T, N, ...]; it says shapes and types. `fix` is for too little memory."""
         tensors = _tensors(like)
         self.num_sequences = tensors[0][1].shape[1]  # of one rollout
         self.num_rollouts = num_rollouts
         num_bytes = num_rollouts * sum(tensor.nbytes for _, tensor in tensors)
         if tensors[0][1].device.type == "cpu":
-            require_memory(num_bytes, f"a replay of {num_rollouts} rollouts", "lower replay_size or --num-envs")
+            require_memory(num_bytes, f"a replay of {num_rollouts} rollouts", fix)
 
         def stacked(leaf: Tensor) -> Tensor:
             return leaf.new_zeros((leaf.shape[0], num_rollouts * leaf.shape[1], *leaf.shape[2:]))
@@ -72,7 +72,8 @@ class Replay(Generic[Record]):
                 raise CheckpointError(f"the replay in the checkpoint does not fit: {name} is {list(there.shape)}")
             here.copy_(there)
         filled, following = tensors["replay/counts"].tolist()
-        if not (0 <= filled <= self.num_rollouts and 0 <= following < self.num_rollouts):
+        is_full = filled == self.num_rollouts and 0 <= following < filled
+        if not is_full and not 0 <= filled == following < self.num_rollouts:
             raise CheckpointError(f"the replay in the checkpoint is damaged: it says {filled} of {self.num_rollouts}")
         self._num_filled, self._next = filled, following
 

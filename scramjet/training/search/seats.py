@@ -23,7 +23,8 @@ def lambda_returns(
     """TD(lambda) returns [T, N] for whoever is to move; `reward` [T, N] or [T, N, 2], `value` [T + 1, N].
 
     In a zero-sum game of two `seat` [T + 1, N] says who is to move: all is seen from the first seat, for which the
-    value of a position where the other moves counts negatively, and turned back. The discount is per move.
+    value of a position where the other moves counts negatively, and turned back. The discount is per move. A
+    game of two that the time limit cuts is worth 0 from there on: nobody sees its last position.
     """
     ends = terminated, truncated, final_value
     if seat is None:
@@ -34,7 +35,12 @@ def lambda_returns(
 
 
 def check_zero_sum(reward: Tensor, name: str) -> None:
-    """Raise a TrainingError where the rewards of two seats, [T, N, 2], do not cancel out: values cannot turn then."""
+    """Raise a TrainingError where the rewards of two seats, [T, N, 2], do not cancel out: values cannot turn then.
+
+    `name` is the world's. A world with one seat, [T, N, 1], turns no values.
+    """
+    if reward.shape[-1] == 1:
+        return
     worst = reward.sum(-1).abs().max()
     if bool(worst > 1e-4 * (1.0 + reward.abs().max())):
         t, n = torch.nonzero(reward.sum(-1).abs() == worst)[0].tolist()

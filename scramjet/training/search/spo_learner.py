@@ -16,6 +16,7 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig, value_loss
 from scramjet.algorithms.spo import SPOConfig, kl_loss, policy_loss, temperature_loss
 from scramjet.engine.trees import map_leaves, map_optional
+from scramjet.runtime.machine.memory import require_memory
 from scramjet.search.particles import ParticleResult, ParticleSearch
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.learner import SearchLearner
@@ -23,6 +24,7 @@ from scramjet.training.search.player import Findings
 from scramjet.training.search.replay import Replay, num_rollouts_kept
 from scramjet.training.search.seats import lambda_returns
 
+LESS_MEMORY = "lower --num-envs, --spo.particles or --spo.replay-size"
 MIN_DUAL = 1e-6
 """The least value of a dual variable, so that dividing by it stays finite."""
 
@@ -42,6 +44,12 @@ class ParticleFindings(Findings[ParticleResult]):
     def allocate(cls, search: ParticleSearch, num_steps: int, config: SPOConfig) -> ParticleFindings:
         """Room for the findings of `num_steps` searches."""
         size, device, distribution = (num_steps, search.num_roots), search.device, search.policy.distribution
+        require_memory(
+            4 * num_steps * search.num_branches * (config.depth + 2),
+            f"what particles find in a rollout (num_envs={search.num_roots}, num_steps={num_steps}, "
+            f"particles={config.particles}, depth={config.depth})",
+            LESS_MEMORY,
+        )
         shape = (*size, config.particles, *distribution.action_shape)
         return cls(
             root_actions=torch.zeros(shape, dtype=distribution.action_dtype, device=device),
@@ -64,7 +72,7 @@ class ParticleSequences:
     obs: Any  # [T + 1, L, *obs_shape]
     mask: Tensor | None  # [T + 1, L, mask_size] bool
     seat: Tensor | None  # [T + 1, L] int8
-    reward: Tensor  # [T, L], or [T, L, seats]; clipped, not scaled
+    reward: Tensor  # [T, L], or [T, L, seats]; as the world gave them
     terminated: Tensor  # [T, L] bool
     truncated: Tensor  # [T, L] bool
     final_value: Tensor  # [T, L], of episodes that the time limit cut, by the policy that played
@@ -94,8 +102,8 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         seed: int,
     ) -> None:
         num_rollouts = num_rollouts_kept(spo.replay_size, rollout.log_prob.numel())
-        replay = Replay(_record_of(rollout, rollout.reward), num_rollouts)
-        super().__init__(executor, config, rollout, replay, search.rewards, total_steps=total_steps, seed=seed)
+        replay = Replay(_record_of(rollout, rollout.reward), num_rollouts, LESS_MEMORY)
+        super().__init__(executor, config, rollout, replay, search, total_steps=total_steps, seed=seed)
         self.spo, self._search = spo, search
         device = self.policy.device
         self.target = copy.deepcopy(self.policy).requires_grad_(requires_grad=False)
@@ -110,7 +118,7 @@ class SPOLearner(SearchLearner[ParticleSequences]):
     def record_of(self, rollout: Rollout) -> ParticleSequences:
         if self.reward_scaler is not None:
             self.learned_reward(rollout)  # for its statistics: the replay is scaled by the newest ones
-        return _record_of(rollout, self.clipped(rollout.reward))
+        return _record_of(rollout, rollout.reward)
 
     def _draw(self) -> None:
         torch.randint(self.replay.num_kept, self._drawn.shape, generator=self._generator, out=self._drawn)
@@ -128,7 +136,10 @@ class SPOLearner(SearchLearner[ParticleSequences]):
             target = self.target(obs)
             returns = self._returns(batch, target.value).flatten()  # [B]
         output, distribution = self.policy(now), self.policy.distribution
-        log_prob, entropy = self._log_prob_of_roots(output.logits, batch.root_actions.flatten(0, 1), mask)
+        actions = batch.root_actions.flatten(0, 1)  # [B, P, ...]
+        log_prob = distribution.log_probs(output.logits, actions, mask)
+        with torch.no_grad():
+            _, entropy = distribution.log_prob_and_entropy(output.logits, actions[:, 0], mask)
         kl = distribution.kl(target.logits[: len(returns)], output.logits, mask)
         eta, alpha = self._eta_and_alpha()
         temperature_term = temperature_loss(
@@ -145,20 +156,9 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         terms = (policy_term, value_term, entropy.mean(), kl.mean(), norm, explained, temperature_term, alpha)
         return torch.stack([term.detach() for term in terms])
 
-    def _log_prob_of_roots(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """log pi(a|s) [B, P] of particles' first actions [B, P, ...], and the policy's entropy [B]."""
-        particles = actions.shape[1]
-        repeated = logits.repeat_interleave(particles, 0)
-        masks = None if mask is None else mask.repeat_interleave(particles, 0)
-        log_prob, entropy = self.policy.distribution.log_prob_and_entropy(repeated, actions.flatten(0, 1), masks)
-        return log_prob.view(-1, particles), entropy.view(-1, particles)[:, 0]
-
     def _returns(self, batch: ParticleSequences, value: Tensor) -> Tensor:
         """TD(lambda) returns [T, L] from the target network's values [(T + 1) * L]."""
-        reward = batch.reward
-        if self.reward_scaler is not None:
-            bound = self.reward_scaler.clip
-            reward = (reward * self._rewards.scale).clamp(-bound, bound)
+        reward = self._rewards.counted(batch.reward)
         return lambda_returns(
             reward, value.view(len(reward) + 1, -1), batch.seat, batch.terminated, batch.truncated, batch.final_value,
             gamma=self.config.gamma, gae_lambda=self.config.gae_lambda,
@@ -204,6 +204,11 @@ class SPOLearner(SearchLearner[ParticleSequences]):
     def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
         super().begin_as_fork(tensors)
         self.target.load_state_dict(self.policy.state_dict())
+
+
+def _repeated(rows: Tensor, times: int) -> Tensor:
+    """Rows [B, ...] each so many times, neighbours, [B * times, ...]; its gradient is a plain sum."""
+    return rows.unsqueeze(1).expand(-1, times, *rows.shape[1:]).flatten(0, 1)
 
 
 def _record_of(rollout: Rollout, reward: Tensor) -> ParticleSequences:

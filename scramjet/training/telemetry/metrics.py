@@ -72,7 +72,7 @@ _TABLE = (
     Metric("loss/*", "A loss that the user's own network adds, mean over the gradient steps."),
     Metric(
         "policy_loss",
-        "The clipped surrogate loss; its size says little, it hovers around 0.",
+        "PPO's clipped surrogate loss, around 0; with search the cross-entropy or divergence to what it found.",
         must_be_finite=True,
     ),
     Metric(
@@ -90,7 +90,7 @@ _TABLE = (
     ),
     Metric(
         "approx_kl",
-        "How far the update moved the policy: mean((r - 1) - log r), r the probability ratio.",
+        "How far the update moved the policy: mean((r - 1) - log r), r the ratio; spo: KL from the target policy.",
         high=0.05,
         advice_high="updates are large: lower --learning-rate or --num-epochs",
         must_be_finite=True,
@@ -154,6 +154,34 @@ _TABLE = (
     ),
     Metric("self_play/exploiter_win_rate", "The exploiter's share of wins against the policy, draws counted half."),
     Metric("self_play/against/*", "The win rate against one member of the pool, by its name."),
+    Metric(
+        "search/effective_particles",
+        "spo: particles that count after a search, as a share of all; 1 where all weigh the same.",
+    ),
+    Metric(
+        "search/improvement",
+        "spo: advantage of the particles by their weights over the policy's own draws, in rewards as learned.",
+    ),
+    Metric(
+        "search/kl",
+        "alphazero: KL divergence of the search's improved policy from the network's, mean over positions.",
+    ),
+    Metric(
+        "search/changed",
+        "alphazero: share of positions where the search prefers another action than the network.",
+    ),
+    Metric(
+        "spo/temperature",
+        "The temperature of the weights of particles: the smaller, the more the best ones count.",
+    ),
+    Metric(
+        "spo/alpha",
+        "The weight of the policy's KL divergence from the target policy.",
+    ),
+    Metric(
+        "spo/temperature_loss",
+        "The dual of the temperature, which it minimizes; its size says little.",
+    ),
     Metric("time.elapsed_seconds", "Wall-clock time since training began."),
     Metric("time.steps_per_second", "Environment steps per second, evaluations aside."),
     Metric("time.rollout_seconds", "Time of this update spent collecting the rollout."),
@@ -184,7 +212,7 @@ def is_reserved(key: str) -> bool:
     return key in METRICS or key == "time" or key.startswith(_RESERVED)
 
 
-_RESERVED = ("stat/", "eval/", "return_of/", "loss/", "async/", "self_play/", "time.")
+_RESERVED = ("stat/", "eval/", "return_of/", "loss/", "async/", "self_play/", "search/", "spo/", "time.")
 
 
 def main_metric(record: Record) -> tuple[str, float | None]:
@@ -192,6 +220,11 @@ def main_metric(record: Record) -> tuple[str, float | None]:
     if "self_play/pool" in record:
         return "rating", _number(record, "self_play/rating")
     return "return", _number(record, "return_100")
+
+
+def is_searched(record: Record) -> bool:
+    """Whether a search chose the actions of an update."""
+    return any(key.startswith("search/") for key in record)
 
 
 @lru_cache(maxsize=1024)
@@ -203,6 +236,8 @@ def statistic_name(key: str) -> str | None:
         return key.removeprefix("self_play/")
     if key.startswith("self_play/against/"):
         return key.removeprefix("self_play/")
+    if key.startswith("search/"):
+        return key.removeprefix("search/")
     return None if is_reserved(key) else key
 
 
@@ -220,6 +255,9 @@ def findings(record: Record) -> dict[str, str]:
             continue
         # A negative entropy is that of a continuous action's density, which no range fits.
         if metric.name == "entropy" and value < 0:
+            continue
+        # Searches explore by themselves, and no coefficient keeps the policy random.
+        if metric.name == "entropy" and is_searched(record):
             continue
         # Once all returns are alike, the critic is right and has nothing to explain.
         if metric.name == "explained_variance" and (_number(record, "value_loss") or 0.0) < 1e-3:

@@ -86,14 +86,14 @@ def player(state: np.void) -> Cell:
 
 @pytest.fixture(scope="module")
 def small_levels() -> np.ndarray:
-    return levels(Sokoban(rows=7, cols=7, boxes=2, pulls=30), 60)
+    return levels(Sokoban(rows=7, cols=7, boxes=2, pulls=15), 40)
 
 
 def test_every_level_can_be_solved_and_none_is(small_levels) -> None:
     lengths = [solution_length(state["grid"], player(state)) for state in small_levels]
     assert None not in lengths
     assert 0 not in lengths
-    assert np.mean(lengths) > 7
+    assert np.mean(lengths) > 6
 
 
 def test_the_search_finds_levels_that_cannot_be_solved() -> None:
@@ -110,8 +110,8 @@ def test_more_pulls_make_harder_levels(pulls, shortest, longest) -> None:
 
 @pytest.mark.parametrize("parameters", [{}, {"rows": 6, "cols": 11, "boxes": 2}, {"rows": 10, "cols": 10, "boxes": 4}])
 def test_a_level_is_a_room_in_one_piece_with_as_many_goals_as_boxes(parameters) -> None:
-    env = Sokoban(**parameters)
-    for state in levels(env, 12):
+    env = Sokoban(**parameters, pulls=15)
+    for state in levels(env, 6):
         grid = state["grid"]
         assert (grid[[0, -1]] == WALL).all()
         assert (grid[:, [0, -1]] == WALL).all()
@@ -130,12 +130,12 @@ def test_a_level_is_a_room_in_one_piece_with_as_many_goals_as_boxes(parameters) 
 
 
 def test_levels_differ(small_levels) -> None:
-    assert len({state["grid"].tobytes() for state in small_levels}) == 60
+    assert len({state["grid"].tobytes() for state in small_levels}) == 40
 
 
 @pytest.mark.parametrize(("rows", "cols", "boxes"), [(5, 5, 1), (5, 7, 3), (6, 6, 3), (7, 7, 5)])
 def test_the_fullest_rooms_that_are_allowed_are_made_too(rows, cols, boxes) -> None:
-    for state in levels(Sokoban(rows=rows, cols=cols, boxes=boxes, pulls=10), 10):
+    for state in levels(Sokoban(rows=rows, cols=cols, boxes=boxes, pulls=10), 4):
         assert len(cells_with(state["grid"], BOX)) == boxes
         assert cells_with(state["grid"], BOX) != cells_with(state["grid"], GOAL)
 
@@ -144,7 +144,7 @@ def test_the_player_begins_anywhere_within_reach_of_the_first_push() -> None:
     env = Sokoban(rows=6, cols=6, boxes=1)
     states = np.zeros(1, state_dtype(env))
     shares = []
-    for seed in range(60):
+    for seed in range(40):
         states["_seed"], states["_draw"] = seed, 0
         s = Record(states[0], "Sokoban")
         make_level(s, 10)
@@ -152,14 +152,14 @@ def test_the_player_begins_anywhere_within_reach_of_the_first_push() -> None:
         reached = cells_with(s.grid, REACHED)
         assert len(reached) == num_reached
         shares.append((sorted(reached).index((s.row, s.column)) + 0.5) / num_reached)
-    assert np.mean(shares) == pytest.approx(0.5, abs=0.15)
-    assert np.std(shares) == pytest.approx(np.sqrt(1 / 12), abs=0.08)
+    assert np.mean(shares) == pytest.approx(0.5, abs=0.2)
+    assert np.std(shares) == pytest.approx(np.sqrt(1 / 12), abs=0.09)
 
 
 def test_moves_rewards_masks_and_ends_are_those_of_a_game_of_sets() -> None:
     """Legal moves; illegal ones are compared with Jumanji's."""
     env = Sokoban(rows=5, cols=7, boxes=2, pulls=2, step_reward=-0.25, box_reward=2.0, solved_reward=7.0)
-    pool = NativePool(env, 20, backend="interpreted")
+    pool = NativePool(env, 12, backend="interpreted")
     out, random, num_solved = pool.reset(3), np.random.default_rng(3), 0
     for _ in range(120):
         before = pool.states()
@@ -178,7 +178,7 @@ def test_moves_rewards_masks_and_ends_are_those_of_a_game_of_sets() -> None:
             num_solved += is_solved
             if not is_solved and not out.truncated[i]:
                 assert (player(after[i]), cells_with(after[i]["grid"], BOX)) == expected
-    assert num_solved > 5
+    assert num_solved > 2
 
 
 def test_a_box_pushed_onto_its_goal_off_it_and_back_pays_counts_against_and_solves() -> None:

@@ -104,3 +104,9 @@ def test_the_page_documents_exactly_the_table():
         metric.name: [metric.meaning, metric.healthy, metric.advice_low or metric.advice_high]
         for metric in METRICS.values()
     }
+
+
+def test_where_a_search_explores_low_entropy_is_no_warning_as_its_advice_would_be_refused():
+    record = HEALTHY | {"entropy": 0.001}
+    assert len(warnings_for(record)) == 1
+    assert warnings_for(record | {"search/kl": 0.2}) == []
