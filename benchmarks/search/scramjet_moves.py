@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from search.network import Network
 
-from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.spo import SPOConfig
 from scramjet.engine.worlds.cuda_pool import CudaPool
@@ -46,6 +46,8 @@ def make_policy(network: Network, pool: CudaPool | NativePool) -> Policy:
     config = policy_config(network)
     layers = default_network(pool.observation_space, pool.action_space, config)
     policy = Policy(layers, pool.observation_space, pool.action_space, config).to(DEVICE)
+    if DEVICE == "cuda":  # as training has it
+        policy = policy.to(memory_format=torch.channels_last)
     policy.uses_bfloat16 = network.dtype == "bfloat16"
     return policy
 
@@ -77,9 +79,11 @@ def make_player(
     pool: CudaPool | NativePool, policy: Policy, search: AlphaZeroConfig | SPOConfig, num_moves: int
 ) -> SearchingPlayer:
     """What plays rollouts of `num_moves` steps."""
-    rewards, executor = Rewards(gamma=1.0, scale=torch.ones(1, device=DEVICE)), TorchExecutor(policy)
+    rewards = Rewards(gamma=1.0, scale=torch.ones(1, device=DEVICE))
+    precision = "tf32" if DEVICE == "cuda" else "float32"
+    executor = choose_executor(policy, pool, fused=True, precision=precision)
     if isinstance(search, SPOConfig):
-        particles = ParticleSearch(pool, policy, pool.num_envs, rewards, search)
+        particles = ParticleSearch(pool, policy, pool.num_envs, rewards, search, executor)
         findings = ParticleFindings.allocate(particles, num_moves, search)
         return SearchingPlayer(pool, executor, particles, findings, num_moves)
     trees = TreeSearch(pool, policy, pool.num_envs, rewards, search)

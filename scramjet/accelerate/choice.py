@@ -18,6 +18,10 @@ WIDEST = 512
 (docs/benchmarks.md)."""
 
 
+LEARNED_BY_TORCH = {"impala": "IMPALA's", "spo": "SPO's", "alphazero": "AlphaZero's"}
+"""Losses that kernels do not compute."""
+
+
 def choose_executor(
     policy: Policy, pool: Pool, *, fused: bool, precision: str = "float32", loss: str = "ppo"
 ) -> Executor:
@@ -61,8 +65,8 @@ def choose_stack(policy: Policy, count: int, observation_space: Any, *, fused: b
 
 def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
     """Why torch's operators learn although kernels act, in words; empty where the kernels learn as well."""
-    if loss == "impala":
-        return "torch's operators learn: IMPALA's loss"
+    if loss in LEARNED_BY_TORCH:
+        return f"torch's operators learn: {LEARNED_BY_TORCH[loss]} loss"
     is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
     has_open_turns = policy.device.type == "cuda" and pool.played_by is PlayedBy.SEATS
     return "torch's operators learn where not every sample counts" if is_padded or has_open_turns else ""

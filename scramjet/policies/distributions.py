@@ -72,6 +72,10 @@ class Distribution(ABC):
         return logits
 
     @abstractmethod
+    def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
+        """log pi(a|s) [B, P] of P stored actions of each row, [B, P, *action_shape]; differentiable in the logits."""
+
+    @abstractmethod
     def env_action(self, action: Tensor) -> Tensor:
         """Stored actions [B, *action_shape] as the env receives them, [B, *space.shape]."""
 
@@ -101,6 +105,10 @@ class Categorical(Distribution):
     def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """log pi(a|s) [B] and entropy [B], over the legal choices only."""
         return categorical.log_prob_and_entropy(logits, action, mask)
+
+    def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
+        """log pi(a|s) [B, P], over the legal choices only."""
+        return torch.log_softmax(categorical.mask_logits(logits, mask), dim=-1).gather(1, actions)
 
     def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
         """The divergence over the legal choices."""
@@ -159,6 +167,10 @@ class MultiCategorical(Distribution):
         """log pi(a|s) [B] and entropy [B], over the legal choices only, summed over components."""
         log_prob, entropy = categorical.log_prob_and_entropy(self._padded(logits, mask), action, None)
         return log_prob.sum(-1), entropy.sum(-1)
+
+    def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
+        """log pi(a|s) [B, P], over the legal choices only, summed over components."""
+        return torch.log_softmax(self._padded(logits, mask), dim=-1).gather(2, actions.transpose(1, 2)).sum(1)
 
     def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
         """The components' divergences over the legal choices, summed."""
@@ -249,6 +261,10 @@ class DiagonalGaussian(Distribution):
             return log_prob, entropy
         log_prob = log_prob - _log_slope_of_tanh(action).sum(-1) - self.log_stretch
         return log_prob, entropy + self._expected_log_slope(mean, std).sum(-1) + self.log_stretch
+
+    def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
+        """log pi(a|s) [B, P], summed over components; of the squashed actions where they are squashed."""
+        return self.log_prob_and_entropy(logits.unsqueeze(1), actions, None)[0]
 
     def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
         """The divergence of the normal numbers; that of their tanh is the same, which loses nothing."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.executor import ActStep, Executor
+from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.spo import (
     SPOConfig,
     advantage,
@@ -44,11 +46,16 @@ class Particles:
     root_action: Tensor  # [B, *action_shape], the first action
     accumulated: Tensor  # [B], advantages since the last resampling
     value: Tensor  # [B], of where it stands, for whoever is to move there
-    logits: Tensor  # [B, num_inputs], of where it stands
+    logits: Tensor | None  # [B, num_inputs], of where it stands; None where actions are drawn from observations
 
     def gathered(self, source: Tensor) -> Particles:
         """Copies of the particles `source` [B]."""
-        return Particles(*(getattr(self, field.name).index_select(0, source) for field in fields(self)))
+        return Particles(
+            root_action=self.root_action.index_select(0, source),
+            accumulated=self.accumulated.index_select(0, source),
+            value=self.value.index_select(0, source),
+            logits=None if self.logits is None else self.logits.index_select(0, source),
+        )
 
 
 class ParticleSearch(Search[ParticleResult]):
@@ -58,7 +65,16 @@ class ParticleSearch(Search[ParticleResult]):
     as a part of the world: were its moves weighted, resampling would pick its blunders.
     """
 
-    def __init__(self, pool: WorldPool, policy: Policy, num_roots: int, rewards: Rewards, config: SPOConfig) -> None:
+    def __init__(
+        self,
+        pool: WorldPool,
+        policy: Policy,
+        num_roots: int,
+        rewards: Rewards,
+        config: SPOConfig,
+        executor: Executor | None = None,
+    ) -> None:
+        """`executor` draws actions and computes values where the policy does these apart; None: torch's operators."""
         self.num_branches = num_branches = num_roots * config.particles
         shown = pool.state_bytes().shape[1] + obs_bytes(pool.observation_space)
         require_memory(
@@ -68,6 +84,7 @@ class ParticleSearch(Search[ParticleResult]):
             "lower --num-envs or --spo.particles",
         )
         super().__init__(pool, policy, num_roots, rewards)
+        self._executor = TorchExecutor(policy) if executor is None else executor
         self.config = config
         self.simulator = Simulator(pool, num_branches)
         device, distribution = self.device, policy.distribution
@@ -79,8 +96,19 @@ class ParticleSearch(Search[ParticleResult]):
         shape = num_branches, *distribution.action_shape
         self._action = torch.zeros(shape, dtype=distribution.action_dtype, device=device)
         self._log_prob = torch.zeros(num_branches, device=device)
+        self._value_buffer = torch.zeros(num_branches, device=device)
+        # A network that computes values apart from logits need not be asked for both at once, and draws by kernels.
+        self._draws = (
+            self._executor.actions([self._act_step(step) for step in range(config.depth)]) if policy.splits else []
+        )
         self._itself = torch.arange(config.particles, device=device).expand(num_roots, -1)  # [N, P]
         self._first = torch.arange(num_roots, device=device).unsqueeze(1) * config.particles  # [N, 1], first of a root
+
+    def _act_step(self, step: int) -> ActStep:
+        """The buffers of drawing an action for each particle where it stands."""
+        now = self.simulator.now
+        mask, noise = self._mask(now.mask), self._noise[step]
+        return ActStep(now.obs, mask, noise, self._action, self._log_prob, value=None, state=None)
 
     def _draw(self, generator: torch.Generator) -> None:
         """Draw the noise of all actions, of the roots, of resampling and of the choice."""
@@ -122,8 +150,11 @@ class ParticleSearch(Search[ParticleResult]):
 
     def _drawn(self, particles: Particles, step: int) -> Tensor:
         """An action for each particle where it stands, [B, *action_shape]; the next call writes over it."""
-        mask, noise = self._mask(self.simulator.now.mask), self._noise[step - 1]
-        self.policy.distribution.sample(particles.logits, mask, noise, self._action, self._log_prob)
+        if particles.logits is None:
+            self._draws[step - 1]()
+        else:
+            mask, noise = self._mask(self.simulator.now.mask), self._noise[step - 1]
+            self.policy.distribution.sample(particles.logits, mask, noise, self._action, self._log_prob)
         return self._action
 
     def _walk(self, particles: Particles, action: Tensor, step: int) -> None:
@@ -132,11 +163,12 @@ class ParticleSearch(Search[ParticleResult]):
         counts, mover = self.simulator.live.clone(), now.turn.clone()
         self.simulator.step(self.policy.distribution.env_action(action), self._key, step)
         before = particles.value
-        if step < self.config.depth:
+        if step < self.config.depth and not self._draws:
             after = self._evaluate(now.obs)
             particles.value, particles.logits = after.value, after.logits
         else:
-            particles.value = self._value(now.obs)  # no action will be drawn there
+            self._executor.values(now.obs, None, self._value_buffer)
+            particles.value, particles.logits = self._value_buffer.clone(), None
         next_value = particles.value
         if self.has_seats:
             next_value = torch.where(now.turn == mover, next_value, -next_value)

@@ -128,10 +128,6 @@ class Search(ABC, Generic[Result]):
             return outputs[0]
         return PolicyOutput(*(torch.cat([getattr(output, name) for output in outputs]) for name in ("logits", "value")))
 
-    def _value(self, obs: Any) -> Tensor:
-        """The policy's values alone, [B]."""
-        return torch.cat([self.policy.value(part) for part in self._parts(obs)])
-
     def _parts(self, obs: Any) -> list[Any]:
         """Observations in parts, on the CPU small enough for activations to stay in cache."""
         num_rows = len(leaves(obs)[0])

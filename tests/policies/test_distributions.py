@@ -463,3 +463,16 @@ def test_noise_is_mixed_into_the_probabilities_of_legal_choices(fraction):
 def test_numbers_have_no_dirichlet_noise():
     logits = torch.randn(3, 4)
     assert torch.equal(CLIP.mixed_with_dirichlet(logits, None, torch.zeros(3, 4), 0.25), logits)
+
+
+@pytest.mark.parametrize("distribution", ALL, ids=lambda each: type(each).__name__)
+def test_log_probabilities_of_several_actions_are_those_of_each_alone(distribution):
+    logits = torch.randn(6, distribution.num_inputs, generator=generator(1))
+    mask = torch.ones(6, distribution.mask_size, dtype=torch.bool) if distribution.mask_size else None
+    if mask is not None:
+        mask[:, 0] = False
+    actions = torch.stack([draw(distribution, logits, mask=mask, seed=seed)[0] for seed in range(4)], dim=1)
+    found = distribution.log_probs(logits, actions, mask)
+    for column in range(4):
+        alone, _ = distribution.log_prob_and_entropy(logits, actions[:, column], mask)
+        torch.testing.assert_close(found[:, column], alone)

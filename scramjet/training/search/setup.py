@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.accelerate.choice import choose_executor
 from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.policies.policy import Policy
@@ -29,13 +29,14 @@ def make_searching(
     assert config.algorithm != "ppo"
     check_searchable(pool, policy, config.algorithm)
     assert isinstance(pool, WorldPool)
-    ppo, executor = config.ppo, TorchExecutor(policy, f"{config.algorithm} searches before each step")
+    ppo = config.ppo
+    executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.algorithm)
     rewards = Rewards.of(ppo, torch.ones(1, device=policy.device))
     totals: dict[str, Any] = {"total_steps": config.total_timesteps, "seed": seed}
     search: Search[Any]
     findings: Findings[Any]
     if config.algorithm == "spo":
-        particles = search = ParticleSearch(pool, policy, pool.num_envs, rewards, config.spo)
+        particles = search = ParticleSearch(pool, policy, pool.num_envs, rewards, config.spo, executor)
         findings = ParticleFindings.allocate(particles, config.num_steps, config.spo)
         player = SearchingPlayer(pool, executor, search, findings, config.num_steps)
         return player, SPOLearner(executor, ppo, config.spo, player.rollout, particles, **totals)

@@ -136,7 +136,10 @@ class SPOLearner(SearchLearner[ParticleSequences]):
             target = self.target(obs)
             returns = self._returns(batch, target.value).flatten()  # [B]
         output, distribution = self.policy(now), self.policy.distribution
-        log_prob, entropy = self._log_prob_of_roots(output.logits, batch.root_actions.flatten(0, 1), mask)
+        actions = batch.root_actions.flatten(0, 1)  # [B, P, ...]
+        log_prob = distribution.log_probs(output.logits, actions, mask)
+        with torch.no_grad():
+            _, entropy = distribution.log_prob_and_entropy(output.logits, actions[:, 0], mask)
         kl = distribution.kl(target.logits[: len(returns)], output.logits, mask)
         eta, alpha = self._eta_and_alpha()
         temperature_term = temperature_loss(
@@ -152,14 +155,6 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         explained = 1 - (returns - output.value).var() / returns.var().clamp(min=1e-12)
         terms = (policy_term, value_term, entropy.mean(), kl.mean(), norm, explained, temperature_term, alpha)
         return torch.stack([term.detach() for term in terms])
-
-    def _log_prob_of_roots(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """log pi(a|s) [B, P] of particles' first actions [B, P, ...], and the policy's entropy [B]."""
-        particles = actions.shape[1]
-        repeated = _repeated(logits, particles)
-        masks = None if mask is None else _repeated(mask, particles)
-        log_prob, entropy = self.policy.distribution.log_prob_and_entropy(repeated, actions.flatten(0, 1), masks)
-        return log_prob.view(-1, particles), entropy.view(-1, particles)[:, 0]
 
     def _returns(self, batch: ParticleSequences, value: Tensor) -> Tensor:
         """TD(lambda) returns [T, L] from the target network's values [(T + 1) * L]."""

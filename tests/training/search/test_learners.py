@@ -63,15 +63,6 @@ def test_the_loss_of_particles_never_touches_the_logit_of_an_illegal_action(spo:
         assert float(bias.grad[3].abs()) > 0.0
 
 
-def test_log_probabilities_of_first_actions_are_over_legal_actions_only(spo: SPOLearner) -> None:
-    logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(0))
-    mask = torch.tensor([[True] * 3 + [False] * 6, [False] * 8 + [True]])
-    found, entropy = spo._log_prob_of_roots(logits, torch.tensor([[0, 2, 2], [8, 8, 8]]), mask)
-    legal = torch.log_softmax(logits[0, :3], -1)
-    torch.testing.assert_close(found, torch.stack([legal[[0, 2, 2]], torch.zeros(3)]))
-    torch.testing.assert_close(entropy, torch.stack([-(legal.exp() * legal).sum(), torch.zeros(())]))
-
-
 def test_the_target_network_moves_by_its_rate_towards_the_network_after_each_step(spo: SPOLearner) -> None:
     before = [weight.clone() for weight in spo.target.parameters()]
     spo._draw()
