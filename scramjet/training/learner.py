@@ -22,7 +22,7 @@ from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shuffling import Shuffler
-from scramjet.training.learning import Learning, number_on, set_number
+from scramjet.training.learning import Learning, check_finite, number_on, set_number
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
 
@@ -205,14 +205,7 @@ def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLoss
     if own_losses is not None:
         metrics |= own_losses.summary(means[len(Diagnostics.NAMES) :])
     metrics["explained_variance"] = None if math.isnan(explained_number) else explained_number
-    for name in ("policy_loss", "value_loss", "grad_norm"):
-        value = metrics[name]
-        assert value is not None
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"training diverged: {name} became {value}; go back to the last checkpoint with a lower "
-                f"--learning-rate (--fork), or bound rewards with --reward-clip 10"
-            )
+    check_finite(metrics)
     return metrics
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,7 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
+from scramjet.errors import TrainingError
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.rollout import Rollout
 
@@ -91,3 +93,15 @@ def number_on(device: torch.device, value: float = 0.0) -> Any:
 def set_number(number: Any, value: float) -> Any:
     """Return the number with a new value; a tensor is filled in place."""
     return number.fill_(value) if isinstance(number, Tensor) else value
+
+
+def check_finite(metrics: Mapping[str, float | None]) -> None:
+    """Raise a TrainingError where a loss is not finite."""
+    for name in ("policy_loss", "value_loss", "grad_norm"):
+        value = metrics[name]
+        assert value is not None
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"training diverged: {name} became {value}; go back to the last checkpoint with a lower "
+                f"--learning-rate (--fork), or bound rewards with --reward-clip 10"
+            )

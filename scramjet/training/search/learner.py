@@ -14,9 +14,8 @@ from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.trees import map_leaves
-from scramjet.errors import TrainingError
 from scramjet.search.search import Search
-from scramjet.training.learning import Learning
+from scramjet.training.learning import Learning, check_finite
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.replay import Replay
 from scramjet.training.search.seats import check_zero_sum
@@ -87,13 +86,13 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
             self._draw()
             row = self._stage.run(self._recorded_step)
             rows.append(row.clone() if self._stage.is_recorded else row)
-        self._learned()
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(lambda leaf: leaf[:-1].flatten(0, 1), batch.obs))
+        self._learned()
         found = self._findings(batch)
         means = torch.cat([torch.stack(rows).mean(0), torch.stack(list(found.values()))]).tolist()
         metrics: dict[str, float | None] = dict(zip((*self.NAMES, *found), means, strict=True))
-        _check_finite(metrics)
+        check_finite(metrics)
         return metrics | {"learning_rate": learning_rate, "epochs": self.config.epochs}
 
     def _recorded_step(self) -> Tensor:
@@ -102,7 +101,7 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
         return row
 
     def _learned(self) -> None:
-        """Called after the last gradient step of an update."""
+        """Called at the end of an update."""
 
     @abstractmethod
     def _findings(self, rollout: Rollout) -> dict[str, Tensor]:
@@ -127,15 +126,3 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
     def begin_as_fork(self, tensors: Mapping[str, Any]) -> None:
         if self.reward_scaler is not None:
             self._rewards.scale.copy_(self.reward_scaler.factor)
-
-
-def _check_finite(metrics: Mapping[str, float | None]) -> None:
-    """Raise a TrainingError where a loss is not finite."""
-    for name in ("policy_loss", "value_loss", "grad_norm"):
-        value = metrics[name]
-        assert value is not None
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"training diverged: {name} became {value}; go back to the last checkpoint with a lower "
-                f"--learning-rate (--fork), or bound rewards with --reward-clip 10"
-            )

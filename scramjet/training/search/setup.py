@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from scramjet.accelerate.choice import choose_executor
+from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.engine.pool import Pool
 from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.search.particles import ParticleSearch
 from scramjet.search.requirements import check_searchable
@@ -29,6 +31,11 @@ def make_searching(
     assert config.algorithm != "ppo"
     check_searchable(pool, policy, config.algorithm)
     assert isinstance(pool, WorldPool)
+    if OwnLosses.of(policy.network) is not None:
+        raise ConfigError(
+            f"the network has a loss of its own, which is added to PPO's, and algorithm={config.algorithm!r} has another; "
+            f"use --algorithm ppo, or a network without loss()"
+        )
     ppo = config.ppo
     executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.algorithm)
     rewards = Rewards.of(ppo, torch.ones(1, device=policy.device))
