@@ -33,8 +33,8 @@ def make_searching(
     assert isinstance(pool, WorldPool)
     if OwnLosses.of(policy.network) is not None:
         raise ConfigError(
-            f"the network has a loss of its own, which is added to PPO's, and algorithm={config.algorithm!r} has another; "
-            f"use --algorithm ppo, or a network without loss()"
+            f"the network has a loss of its own, which is added to PPO's, and algorithm={config.algorithm!r} has its "
+            f"own alone; use --algorithm ppo, or a network without loss()"
         )
     ppo = config.ppo
     executor = choose_executor(policy, pool, fused=config.fused, precision=config.precision, loss=config.algorithm)
