@@ -16,6 +16,8 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig, value_loss
 from scramjet.algorithms.spo import SPOConfig, kl_loss, policy_loss, temperature_loss
 from scramjet.engine.trees import map_leaves, map_optional
+from scramjet.errors import CheckpointError
+from scramjet.policies.distributions import Distribution, MultiCategorical
 from scramjet.runtime.machine.memory import require_memory
 from scramjet.search.particles import ParticleResult, ParticleSearch
 from scramjet.training.rollout.rollout import Rollout
@@ -191,6 +193,7 @@ class SPOLearner(SearchLearner[ParticleSequences]):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         super().restore(tensors)
+        _check_choices(self.replay.record.root_actions, self.policy.distribution)
         self.target.load_state_dict({name: tensors[f"target/{name}"] for name in self.target.state_dict()})
         with torch.no_grad():
             self.duals.copy_(tensors["spo/duals"])
@@ -206,9 +209,15 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         self.target.load_state_dict(self.policy.state_dict())
 
 
-def _repeated(rows: Tensor, times: int) -> Tensor:
-    """Rows [B, ...] each so many times, neighbours, [B * times, ...]; its gradient is a plain sum."""
-    return rows.unsqueeze(1).expand(-1, times, *rows.shape[1:]).flatten(0, 1)
+def _check_choices(actions: Tensor, distribution: Distribution) -> None:
+    """Raise a CheckpointError for actions [..., *action_shape] that are none of a distribution's choices."""
+    if actions.is_floating_point():
+        return
+    sizes = torch.tensor(distribution.num_inputs, device=actions.device)
+    if isinstance(distribution, MultiCategorical):
+        sizes = distribution.offsets.diff().to(actions.device)
+    if bool(((actions < 0) | (actions >= sizes)).any()):
+        raise CheckpointError("the replay in the checkpoint is damaged: it holds actions that the world does not have")
 
 
 def _record_of(rollout: Rollout, reward: Tensor) -> ParticleSequences:

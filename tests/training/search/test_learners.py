@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from scramjet.algorithms.reward_scaling import SCALED_CLIP
+from scramjet.errors import CheckpointError
 from scramjet.search.search import Rewards
 from scramjet.training.search.alphazero_learner import AlphaZeroLearner
 from scramjet.training.search.spo_learner import SPOLearner
@@ -84,6 +85,15 @@ def test_the_temperature_falls_where_particles_differ_less_than_epsilon_allows(s
     spo._draw()
     spo._recorded_step()
     assert spo.duals.detach()[0] < before
+
+
+@pytest.mark.parametrize("action", [-1, 9])
+def test_a_replay_with_actions_that_the_world_does_not_have_is_refused(spo: SPOLearner, action: int) -> None:
+    saved = {name: tensor.clone() for name, tensor in spo.tensors().items()}
+    spo.restore(saved)
+    saved["replay/root_actions"][0, 0, 0] = action
+    with pytest.raises(CheckpointError, match="actions that the world does not have"):
+        spo.restore(saved)
 
 
 def hand_written_loss(session: Session, sample: Any) -> Tensor:
