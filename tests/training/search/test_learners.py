@@ -136,6 +136,17 @@ def test_rewards_are_clipped_scaled_and_clipped_again_for_search_and_learner_ali
     assert Rewards.of(config, torch.ones(1)).counted(reward).tolist() == reward.tolist()
 
 
+def test_the_target_network_sees_observations_as_the_network_does(tmp_path: Path) -> None:
+    with begun(normalized(searching_config("pendulum", "spo")), tmp_path) as session:
+        learner: Any = session.learner
+        before = [each.clone() for each in session.policy.buffers()]
+        train_session(session, 1)
+        after = list(session.policy.buffers())
+        assert not all(torch.equal(mine, other) for mine, other in zip(before, after, strict=True))
+        for mine, other in zip(learner.target.buffers(), after, strict=True):
+            assert torch.equal(mine, other)
+
+
 def test_returns_in_the_replay_are_scaled_by_the_newest_statistics(tmp_path: Path) -> None:
     with begun(normalized(searching_config("pendulum", "spo")), tmp_path) as session:
         learner: Any = session.learner
