@@ -57,7 +57,7 @@ WORLDS: dict[str, World] = {
         parameters={"rows": 7, "cols": 7, "boxes": 2, "pulls": 30},
         policy={"grid_channels": [16], "grid_blocks": 0, "hidden": [64]},
     ),
-    "game_2048": World(SEARCHED, policy={"encoder": "auto", "hidden": [128, 128]}, search_episodes=32),
+    "game_2048": World(SEARCHED, policy={"encoder": "mlp", "hidden": [128, 128]}, search_episodes=32),
     "sliding_tiles": World(
         SEARCHED, "solved", samples=True, parameters={"scrambles": 20}, played={"varied_scrambles": False}
     ),
