@@ -77,6 +77,23 @@ def normalized_weights(accumulated: Tensor, eta: Tensor) -> Tensor:
     return torch.softmax(accumulated / eta, dim=-1)
 
 
+def fitted_temperature(accumulated: Tensor, *, epsilon: float) -> Tensor:
+    """The temperature [N, 1] at which the KL divergence of the weights from equal ones is `epsilon`, by bisection.
+
+    It is the minimum of `temperature_loss` for each root alone, from its advantages [N, P], for a policy that has not
+    learned one. Where even the heaviest particles alone diverge less, or all are equal, it is the coldest or any.
+    """
+    spread = (accumulated.amax(-1, keepdim=True) - accumulated.amin(-1, keepdim=True)).clamp(min=1e-12)
+    low, high = spread * 1e-3, spread * 1e3
+    for _ in range(30):
+        middle = (low * high).sqrt()
+        weights = normalized_weights(accumulated, middle)
+        divergence = torch.special.entr(weights).sum(-1, keepdim=True).neg() + math.log(accumulated.shape[-1])
+        is_too_cold = divergence > epsilon
+        low, high = torch.where(is_too_cold, middle, low), torch.where(is_too_cold, high, middle)
+    return high
+
+
 def effective_sample_size(weights: Tensor) -> Tensor:
     """How many equally weighted particles would be worth as much: 1 / sum w^2 (Kong 1992), [N, P] to [N]."""
     return 1.0 / weights.square().sum(-1)

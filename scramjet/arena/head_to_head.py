@@ -145,10 +145,10 @@ def prepare_match(
     config, world_note = for_several(config)
     config, opening_note = from_the_start(config, choose_parameters(config.env) if choose_parameters else ())
     opponent = load_player(against, config, temperature=temperature, runs_dir=runs_dir)
-    agent = network_player(policy, str(run), search_settings(search, policy, config, checkpoint), temperature)
-    return Match(
-        config, checkpoint, agent, opponent, tuple(note for note in (rules_note, world_note, opening_note) if note)
-    )
+    searching = search_settings(search, policy, config, checkpoint)
+    agent = network_player(policy, str(run), searching, temperature)
+    notes = rules_note, world_note, opening_note, "" if searching is None else searching.note
+    return Match(config, checkpoint, agent, opponent, tuple(note for note in notes if note))
 
 
 def play_prepared(

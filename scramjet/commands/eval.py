@@ -121,6 +121,8 @@ def eval_command(words: list[str]) -> int:
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
     search = search_settings(arguments.search, policy, config, checkpoint)
+    if search is not None and search.note:
+        print(printable(search.note), file=sys.stderr, flush=True)
     config = with_evaluation(config, arguments.samples or None, arguments.max_steps, searches=search is not None)
     seed = config.seed if seed is None else seed
     if arguments.render:

@@ -13,6 +13,7 @@ from scramjet.algorithms.spo import (
     SPOConfig,
     advantage,
     effective_sample_size,
+    fitted_temperature,
     inverted,
     normalized_weights,
     resampled,
@@ -90,6 +91,8 @@ class ParticleSearch(Search[ParticleResult]):
         device, distribution = self.device, policy.distribution
         self.eta = torch.full((1,), config.temperature, device=device)
         """The temperature [1]; who learns it writes it here."""
+        self.fits_temperature = False
+        """Whether each root has a temperature fitted to its particles in place of `eta`, where none was learned."""
         self._noise = distribution.noise(config.depth, num_branches, torch.Generator(device))  # [depth, B, ...]
         self._log_gammas = torch.zeros(num_roots, distribution.num_inputs, device=device)
         self._uniform = torch.zeros(config.depth, num_roots, 1, device=device)  # for each resampling, and the choice
@@ -177,13 +180,19 @@ class ParticleSearch(Search[ParticleResult]):
         gained = advantage(gain, before, next_value, now.terminated, gamma=self.rewards.gamma)
         particles.accumulated = particles.accumulated + torch.where(counts, gained, 0.0)
 
+    def _weights(self, accumulated: Tensor) -> Tensor:
+        """Weights [N, P] of particles that accumulated these advantages [N, P]."""
+        epsilon = self.config.epsilon
+        eta = fitted_temperature(accumulated, epsilon=epsilon) if self.fits_temperature else self.eta
+        return normalized_weights(accumulated, eta)
+
     def _resampled(self, particles: Particles, step: int) -> tuple[Particles, Tensor]:
         """The particles after resampling those of the roots where it is due; where a period ends, [N] bool."""
         config = self.config
         ends = torch.full((self.num_roots,), True, device=self.device)
         if not config.resamples_after(step):
             return particles, ends if step == config.depth else ~ends
-        weights = normalized_weights(particles.accumulated.view(self.num_roots, -1), self.eta)
+        weights = self._weights(particles.accumulated.view(self.num_roots, -1))
         ancestors = resampled(weights, self._uniform[step - 1])
         if config.resample == "ess":
             ends = effective_sample_size(weights) < config.ess_threshold * config.particles
@@ -197,7 +206,7 @@ class ParticleSearch(Search[ParticleResult]):
     def _result(
         self, root: PolicyOutput, particles: Particles, advantages: Tensor, is_counted: Tensor
     ) -> ParticleResult:
-        weights = normalized_weights(advantages, self.eta)  # [N, depth, P]
+        weights = torch.stack([self._weights(each) for each in advantages.unbind(1)], dim=1)  # [N, depth, P]
         gained = (weights * advantages).sum(-1) - advantages.mean(-1)
         root_actions = particles.root_action.unflatten(0, (self.num_roots, -1))
         return ParticleResult(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from scramjet.engine.layout import num_players
 from scramjet.engine.pool import Pool
+from scramjet.engine.random_play import random_actions
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs.api import Discrete, Env
@@ -42,6 +46,33 @@ def check_searchable(world: Any, policy: Policy | None, kind: SearchKind) -> Non
         )
     if policy is not None:
         _check_policy(policy, kind)
+
+
+def note_on_chance(env: Env, kind: SearchKind) -> str:
+    """One line for the user where a tree would search a world with chance, else "".
+
+    Each branch of a tree keeps the outcome that it drew first, so the tree finds the luckiest of them.
+    """
+    if kind == "spo" or not draws_while_stepping(env):
+        return ""
+    return (
+        f"{_name(env)} draws random numbers while it steps, and a tree keeps the first outcome of each branch: "
+        f"alphazero is too hopeful there, and worse with more simulations; spo draws anew for each particle"
+    )
+
+
+def draws_while_stepping(env: Env, num_steps: int = 40) -> bool:
+    """Whether the world's `step` draws random numbers, as far as some random play shows; interpreted, so it compiles
+    nothing."""
+    pool = NativePool(env, 4, backend="interpreted")
+    out, random = pool.reset(0), np.random.default_rng(0)
+    for _ in range(num_steps):
+        before, actions = pool.states(), random_actions(pool, out, random)
+        after, _ = pool.simulate(before, actions)
+        if (after["_draw"] != before["_draw"]).any():
+            return True
+        out = pool.step(actions)
+    return False
 
 
 def _check_players(env: Env, kind: SearchKind) -> None:

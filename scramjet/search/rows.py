@@ -43,7 +43,9 @@ class SearchSettings:
     base: AlphaZeroConfig | SPOConfig | None = None
     """Settings that the spec does not say; None: the defaults."""
     temperature: float | None = None
-    """SPO's eta; None: that of the settings."""
+    """SPO's eta; None: fitted in each position to the spread of its particles."""
+    note: str = ""
+    """What the user should know of this search in this world; empty if there is nothing."""
 
 
 class RowSearch:

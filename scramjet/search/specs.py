@@ -98,7 +98,7 @@ def make_search(
 ) -> Search[Any]:
     """A search that plays to win: it explores nothing for the sake of learning.
 
-    `base` has the settings that the text does not say. `temperature` is SPO's eta; None: that of the settings.
+    `base` has the settings that the text does not say. `temperature` is SPO's eta; None: fitted in each position.
     """
     config = spec.config(base)
     search: Search[Any]
@@ -106,6 +106,7 @@ def make_search(
         search = TreeSearch(pool, policy, num_roots, rewards, config)
     else:
         particles = ParticleSearch(pool, policy, num_roots, rewards, config)
+        particles.fits_temperature = temperature is None
         if temperature is not None:
             particles.eta.fill_(temperature)
         search = particles

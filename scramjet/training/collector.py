@@ -50,6 +50,8 @@ class Synchronous(Collector):
         self._player, self._generator, self._league = player, generator, league
 
     def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
+        if isinstance(self._player, SearchingPlayer):
+            return self._player.play(self._generator, gives_up)
         rollout = self._player.play(self._generator)
         if self._league is not None:
             self._league.count(rollout)

@@ -12,10 +12,11 @@ from typing import Any
 from torch import nn
 
 from scramjet.adapters.gymnasium.files import spelled
+from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.runs import Run
-from scramjet.search.requirements import check_searchable
+from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
@@ -160,12 +161,24 @@ def _any_run_in(runs_dir: Path) -> Path:
 
 def _advice(config: RunConfig) -> str:
     """A warning about settings that seldom learn well; empty where there is none."""
+    if config.searches:
+        return _advice_on_search(config)
     if config.ppo.loss == "impala" and config.ppo.epochs > 1:
         return (
             f"impala with num_epochs={config.ppo.epochs}: its gradient has no clip, and more than one pass over a "
             f"rollout may lead far astray; --num-epochs 1 is usual"
         )
     return ""
+
+
+def _advice_on_search(config: RunConfig) -> str:
+    """How much a search asks of the network, and a warning about worlds with chance."""
+    assert config.algorithm != "ppo"
+    spo = config.spo
+    evaluations = spo.particles * spo.depth if config.algorithm == "spo" else config.alphazero.simulations
+    cost = f"each of the {config.batch_size:,} moves of an update asks the network {evaluations} times"
+    world = config.make_env()
+    return joined_notes(cost, note_on_chance(world, config.algorithm) if isinstance(world, Env) else "")
 
 
 def fork_run(

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.search.requirements import check_searchable
+from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.search.rows import SearchSettings
 from scramjet.search.search import Rewards
 from scramjet.search.specs import parse_search
@@ -29,12 +30,14 @@ def search_settings(search: Any, policy: Policy, config: RunConfig, checkpoint: 
     spec = parse_search(search)
     if spec is None:
         return None
-    check_searchable(config.make_env(), policy, spec.kind)
+    world = config.make_env()
+    check_searchable(world, policy, spec.kind)
+    assert isinstance(world, Env)
     trained = checkpoint_settings(checkpoint)
     factor = torch.tensor([_reward_factor(trained, checkpoint)])
     rewards = Rewards.of(trained.ppo, factor)
     base = trained.alphazero if spec.kind == "alphazero" else trained.spo
-    return SearchSettings(spec, rewards, base, _temperature(checkpoint))
+    return SearchSettings(spec, rewards, base, _temperature(checkpoint), note_on_chance(world, spec.kind))
 
 
 def _reward_factor(config: RunConfig, checkpoint: Checkpoint) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic
 
 import torch
@@ -39,21 +40,33 @@ class SearchingPlayer:
         self._part = Part(pool, self.buffers, slice(0, pool.num_rows), executor.values)
 
     @torch.inference_mode()
-    def play(self, generator: torch.Generator) -> Rollout:
-        """Play T steps with actions that the search chooses, and return the rollout; it continues from the last one."""
+    def play(self, generator: torch.Generator, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
+        """Play T steps with actions that the search chooses, and return the rollout; it continues from the last one.
+
+        Where `gives_up()` becomes true meanwhile, everything is as it was before, and None is returned: with large
+        networks a rollout takes minutes.
+        """
         pool, rollout = self.pool, self.rollout
+        before = None if gives_up is None else (pool.snapshot(), generator.get_state())
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
-            self._play(generator)
+            if not self._play(generator, gives_up):
+                assert before is not None
+                pool.restore(before[0], out=self.buffers.last)
+                generator.set_state(before[1])
+                return None
             checks.check(pool, rollout)
         return rollout
 
-    def _play(self, generator: torch.Generator) -> None:
+    def _play(self, generator: torch.Generator, gives_up: Callable[[], bool] | None) -> bool:
+        """Play all steps; returns False if `gives_up()` became true before the last."""
         rollout, distribution = self.rollout, self.executor.policy.distribution
         self.buffers.begin_after(self.buffers)
         self.executor.refresh()
         self._part.begin()
         steps = self.buffers.policy_steps
         for t, out in enumerate(self.buffers.transitions):
+            if gives_up is not None and gives_up():
+                return False
             obs = map_leaves(lambda leaf, t=t: leaf[t], rollout.obs)
             found = self._search.search(self.pool.state_bytes(), obs, steps.mask[t], steps.turn[t], generator)
             rollout.action[t] = found.action
@@ -64,3 +77,4 @@ class SearchingPlayer:
             self._part.take_in(t)
         self._part.end()
         self.executor.values(rollout.obs_at(-1), None, rollout.value[-1])
+        return True
