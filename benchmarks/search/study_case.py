@@ -46,7 +46,7 @@ class World:
 
 SEARCHED = ("ppo", "spo", "alphazero")
 WORLDS: dict[str, World] = {
-    "cartpole": World(SEARCHED),
+    "cartpole": World(("ppo", "spo")),
     "maze": World(SEARCHED, "solved"),
     "pendulum": World(("ppo", "spo")),
     "identity_continuous": World(("ppo", "spo")),
@@ -57,7 +57,7 @@ WORLDS: dict[str, World] = {
         parameters={"rows": 7, "cols": 7, "boxes": 2, "pulls": 30},
         policy={"grid_channels": [16], "grid_blocks": 0, "hidden": [64]},
     ),
-    "game_2048": World(SEARCHED, policy={"encoder": "mlp", "hidden": [128, 128]}, search_episodes=32),
+    "game_2048": World(("ppo", "spo"), policy={"encoder": "mlp", "hidden": [128, 128]}, search_episodes=32),
     "sliding_tiles": World(
         SEARCHED, "solved", samples=True, parameters={"scrambles": 20}, played={"varied_scrambles": False}
     ),

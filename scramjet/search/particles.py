@@ -224,15 +224,17 @@ class ParticleSearch(Search[ParticleResult]):
     def _chosen(self, root_actions: Tensor, weights: Tensor) -> Tensor:
         """One of the actions [N, P, *action_shape] of each root, drawn by their weights [N, P].
 
-        Without exploration it is the mode of a policy that is fitted to them: the choice of largest total weight, and
-        of continuous actions the weighted mean.
+        Without exploration it is the mode of a policy that is fitted to them: the choice of largest total weight, of
+        several choices each one's, and of continuous actions the weighted mean.
         """
         if not self.is_deterministic:
-            chosen = inverted(weights, self._uniform[-1])  # [N, 1]
-        elif root_actions.is_floating_point():
+            chosen = inverted(weights, self._uniform[-1]).clamp(
+                max=self.config.particles - 1
+            )  # [N, 1]; NaN is told later
+            return root_actions.flatten(0, 1).index_select(0, (self._first + chosen).flatten())
+        if root_actions.is_floating_point():
             return torch.einsum("np,npd->nd", weights, root_actions)
-        else:
-            parts = root_actions.flatten(2) if root_actions.dim() > 2 else root_actions.unsqueeze(2)
-            is_same = (parts.unsqueeze(1) == parts.unsqueeze(2)).all(-1)  # [N, P, P]
-            chosen = (is_same * weights.unsqueeze(1)).sum(-1).argmax(-1, keepdim=True)
-        return root_actions.flatten(0, 1).index_select(0, (self._first + chosen).flatten())
+        parts = root_actions.unsqueeze(-1) if root_actions.dim() == 2 else root_actions  # [N, P, components]
+        totals = weights.new_zeros(self.num_roots, self.policy.distribution.num_inputs)  # no component has more choices
+        modes = [totals.scatter_add(1, part, weights).argmax(-1) for part in parts.unbind(-1)]
+        return modes[0] if root_actions.dim() == 2 else torch.stack(modes, dim=-1)

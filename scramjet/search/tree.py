@@ -85,7 +85,7 @@ class TreeSearch(Search[TreeResult]):
         self.trees = Trees(num_roots, num_nodes, num_actions, record_size, self.device)
         self.simulator = Simulator(pool, num_roots)
         self._gumbel = torch.zeros(num_roots, num_actions, device=self.device)
-        self._schedules = considered_visits(config.considered, config.simulations).to(self.device)
+        self._schedules = considered_visits(min(config.considered, num_actions), config.simulations).to(self.device)
         self._all_legal = torch.ones(num_roots, num_actions, dtype=torch.bool, device=self.device)
         self._one_seat = torch.zeros(num_roots, dtype=torch.int8, device=self.device)
         self._is_threaded = pool.num_threads > 1 and num_roots >= ROOTS_FOR_THREADS

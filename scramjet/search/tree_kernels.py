@@ -123,7 +123,8 @@ def expand(
             sign = 1.0 if turn[row] == whole[row, parent, TURN] else -1.0
             real[row, node, REWARD] = gain[row]
             real[row, node, DISCOUNT] = 0.0 if terminated[row] else sign * gamma
-            real[row, node, VALUE] = real[row, node, RAW_VALUE] = value[row]
+            # Nothing comes after an end, whatever the network says of it: 0 times a NaN would be a NaN.
+            real[row, node, VALUE] = real[row, node, RAW_VALUE] = 0.0 if terminated[row] else value[row]
             real[row, node, PRIOR] = untried[row, parent, tried]
             untried[row, parent, tried] = 0.0
             best, highest, mass = NOBODY, -math.inf, 0.0

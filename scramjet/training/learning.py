@@ -97,10 +97,9 @@ def set_number(number: Any, value: float) -> Any:
 
 def check_finite(metrics: Mapping[str, float | None]) -> None:
     """Raise a TrainingError where a loss is not finite."""
-    for name in ("policy_loss", "value_loss", "grad_norm"):
-        value = metrics[name]
-        assert value is not None
-        if not math.isfinite(value):
+    for name in ("policy_loss", "value_loss", "grad_norm", "spo/temperature_loss", "spo/alpha"):
+        value = metrics.get(name)
+        if value is not None and not math.isfinite(value):
             raise TrainingError(
                 f"training diverged: {name} became {value}; go back to the last checkpoint with a lower "
                 f"--learning-rate (--fork), or bound rewards with --reward-clip 10"

@@ -11,6 +11,7 @@ from scramjet.algorithms.spo import (
     SPOConfig,
     advantage,
     effective_sample_size,
+    fitted_temperature,
     inverted,
     kl_loss,
     normalized_weights,
@@ -152,3 +153,17 @@ def test_particles_are_resampled_after_each_period_but_not_after_the_last_step()
     assert [step for step in steps if SPOConfig(depth=6, resample_period=2).resamples_after(step)] == [2, 4]
     assert [step for step in steps if SPOConfig(depth=6).resamples_after(step)] == [4]
     assert [step for step in steps if SPOConfig(depth=6, resample="ess").resamples_after(step)] == [1, 2, 3, 4, 5]
+
+
+def test_a_fitted_temperature_holds_the_divergence_of_the_weights_at_epsilon() -> None:
+    accumulated = torch.randn(20, 16, generator=torch.Generator().manual_seed(0)) * torch.logspace(-4, 4, 20).view(
+        -1, 1
+    )
+    weights = normalized_weights(accumulated, fitted_temperature(accumulated, epsilon=0.5))
+    divergence = (weights * (weights * 16).log()).sum(-1)
+    torch.testing.assert_close(divergence, torch.full((20,), 0.5), atol=1e-3, rtol=0)
+
+
+def test_a_fitted_temperature_of_equal_particles_leaves_them_equal() -> None:
+    weights = normalized_weights(torch.zeros(1, 8), fitted_temperature(torch.zeros(1, 8), epsilon=0.5))
+    torch.testing.assert_close(weights, torch.full((1, 8), 0.125))

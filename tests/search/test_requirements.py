@@ -16,10 +16,12 @@ from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.classic_control.pendulum import Pendulum
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.kuhn import Kuhn
+from scramjet.envs.games.maze import Maze
 from scramjet.envs.games.snake import Snake
 from scramjet.envs.probes.memory import Memory
+from scramjet.envs.puzzles.game_2048 import Game2048
 from scramjet.errors import ConfigError
-from scramjet.search.requirements import check_searchable
+from scramjet.search.requirements import check_searchable, note_on_chance
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 
 
@@ -75,3 +77,14 @@ def test_policies_with_memory_and_stacked_frames_are_refused() -> None:
     stacked = FrameStackPool(NativePool(CartPole(), 1, backend="interpreted"), 2)
     with pytest.raises(ConfigError, match=r"stacked frames.*--frame-stack 1"):
         check_searchable(stacked, policy(), "spo")
+
+
+@pytest.mark.parametrize(
+    ("world", "has_chance"),
+    [(Game2048(), True), (ConnectFour(random_opponent=True), True), (ConnectFour(), False), (Maze(), False)],
+)
+def test_a_tree_is_told_to_mislead_where_steps_draw_random_numbers(world: Env, has_chance: bool) -> None:
+    note = note_on_chance(world, "alphazero")
+    assert ("spo draws anew" in note) == has_chance
+    assert bool(note) == has_chance
+    assert note_on_chance(world, "spo") == ""

@@ -7,10 +7,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from scramjet.adapters.make import make
 from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.engine import NativePool
+from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.games.tic_tac_toe import TicTacToe
 from scramjet.errors import ConfigError
@@ -204,3 +206,41 @@ def test_trees_larger_than_memory_are_refused_with_what_to_lower() -> None:
     search = tree_search(pool, simulations=1)
     with pytest.raises(ConfigError, match=r"num_envs=100000000, simulations=32.*lower --num-envs or --alphazero.sim"):
         tree.TreeSearch(pool, search.policy, 10**8, search.rewards, AlphaZeroConfig())
+
+
+class EndsUnseen(Env):
+    """Action 2 ends the episode with a reward of -1, and what it shows then is no number."""
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = Discrete(3)
+    state = {"is_over": np.int32}
+
+    def reset(self, s):  # type: ignore[no-untyped-def]
+        s.is_over = 0
+
+    def step(self, s, action):  # type: ignore[no-untyped-def]
+        s.is_over = 1 if action == 2 else 0
+        return -1.0 if action == 2 else 0.0, action == 2
+
+    def observe(self, s, obs):  # type: ignore[no-untyped-def]
+        obs[0] = np.nan if s.is_over == 1 else 0.0
+
+
+class RepeatsWhatItSees(nn.Module):
+    """A network whose logits and value are the observation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        return obs.expand(-1, 3) * self.weight, obs[:, 0] * self.weight
+
+
+def test_what_the_network_says_of_an_end_does_not_count_even_if_it_is_no_number() -> None:
+    pool = NativePool(EndsUnseen(), 2)
+    out = pool.reset(0)
+    result = search_from(tree_search(pool, RepeatsWhatItSees(), simulations=12), out)
+    assert torch.equal(result.q[:, 2], torch.full((2,), -1.0))
+    assert torch.isfinite(result.policy).all()
+    assert (result.action != 2).all()

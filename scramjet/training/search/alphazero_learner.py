@@ -34,6 +34,9 @@ class TreeFindings(Findings[TreeResult]):
         shape = (num_steps, search.num_roots, search.policy.distribution.num_inputs)
         return cls(torch.zeros(shape, device=search.device), torch.zeros(shape, device=search.device))
 
+    def is_finite(self) -> bool:
+        return bool(torch.isfinite(self.policy.sum()))
+
     def keep(self, t: int, result: TreeResult) -> None:
         self.policy[t] = result.policy
         self.logits[t] = result.logits

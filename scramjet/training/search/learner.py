@@ -17,7 +17,7 @@ from scramjet.engine.trees import map_leaves
 from scramjet.search.search import Search
 from scramjet.training.learning import Learning, check_finite
 from scramjet.training.rollout.rollout import Rollout
-from scramjet.training.search.replay import Replay
+from scramjet.training.search.replay import Replay, finite
 from scramjet.training.search.seats import check_zero_sum
 
 Record = TypeVar("Record")
@@ -121,7 +121,7 @@ class SearchLearner(Learning[Rollout], Generic[Record]):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.replay.restore(tensors)
-        self._rewards.scale.copy_(tensors["search/reward_scale"])
+        self._rewards.scale.copy_(finite(tensors, "search/reward_scale", self._rewards.scale.shape))
 
     def begin_as_fork(self, tensors: Mapping[str, Any]) -> None:
         if self.reward_scaler is not None:

@@ -11,6 +11,7 @@ import torch
 from scramjet.accelerate.executor import Executor
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
+from scramjet.errors import TrainingError
 from scramjet.search.search import Result, Search
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.buffers import RolloutBuffers
@@ -24,6 +25,10 @@ class Findings(ABC, Generic[Result]):
     @abstractmethod
     def keep(self, t: int, result: Result) -> None:
         """Copy what the search found before step t."""
+
+    @abstractmethod
+    def is_finite(self) -> bool:
+        """Whether all of it is numbers, neither NaN nor infinite."""
 
 
 class SearchingPlayer:
@@ -55,6 +60,12 @@ class SearchingPlayer:
                 generator.set_state(before[1])
                 return None
             checks.check(pool, rollout)
+            if not self._findings.is_finite():
+                raise TrainingError(
+                    f"a search in {pool.name} met NaN or infinity: a reward or an observation of some future that was "
+                    f"not played, or the network's own values; look for it with `scramjet check`. The weights have not "
+                    f"seen it, and the checkpoints are kept"
+                )
         return rollout
 
     def _play(self, generator: torch.Generator, gives_up: Callable[[], bool] | None) -> bool:

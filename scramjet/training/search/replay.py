@@ -67,15 +67,26 @@ class Replay(Generic[Record]):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what `tensors` gave."""
         for name, here in _tensors(self.record):
-            there = tensors[f"replay/{name}"]
-            if there.shape != here.shape or there.dtype != here.dtype:
-                raise CheckpointError(f"the replay in the checkpoint does not fit: {name} is {list(there.shape)}")
+            there = finite(tensors, f"replay/{name}", here.shape)
+            if there.dtype != here.dtype:
+                raise CheckpointError(f"the replay in the checkpoint does not fit: {name} is {there.dtype}")
             here.copy_(there)
-        filled, following = tensors["replay/counts"].tolist()
+        filled, following = map(int, finite(tensors, "replay/counts", torch.Size((2,))).tolist())
         is_full = filled == self.num_rollouts and 0 <= following < filled
         if not is_full and not 0 <= filled == following < self.num_rollouts:
             raise CheckpointError(f"the replay in the checkpoint is damaged: it says {filled} of {self.num_rollouts}")
         self._num_filled, self._next = filled, following
+
+
+def finite(tensors: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor:
+    """A tensor of a checkpoint; raises a CheckpointError where it is absent, of another shape, or not finite."""
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != shape:
+        found = "absent" if tensor is None else f"of shape {list(tensor.shape)}"
+        raise CheckpointError(f"the checkpoint's {name} is {found}, and should be of shape {list(shape)}")
+    if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        raise CheckpointError(f"the checkpoint's {name} holds NaN or infinity")
+    return tensor
 
 
 def _tensors(record: Any) -> list[tuple[str, Tensor]]:

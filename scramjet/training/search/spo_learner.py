@@ -23,7 +23,7 @@ from scramjet.search.particles import ParticleResult, ParticleSearch
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.learner import SearchLearner
 from scramjet.training.search.player import Findings
-from scramjet.training.search.replay import Replay, num_rollouts_kept
+from scramjet.training.search.replay import Replay, finite, num_rollouts_kept
 from scramjet.training.search.seats import lambda_returns
 
 LESS_MEMORY = "lower --num-envs, --spo.particles or --spo.replay-size"
@@ -61,6 +61,9 @@ class ParticleFindings(Findings[ParticleResult]):
             ess=torch.zeros(size, device=device),
             improvement=torch.zeros(size, device=device),
         )
+
+    def is_finite(self) -> bool:
+        return bool(torch.isfinite(self.advantages.sum()))
 
     def keep(self, t: int, result: ParticleResult) -> None:
         for name in self.__dataclass_fields__:
@@ -109,7 +112,8 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         self.spo, self._search = spo, search
         device = self.policy.device
         self.target = copy.deepcopy(self.policy).requires_grad_(requires_grad=False)
-        raw = [math.log(math.expm1(start)) for start in (spo.temperature, spo.alpha)]  # softplus of these is the start
+        starts = (spo.temperature, spo.alpha)
+        raw = [start + math.log(-math.expm1(-start)) for start in starts]  # softplus of these is the start
         self.duals = torch.tensor(raw, device=device, requires_grad=True)  # [2]: temperature eta, alpha
         is_on_gpu = device.type == "cuda"
         self.dual_optimizer = torch.optim.Adam([self.duals], lr=spo.dual_learning_rate, capturable=is_on_gpu)
@@ -154,7 +158,7 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         self.dual_optimizer.zero_grad()
         (temperature_term + alpha_term).backward()
         self.dual_optimizer.step()
-        explained = 1 - (returns - output.value).var() / returns.var().clamp(min=1e-12)
+        explained = 1 - (returns - output.value).var(correction=0) / returns.var(correction=0).clamp(min=1e-12)
         terms = (policy_term, value_term, entropy.mean(), kl.mean(), norm, explained, temperature_term, alpha)
         return torch.stack([term.detach() for term in terms])
 
@@ -196,12 +200,14 @@ class SPOLearner(SearchLearner[ParticleSequences]):
         _check_choices(self.replay.record.root_actions, self.policy.distribution)
         self.target.load_state_dict({name: tensors[f"target/{name}"] for name in self.target.state_dict()})
         with torch.no_grad():
-            self.duals.copy_(tensors["spo/duals"])
-        self._search.eta.copy_(tensors["spo/eta"])
-        names = ("step", "exp_avg", "exp_avg_sq")
+            self.duals.copy_(finite(tensors, "spo/duals", self.duals.shape))
+        self._search.eta.copy_(finite(tensors, "spo/eta", self._search.eta.shape))
+        if not bool(self._search.eta > 0):
+            raise CheckpointError("the checkpoint's spo/eta is not above 0")
+        shapes = {"step": torch.Size(()), "exp_avg": self.duals.shape, "exp_avg_sq": self.duals.shape}
         if "spo/dual_step" in tensors:
             groups = self.dual_optimizer.state_dict()["param_groups"]
-            state = {0: {name: tensors[f"spo/dual_{name}"].clone() for name in names}}
+            state = {0: {name: finite(tensors, f"spo/dual_{name}", shape).clone() for name, shape in shapes.items()}}
             self.dual_optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:

@@ -73,7 +73,9 @@ def test_a_replay_put_back_goes_on_as_the_saved_one() -> None:
     [
         ("replay/reward", torch.zeros(NUM_STEPS, 5)),
         ("replay/reward", torch.zeros(NUM_STEPS, 6, dtype=torch.int64)),
+        ("replay/reward", torch.full((NUM_STEPS, 6), float("nan"))),
         ("replay/counts", torch.tensor([4, 0])),
+        ("replay/counts", torch.tensor([1, 1, 1])),
         ("replay/counts", torch.tensor([1, 3])),
         ("replay/counts", torch.tensor([-1, 0])),
         ("replay/counts", torch.tensor([2, 0])),
@@ -81,7 +83,7 @@ def test_a_replay_put_back_goes_on_as_the_saved_one() -> None:
 )
 def test_a_replay_that_does_not_fit_is_refused(name: str, value: Tensor) -> None:
     replay = filled(1)
-    with pytest.raises(CheckpointError, match="the replay in the checkpoint"):
+    with pytest.raises(CheckpointError, match="checkpoint"):
         replay.restore({**replay.tensors(), name: value})
 
 
