@@ -99,7 +99,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
         for update in range(session.first_update + 1, session.num_updates + 1):
             step = session.step_after(update)
             with clock.phase("rollout"):
-                rollout = collector.collect(stopping.is_signalled if record else None)
+                rollout = collector.collect(stopping.breaks_off if record else None)
             if rollout is None:  # asked to stop while it waited for envs
                 stopped_by = stopping.reason()
                 saver.save_if_due(update - 1, None, is_last=True)

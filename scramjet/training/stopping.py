@@ -33,6 +33,12 @@ class Stopping:
         """Whether Ctrl-C, SIGTERM or SIGHUP came."""
         return self._signal.was_requested()
 
+    def breaks_off(self) -> bool:
+        """Whether to break a rollout off: Ctrl-C, SIGTERM or SIGHUP came, or the time is over for a search, whose
+        rollouts may take minutes."""
+        is_over = self._session.config.searches and time.perf_counter() >= self.deadline
+        return self.is_signalled() or is_over
+
     def reason(self) -> StoppedBy | None:
         """Why the run has to stop now; None if it goes on."""
         if self._signal.requested is not None:
