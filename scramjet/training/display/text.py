@@ -62,6 +62,7 @@ ASYNC_DIAGNOSTICS = (
 )  # shown where actors play beside the learner
 SPO_DIAGNOSTICS = (
     ("temperature", "spo/temperature"),
+    ("target kl", "spo/kl"),
     ("alpha", "spo/alpha"),
 )  # shown where particles search
 

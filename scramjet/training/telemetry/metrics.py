@@ -90,7 +90,7 @@ _TABLE = (
     ),
     Metric(
         "approx_kl",
-        "How far the update moved the policy: mean((r - 1) - log r), r the ratio; spo: KL from the target policy.",
+        "How far the update moved the policy: mean((r - 1) - log r), r the ratio.",
         high=0.05,
         advice_high="updates are large: lower --learning-rate or --num-epochs",
         must_be_finite=True,
@@ -173,6 +173,11 @@ _TABLE = (
     Metric(
         "spo/temperature",
         "The temperature of the weights of particles: the smaller, the more the best ones count.",
+    ),
+    Metric(
+        "spo/kl",
+        "KL divergence of the policy from the target policy, which follows it; --spo.epsilon-alpha is its aim.",
+        must_be_finite=True,
     ),
     Metric(
         "spo/alpha",
