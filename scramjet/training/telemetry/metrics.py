@@ -227,6 +227,10 @@ def main_metric(record: Record) -> tuple[str, float | None]:
     return "return", _number(record, "return_100")
 
 
+MAIN_OF_SEARCH = ("search/improvement", "search/kl")
+"""Of spo and of alphazero: the number that tells best what a search finds beyond the network."""
+
+
 def is_searched(record: Record) -> bool:
     """Whether a search chose the actions of an update."""
     return any(key.startswith("search/") for key in record)
@@ -241,8 +245,8 @@ def statistic_name(key: str) -> str | None:
         return key.removeprefix("self_play/")
     if key.startswith("self_play/against/"):
         return key.removeprefix("self_play/")
-    if key.startswith("search/"):
-        return key.removeprefix("search/")
+    if key in MAIN_OF_SEARCH:
+        return key.replace("/", " ")
     return None if is_reserved(key) else key
 
 
