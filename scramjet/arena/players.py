@@ -27,7 +27,7 @@ from scramjet.players.user_player import UserPlayer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.search.rows import RowSearch, SearchSettings
-from scramjet.search.specs import SearchSpec, split_player
+from scramjet.search.specs import SearchSpec, parse_search, split_player
 from scramjet.training.config.files import world_in
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.searching import search_settings
@@ -217,7 +217,7 @@ def load_player(
         return NetworkPlayer(player, "policy", temperature)
     if not isinstance(player, str | Path):
         return UserPlayer(player)
-    place, spec = split_search(str(player))
+    place, spec = split_search(str(player), runs_dir)
     if place == PERFECT:
         return _perfect_player(config)
     found = scripted_player(place) if isinstance(player, str) else None
@@ -229,14 +229,26 @@ def load_player(
     return network_player(policy, place, search_settings(spec, policy, config, checkpoint), temperature)
 
 
-def split_search(text: str) -> tuple[str, SearchSpec | None]:
-    """The run or checkpoint that a text names, and the search behind its last "@", if there is one."""
-    if os.path.exists(text):
+def split_search(text: str, runs_dir: str | Path = "runs") -> tuple[str, SearchSpec | None]:
+    """The run or checkpoint that a text names, and the search behind its last "@", if there is one.
+
+    Raises a ConfigError with examples where a search is meant and misspelled: behind a run that there is, or begun
+    like one.
+    """
+    if _exists(text, runs_dir):
         return text, None
     player, spec = split_player(text)
+    place, at, search = text.rpartition("@")
+    if player == text and at and (_exists(place, runs_dir) or search.lower().startswith(("alphazero", "spo"))):
+        parse_search(search)
     if spec is not None and (player == PERFECT or is_scripted(player)):
         raise ConfigError(f"{shortened(text)}: only networks search, and {player} is none; give RUN@{spec.text}")
     return player, spec
+
+
+def _exists(text: str, runs_dir: str | Path) -> bool:
+    """Whether a text is a path, or a name in the folder of runs."""
+    return os.path.exists(text) or (os.sep not in text and os.path.exists(os.path.join(runs_dir, text)))
 
 
 def _perfect_player(config: RunConfig) -> Player:
@@ -254,7 +266,7 @@ def _perfect_player(config: RunConfig) -> Player:
 
 def named_checkpoint(text: str, runs_dir: Path) -> Checkpoint:
     """The checkpoint of a player that is no scripted one; raises a ConfigError that lists the players there are."""
-    if not os.path.exists(text) and (os.sep in text or not os.path.exists(runs_dir / text)):
+    if not _exists(text, runs_dir):
         raise ConfigError(
             f"there is no player {shortened(text)}: give a run or checkpoint ({runs_dir}/NAME, with "
             f"a search {runs_dir}/NAME@alphazero:64), {', '.join((*SCRIPTED, PERFECT))}, or your own as FILE.py:Name "

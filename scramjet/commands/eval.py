@@ -100,7 +100,7 @@ def eval_command(words: list[str]) -> int:
     """Run `scramjet eval ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
     arguments = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
-    path, search_text = path_and_search(arguments.path, arguments.search)
+    path, search_text = path_and_search(arguments.path, arguments.search, arguments.runs_dir)
     arguments = replace(arguments, path=path, search=search_text)
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")

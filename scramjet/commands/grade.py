@@ -77,7 +77,7 @@ def grade_command(words: list[str]) -> int:
 
 def _graded(arguments: Arguments) -> tuple[dict[str, Any], Grades]:
     """What was graded, by name, and its grades."""
-    text, search_text = path_and_search(arguments.player, arguments.search)
+    text, search_text = path_and_search(arguments.player, arguments.search, arguments.runs_dir)
     player = load_player(text, RunConfig(env="connect_four")) if text == PERFECT else scripted_player(text)
     if player is not None:
         if parse_search(search_text) is not None:

@@ -28,7 +28,7 @@ class Arguments:
     """What to list, and how."""
 
     world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")] = None
-    """Show this world: its spaces, parameters, preset and page of the docs."""
+    """Show this world: its spaces, parameters, presets and page of the docs."""
     json: bool = False
     """Print one JSON object instead of text."""
 

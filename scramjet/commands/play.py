@@ -88,7 +88,7 @@ def play_command(words: list[str]) -> int:
     """Run `scramjet play ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
     arguments = parse(Arguments, words, prog="scramjet play", description=DESCRIPTION)
-    path, search = path_and_search(arguments.path, arguments.search)
+    path, search = path_and_search(arguments.path, arguments.search, arguments.runs_dir)
     arguments = replace(arguments, path=path, search=search)
     if arguments.seed is not None and not 0 <= arguments.seed <= MAX_SEED:
         raise ConfigError(f"--seed {arguments.seed} must be from 0 to 2**62 - 1")

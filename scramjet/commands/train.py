@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from scramjet.commands.arguments.help_text import show_help
+from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.commands.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError
@@ -78,6 +79,7 @@ class Arguments:
 def train_command(words: list[str]) -> int:
     """Run `scramjet train ...`; returns the exit code."""
     words, env_values = split_env_parameters(words)
+    refuse_search(words)
     given = read_words(Arguments, words, prog="scramjet train")
     place = given.laid_over(Place(), ("place",))
     if place.resume is not None and not given.wants_help:

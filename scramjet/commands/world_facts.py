@@ -9,13 +9,14 @@ from typing import Any
 
 from scramjet.engine.layout import num_players, played_by
 from scramjet.envs.api import Dict, Discrete, Env, MultiDiscrete
-from scramjet.envs.registry import Registration
+from scramjet.envs.registry import Registration, canonical_name
 from scramjet.runtime.shipped import shipped_file, shown_path
+from scramjet.training.config.files import preset_worlds
 from scramjet.training.config.presets import preset_path
 
 
 def describe(entry: Registration) -> dict[str, Any]:
-    """A world's name, spaces, parameters, first line of description, and the paths of its preset and page."""
+    """A world's name, spaces, parameters, first line of description, presets, and paths of its own preset and page."""
     cls = entry.env_class()
     env = cls()
     obs, action = env.observation_space, env.action_space
@@ -35,6 +36,7 @@ def describe(entry: Registration) -> dict[str, Any]:
         "stats": list(env.stat_names),
         "preset": preset is not None,
         "preset_path": None if preset is None else shown_path(preset),
+        "presets": [name for name, world in preset_worlds().items() if canonical_name(world) == entry.name],
         "docs_path": None if page is None else shown_path(page),
         "description": (inspect.getdoc(cls) or "").split("\n")[0],
     }
@@ -51,6 +53,7 @@ def facts(world: dict[str, Any], width: int) -> list[str]:
         "time limit": "none" if limit is None else f"{limit} steps",
         "statistics": ", ".join(world["stats"]) or "none",
         "preset": world["preset_path"] or "none",
+        "--preset": ", ".join(world["presets"]) or "none",
         "docs": world["docs_path"] or "none",
     }
     lines = [f"{world['name']}{also}", *textwrap.wrap(world["description"], width), ""]

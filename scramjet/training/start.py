@@ -98,7 +98,7 @@ def _chosen_config(
     `env` is a world in place of the config's; `parent` the checkpoint to fork, or None; `algorithm` the one whose
     preset to take, or None.
     """
-    algorithm = coerce("algorithm", algorithm, Algorithm | None)
+    algorithm = None if algorithm is None else coerce("algorithm", algorithm, Algorithm)
     if isinstance(config, RunConfig):
         return replace(config, env=spelled(config.env)) if env is None else replace(config, env=env, env_parameters={})
     if config is not None and env is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scramjet.arena.matches import play_games
-from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player
+from scramjet.arena.players import NetworkPlayer, SearchPlayer, Temperature, load_player, split_search
 from scramjet.arena.results import Score
 from scramjet.engine import NativePool
 from scramjet.envs.games.connect_four import ConnectFour
@@ -73,6 +73,19 @@ def test_other_temperatures_and_hidden_cards_are_refused() -> None:
         SearchPlayer(policy, "net", search, Temperature(0.5))
     with pytest.raises(ConfigError, match="hidden = True"):
         SearchPlayer(policy, "net", search).begin(NativePool(Kuhn(), 2))
+
+
+@pytest.mark.parametrize("text", ["home@alphazero64", "home@az:64", "home@", "nowhere@spo16x4", "{}/home@mcts"])
+def test_a_misspelled_search_is_told_with_examples(tmp_path: Path, text: str) -> None:
+    (tmp_path / "home").mkdir()
+    with pytest.raises(ConfigError, match=r"search=.*names no search; use alphazero:64 .*spo:16x4"):
+        split_search(text.format(tmp_path), tmp_path)
+
+
+def test_runs_may_have_an_at_in_their_names(tmp_path: Path) -> None:
+    (tmp_path / "home@spo16").mkdir()
+    for text in ("home@spo16", "away@home", f"{tmp_path}/home@spo16"):
+        assert split_search(text, tmp_path) == (text, None)
 
 
 @pytest.fixture(scope="module")

@@ -27,3 +27,11 @@ def test_list_shows_names_as_they_are_and_without_control_characters(
     output = capsys.readouterr().out
     assert r"[red]x\x1b[2J  \x1b]0;pwned\x07" in re.sub("  +", "  ", output)
     assert "\x1b" not in output
+
+
+def test_a_world_is_shown_with_all_of_its_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list", "connect_four") == 0
+    names = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("--preset"))
+    assert {"connect_four,", "connect_four_alphazero,"} <= set(names.split())
+    assert call("list", "cartpole", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["presets"] == ["cartpole", "cartpole_alphazero", "cartpole_spo"]

@@ -23,6 +23,11 @@ from tests.helpers.command_calls import TINY, call, refusal
         (["train", "--num-envs", "many"], ["num-envs"]),
         (["train", "--total-timesteps", "soon"], ["--total-timesteps soon", "500K"]),
         (["train", "--time-limit", "5 parsecs"], ["5 parsecs", "30s"]),
+        (["train", "--time-limit", "40"], ["time_limit='40'", "no unit", "write 40s"]),
+        (["train", "cartpole_spo"], ["is a preset", "scramjet train --preset cartpole_spo"]),
+        (["train", "--search", "alphazero:8"], ["--search", "--algorithm alphazero --alphazero.simulations 8"]),
+        (["train", "--search=spo:8x2"], ["--search", "--algorithm spo --spo.particles 8 --spo.depth 2"]),
+        (["train", "--search"], ["--search", "--alphazero.simulations 64, or --algorithm spo"]),
         (
             ["train", "--minibatch-size", "1000000"],
             ["minibatch_size=1000000", "larger than the batch", "--minibatch-size"],

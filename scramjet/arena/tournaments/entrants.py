@@ -108,7 +108,7 @@ def spread(steps: Sequence[int], limit: int) -> list[int]:
 
 def _entrants_of(text: str, runs_dir: Path, limit: int | None, usual: SearchSpec | None) -> list[Entrant]:
     """The entrants that one RUN of the command line stands for; they search as it says, else as usual."""
-    place, search = split_search(text)
+    place, search = split_search(text, runs_dir)
     search = usual if place == text else search
     return [entrant.searching(search) for entrant in _checkpoints_of(place, runs_dir, limit)]
 
@@ -125,7 +125,7 @@ def _checkpoints_of(text: str, runs_dir: Path, limit: int | None) -> list[Entran
 
 def _entrant_by_name(text: str, runs_dir: Path) -> Entrant:
     """The entrant that one of `--players` stands for: a scripted player, or the newest checkpoint of a run."""
-    place, search = split_search(text)
+    place, search = split_search(text, runs_dir)
     if place == PERFECT or scripted_player(place) is not None:
         return Entrant(place, place, hashlib.sha256(f"{place}/{_code_digest(place)}".encode()).hexdigest())
     checkpoint = named_checkpoint(place, runs_dir)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,12 +18,13 @@ import tomli_w
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters
 from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.changes import reopened
 from scramjet.training.config.names_of_other_libraries import brought_name
-from scramjet.training.config.presets import named_preset, preset_path
+from scramjet.training.config.presets import named_preset, preset_path, refuse_preset_name
 from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
@@ -159,6 +161,8 @@ def starting_config(env: str | None, preset: str | None = None, algorithm: str |
     what the world's usual preset says of world and network, and the algorithm's defaults.
     """
     path = None if preset is None else named_preset(preset)
+    if env is not None:
+        refuse_preset_name(env)
     if env is None and path is not None:
         env = world_in(read_file(path))
     if env is None and path is not None:
@@ -169,6 +173,14 @@ def starting_config(env: str | None, preset: str | None = None, algorithm: str |
     path = path or (preset_path(config.env, algorithm) if algorithm else None) or preset_path(config.env)
     config = config if path is None else with_preset(config, path)
     return config if algorithm is None else with_algorithm(config, algorithm)
+
+
+@lru_cache(maxsize=1)
+def preset_worlds() -> dict[str, str]:
+    """The world of each preset that names one, by the preset's name."""
+    files = {name: shipped_file(f"configs/{name}.toml") for name in shipped_names("configs", ".toml")}
+    worlds = {name: world_in(read_file(file)) for name, file in files.items() if file is not None}
+    return {name: world for name, world in worlds.items() if world is not None}
 
 
 def with_preset(config: RunConfig, preset: str | Path) -> RunConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scramjet.adapters.registry import canonical_name, library_of
+from scramjet.envs.registry import is_registered
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 
@@ -30,6 +31,12 @@ def named_preset(name: str) -> Path:
             f"no preset {shortened(name)}.{did_you_mean(Path(name).stem, names)} Presets: {', '.join(names)}{file}"
         )
     return path
+
+
+def refuse_preset_name(env: str) -> None:
+    """Refuse the name of a preset where a world is to be named."""
+    if env.isidentifier() and not is_registered(env) and env in shipped_names("configs", ".toml"):
+        raise ConfigError(f"'{env}' is a preset, not a world: scramjet train --preset {env}")
 
 
 def _preset_name(env: str) -> str:

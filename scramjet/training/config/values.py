@@ -33,5 +33,9 @@ def parse_duration(text: str) -> float:
     parts = re.findall(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)([smhd])", text)  # bounded: thousands of digits take seconds
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     if "".join(number + unit for number, unit in parts) != text or not 0 < seconds < math.inf:
+        if re.fullmatch(r"[0-9]{1,20}(?:\.[0-9]{1,20})?", text):
+            raise ConfigError(
+                f"time_limit={shortened(text)} has no unit; write {text}s for seconds, {text}m or {text}h"
+            )
         raise ConfigError(f"time_limit={shortened(text)} is no duration; write 30s, 5m, 2h or 1h30m")
     return seconds

@@ -64,6 +64,10 @@ class Summary:
     """How many times an env failed and was made anew."""
     statistics: Mapping[str, float] = field(default_factory=dict)
     """The world's statistics by name: means over the last evaluation's episodes, or over the last update's if none."""
+    search: Mapping[str, float] = field(default_factory=dict)
+    """What the searches of the last update found, by name; empty where none played."""
+    is_game: bool = False
+    """Its seats play against each other, so that their returns say nothing."""
     rating: float | None = None
     """The rating against the pool of opponents; None where there is none."""
 

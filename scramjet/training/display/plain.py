@@ -24,7 +24,7 @@ from scramjet.training.display.text import (
     summary_rows,
     summary_title,
 )
-from scramjet.training.telemetry.metrics import Record, findings, main_metric
+from scramjet.training.telemetry.metrics import Record, findings, is_searched, main_metric
 
 
 class QuietDisplay:
@@ -43,6 +43,8 @@ class PlainDisplay:
 
     WIDTH = 80
     """Columns of a line of numbers: statistics that do not fit are left out."""
+    WIDTH_WITH_SEARCH = 110
+    """The same where a search plays, whose number has a long name."""
     PATIENCE_SECONDS = 2.0
     """Seconds that work other than updates may take before a line reports it."""
 
@@ -118,7 +120,8 @@ class PlainDisplay:
             f"  left {human_duration(progress.seconds_left(now)):>5}"
         )
         shown = {**progress.stats, "length": progress.latest.get("length_100")}
-        names = names_that_fit(shown, self.WIDTH - len(line), value_width=6)
+        width = self.WIDTH_WITH_SEARCH if is_searched(progress.latest) else self.WIDTH
+        names = names_that_fit(shown, width - len(line), value_width=6)
         return line + "".join(f"  {name} {human_number(shown[name]):>6}" for name in names)
 
     def _write(self, line: str) -> None:

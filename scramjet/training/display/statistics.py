@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from scramjet.training.telemetry.metrics import Record, statistic_name
+from scramjet.training.telemetry.metrics import MAIN_OF_SEARCH, Record, statistic_name
 
 MAX_SHOWN = 12
 """Most statistics that a display keeps: the first ones of a record."""
 
 
 def statistics_of(record: Record) -> dict[str, float]:
-    """The statistics in a record by name, those of self-play first, then the world's.
+    """The statistics in a record by name: that of a search first, those of self-play, then the world's.
 
     Values that are None or not finite are left out.
     """
@@ -23,14 +23,23 @@ def statistics_of(record: Record) -> dict[str, float]:
 
 
 def _rank(key: str) -> int:
-    """Where a statistic comes: self-play, the world's, those of callbacks and networks, single opponents."""
+    """Where a statistic comes: a search's, self-play, the world's, of callbacks and networks, single opponents."""
+    if key in MAIN_OF_SEARCH:
+        return 0
     if key.startswith("self_play/"):
-        return 3 if key.startswith("self_play/against/") else 0
-    return 1 if key.startswith("stat/") else 2
+        return 4 if key.startswith("self_play/against/") else 1
+    return 2 if key.startswith("stat/") else 3
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def search_findings(record: Record) -> dict[str, float]:
+    """What the searches of an update found, by name, the number that tells most first; empty without search."""
+    found = {key: value for key, value in record.items() if key.startswith("search/") and _is_number(value)}
+    ordered = sorted(found, key=lambda key: key not in MAIN_OF_SEARCH)
+    return {key.removeprefix("search/").replace("_", " "): float(found[key]) for key in ordered}
 
 
 def names_that_fit(statistics: Iterable[str], room: int, *, value_width: int = 7, gap: int = 2) -> list[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from scramjet.accelerate import own_losses
+from scramjet.engine.layout import PlayedBy
 from scramjet.policies.networks import count_parameters
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.interface import RunInfo, StoppedBy, Summary
-from scramjet.training.display.statistics import statistics_of
+from scramjet.training.display.statistics import search_findings, statistics_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
 from scramjet.training.session import Session
+from scramjet.training.telemetry.metrics import Record
 from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.worlds.space_notes import world_note
 from scramjet.training.worlds.world_files import shown_name
@@ -39,7 +41,9 @@ def run_info(session: Session) -> RunInfo:
 
 
 def _mode_note(config: RunConfig) -> str:
-    """How an asynchronous run trains, in a few words; empty for a synchronous one."""
+    """How a run trains that searches or is asynchronous, in a few words; empty for others."""
+    if config.algorithm != "ppo":
+        return f"{config.algorithm}: returns are by search, evaluations by the network alone"
     if config.mode == "sync":
         return ""
     actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}"
@@ -74,5 +78,11 @@ def summary_of(
         is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
         is_replay=session.config.replay_schedule is not None,
         num_restarts=session.pool.restarts,
-        statistics=evaluation.stats if evaluation else statistics_of(record),
+        statistics=evaluation.stats if evaluation else statistics_of(_without_search(record)),
+        search=search_findings(record),
+        is_game=session.pool.played_by is PlayedBy.SEATS and session.pool.num_players > 1,
     )
+
+
+def _without_search(record: Record) -> Record:
+    return {key: value for key, value in record.items() if not key.startswith("search/")}

@@ -60,10 +60,13 @@ ASYNC_DIAGNOSTICS = (
     ("learner idle", "async/learner_idle"),
     ("actors idle", "async/actors_idle"),
 )  # shown where actors play beside the learner
-SPO_DIAGNOSTICS = (
+SEARCH_DIAGNOSTICS = (
+    ("moves changed", "search/changed"),
+    ("eff particles", "search/effective_particles"),
     ("temperature", "spo/temperature"),
+    ("target kl", "spo/kl"),
     ("alpha", "spo/alpha"),
-)  # shown where particles search
+)  # shown where a search plays
 
 
 def human_count(count: float) -> str:
@@ -138,7 +141,7 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     go_on = f"scramjet train --resume {run}{further}"
     evaluate = [("evaluate it", f"scramjet eval {run} --episodes 100")]
     watch = [] if is_foreign(summary.env) else [("watch it", f"scramjet eval {run} --render")]
-    if summary.rating is not None:
+    if summary.rating is not None or summary.is_game:
         evaluate = [("measure it", f"scramjet eval {run} --against random --games 1000")]
         watch = [] if is_foreign(summary.env) else [("play against it", f"scramjet play {run}")]
     further_on = [("finish it" if summary.stopped_by else "train it further", go_on)]
@@ -177,7 +180,8 @@ def shell_lines(command: str, width: int) -> list[str]:
 
 def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
     """The result of a run, as (label, value)."""
-    rows = [("return", f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes")]
+    how = ", played by search" if summary.search else ""
+    rows = [("return", f"{human_number(summary.return_100)} over the last {summary.recent_episodes} episodes{how}")]
     if summary.return_100 is None:
         told = "fewer episodes finished than play at once" if summary.recent_episodes else "no episode finished"
         rows = [("return", told)]
@@ -188,7 +192,10 @@ def summary_rows(summary: Summary, glyphs: Glyphs) -> list[tuple[str, str]]:
         judged = " in an evaluation" if summary.evaluation else ""
         rows.append(("best return", f"{human_number(summary.best_return)}{judged}"))
     if summary.evaluation:
-        rows.append(("evaluation", evaluation_line(summary.evaluation, glyphs)))
+        alone = " (network alone)" if summary.search else ""
+        rows.append(("evaluation", f"{evaluation_line(summary.evaluation, glyphs)}{alone}"))
+    if summary.search:
+        rows.append(("search", ", ".join(_first_that_fit(summary.search))))
     if summary.statistics:
         rows.append(("statistics", ", ".join(_first_that_fit(summary.statistics))))
     pace = f"{human_count(summary.steps_per_second)} steps/s{' between evaluations' * bool(summary.evaluation)}"

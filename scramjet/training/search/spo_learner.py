@@ -91,7 +91,7 @@ class SPOLearner(SearchLearner[ParticleSequences]):
     """Updates a policy by SPO (Macfarlane et al. 2024)."""
 
     NAMES: ClassVar = (
-        "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm", "explained_variance",
+        "policy_loss", "value_loss", "entropy", "spo/kl", "grad_norm", "explained_variance",
         "spo/temperature_loss", "spo/alpha",
     )  # fmt: skip
 

@@ -90,7 +90,7 @@ _TABLE = (
     ),
     Metric(
         "approx_kl",
-        "How far the update moved the policy: mean((r - 1) - log r), r the ratio; spo: KL from the target policy.",
+        "How far the update moved the policy: mean((r - 1) - log r), r the ratio.",
         high=0.05,
         advice_high="updates are large: lower --learning-rate or --num-epochs",
         must_be_finite=True,
@@ -175,6 +175,11 @@ _TABLE = (
         "The temperature of the weights of particles: the smaller, the more the best ones count.",
     ),
     Metric(
+        "spo/kl",
+        "KL divergence of the policy from the target policy, which follows it; --spo.epsilon-alpha is its aim.",
+        must_be_finite=True,
+    ),
+    Metric(
         "spo/alpha",
         "The weight of the policy's KL divergence from the target policy.",
     ),
@@ -222,6 +227,10 @@ def main_metric(record: Record) -> tuple[str, float | None]:
     return "return", _number(record, "return_100")
 
 
+MAIN_OF_SEARCH = ("search/improvement", "search/kl")
+"""Of spo and of alphazero: the number that tells best what a search finds beyond the network."""
+
+
 def is_searched(record: Record) -> bool:
     """Whether a search chose the actions of an update."""
     return any(key.startswith("search/") for key in record)
@@ -236,8 +245,8 @@ def statistic_name(key: str) -> str | None:
         return key.removeprefix("self_play/")
     if key.startswith("self_play/against/"):
         return key.removeprefix("self_play/")
-    if key.startswith("search/"):
-        return key.removeprefix("search/")
+    if key in MAIN_OF_SEARCH:
+        return key.replace("/", " ")
     return None if is_reserved(key) else key
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import scramjet
 from scramjet.algorithms.alphazero import AlphaZeroConfig
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.spo import SPOConfig
@@ -112,3 +113,8 @@ def test_settings_of_another_algorithm_are_refused_by_name(algorithm: Any) -> No
             continue
         with pytest.raises(ConfigError, match=rf"{name}\.(depth=2|simulations=5) is for another algorithm"):
             RunConfig(algorithm=algorithm, **{name: settings})
+
+
+def test_python_is_told_the_algorithms_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm='mcts' must be 'ppo' or 'spo' or 'alphazero'$"):
+        scramjet.train("cartpole", algorithm="mcts")

@@ -21,6 +21,13 @@ def test_a_finished_run_can_be_evaluated_watched_extended_and_forked():
     ]
 
 
+def test_a_game_is_measured_against_another_player_as_its_own_return_says_nothing():
+    assert commands(replace(SUMMARY, is_game=True))[:2] == [
+        "scramjet eval runs/cartpole-7 --against random --games 1000",
+        "scramjet play runs/cartpole-7",
+    ]
+
+
 def test_a_stopped_run_is_resumed_as_it_was():
     assert "scramjet train --resume runs/cartpole-7" in commands(replace(SUMMARY, stopped_by="ctrl-c"))
 

@@ -1,7 +1,14 @@
 """Which statistics of episodes are shown, and how many fit."""
 
-from scramjet.training.display.statistics import names_that_fit, statistics_of
-from tests.helpers.screens import EVALUATION, a_record
+import io
+from dataclasses import replace
+
+import pytest
+
+from scramjet.training.display import PlainDisplay
+from scramjet.training.display.statistics import names_that_fit, search_findings, statistics_of
+from scramjet.training.display.text import ASCII, summary_rows
+from tests.helpers.screens import EVALUATION, INFO, SUMMARY, Screen, a_record
 
 
 def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
@@ -12,3 +19,30 @@ def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
 def test_a_statistic_whose_name_is_too_long_makes_room_for_the_next():
     names = {"much_too_long_a_name": 1.0, "win": 1.0, "draw": 1.0, "loss": 1.0}
     assert names_that_fit(names, 28, value_width=6) == ["win", "draw"]
+
+
+FOUR = {f"stat/{name}": 0.5 for name in ("wins", "losses", "draws", "moves_of_a_game")}
+
+
+@pytest.mark.parametrize("main", ["improvement", "kl"])
+def test_what_a_search_finds_comes_before_the_statistics_of_a_world_that_has_many(main):
+    record = a_record(1, **FOUR, **{"search/changed": 0.1, f"search/{main}": 0.25})
+    assert list(statistics_of(record))[:2] == [f"search {main}", "win"]
+    assert search_findings(record) == {main: 0.25, "changed": 0.1}
+    screen = Screen()
+    screen.play(record)
+    assert any(f"search {main} 0.2500" in line for line in screen.lines)
+    file = io.StringIO()
+    display = PlainDisplay(file)
+    display.start(INFO)
+    display.record(record)
+    assert f"search {main} 0.2500" in file.getvalue()
+    assert max(map(len, file.getvalue().splitlines()[1:])) <= 110
+
+
+def test_a_summary_tells_returns_by_search_from_those_of_the_network():
+    rows = dict(summary_rows(replace(SUMMARY, search={"kl": 0.25, "changed": 0.1}), ASCII))
+    assert rows["return"].endswith("100 episodes, played by search")
+    assert rows["evaluation"].endswith("(network alone)")
+    assert rows["search"] == "kl 0.2500, changed 0.1000"
+    assert "search" not in str(summary_rows(SUMMARY, ASCII))
