@@ -1,4 +1,4 @@
-"""Every file, class, function and setting that the docs name in backticks exists under that name.
+"""Every file, class, function, setting and preset that the docs name in backticks exists under that name.
 
 Looked at is the prose of all pages but the CHANGELOG, which tells of names as they were; test_doc_snippets.py runs the
 code blocks.
@@ -102,7 +102,7 @@ def exists(span: str, page: Path) -> bool:
     if found := CALL.fullmatch(span):
         return found[1] in defined() | OUTSIDE_NAMES
     if NAME.fullmatch(span):
-        return span in used() | OUTSIDE_NAMES
+        return span in used() | OUTSIDE_NAMES or f"{span}.toml" in file_names()  # a preset by its name
     return True
 
 
