@@ -39,7 +39,7 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/connect_four-1 --env.random-opponent  another parameter
   scramjet eval runs/cartpole-1 --samples        actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
-  scramjet eval runs/maze-1 --search spo:16x4    16 particles look 4 steps ahead
+  scramjet eval runs/maze-1 --search spo:16x4    16 particles, 4 steps ahead
 
 Against another player it takes each seat in turn: against a run, a checkpoint,
 random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
@@ -47,7 +47,7 @@ random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
   scramjet eval runs/connect_four-1 --against minimax:3 --games 1000
   scramjet eval runs/connect_four-1 --against runs/connect_four-2
   scramjet eval runs/connect_four-1 --against greedy --render --step
-  scramjet eval runs/connect_four-1 --search alphazero:64 --against runs/connect_four-1
+  scramjet eval runs/four --search alphazero:64 --against runs/four
   scramjet eval runs/connect_four-1 --against runs/connect_four-2@alphazero:64
 """
 

@@ -32,7 +32,7 @@ DESCRIPTION = """Have players meet and rate them: checkpoints of runs, and other
   scramjet tournament runs/a runs/b --limit-per-run 5 --plot ratings.svg
   scramjet tournament runs/a/checkpoints/best --players random greedy minimax:2
   scramjet tournament runs/a --players mine.py:choose --round-robin --games 400
-  scramjet tournament runs/a runs/a@alphazero:64 --limit-per-run 1   with and without search
+  scramjet tournament runs/a runs/a@alphazero:64 --limit-per-run 1
   scramjet tournament --env connect_four --players random greedy minimax:2
 
 Ctrl-C keeps what was played and shows the ratings so far; the same command goes on from there.

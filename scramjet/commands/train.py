@@ -95,8 +95,9 @@ def train_command(words: list[str]) -> int:
     if given.wants_help:
         parameters = parameter_help(base.env, base.env_parameters)
         show_help(Arguments, "scramjet train", DESCRIPTION + parameters, Arguments(settings=base))
-    config = given.laid_over(base, ("settings",))
     names = given.names()
+    base = replace(base, ppo=reopened(base.ppo, base.ppo, names))  # a preset's minibatches do not bind the flags
+    config = given.laid_over(base, ("settings",))
     if "num_minibatches" in names and "minibatch_size" in names:
         raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
     config = replace(config, ppo=reopened(base.ppo, config.ppo, names))

@@ -79,7 +79,7 @@ _TABLE: dict[str, Ours] = {
     **_same("reward_clip", "clip_reward", "clip_rewards"),
     **_same("target_kl", "kl_target", "desired_kl"),
     **_same("adam_eps", "adam_epsilon", "optimizer_eps", "eps", "rms_prop_eps"),
-    **_same("loss", "algo", "algorithm", "algo_name"),
+    **_same("algorithm", "algo", "algo_name"),
     **_same("policy.hidden", "net_arch", "hidden_sizes", "fcnet_hiddens", "hiddens", "hidden_dims", "layers"),
     **_same("policy.hidden", "hidden_size", "hidden_dim", "hidden", "num_units", note="Width of each layer: 64 64."),
     **_same("policy.activation", "activation_fn", "fcnet_activation", "activation"),
