@@ -162,9 +162,9 @@ def _distinct(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Games that reach a position by other moves, or that other games have reached too, need be looked at once only.
     """
-    positions = states.copy()
-    for name in HISTORY:
-        positions[name] = 0
+    positions = np.zeros(len(states), states.dtype)  # zeros between the fields too: copies have anything there
+    for name in set(states.dtype.names or ()) - set(HISTORY):
+        positions[name] = states[name]
     words = positions.view(np.uint64).reshape(len(states), -1)  # the header keeps records to whole words
     _, kept, same = np.unique(hash_rows(words), return_index=True, return_inverse=True)
     return kept, same

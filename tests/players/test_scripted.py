@@ -15,7 +15,7 @@ from scramjet.envs.games.snake import Snake
 from scramjet.errors import ConfigError
 from scramjet.players import scripted
 from scramjet.players.player import Player
-from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer
+from scramjet.players.scripted import GreedyPlayer, MinimaxPlayer, RandomPlayer, _distinct
 from tests.helpers.player_pools import pool_of
 from tests.helpers.player_worlds import Duel, Mortals, Trio
 from tests.helpers.small_games import Guess, four, in_turn
@@ -167,3 +167,12 @@ def test_a_depth_that_is_none_is_refused() -> None:
     for depth in (0, 11, 2.5, True):
         with pytest.raises(ConfigError, match="1 to 10 moves ahead"):
             MinimaxPlayer(depth)  # type: ignore[arg-type]
+
+
+def test_the_same_position_is_the_same_whatever_lies_between_the_fields_of_its_record():
+    dtype = np.dtype({"names": ["_seed", "cell"], "formats": ["i8", "i1"], "offsets": [0, 8], "itemsize": 16})
+    states = np.zeros(2, dtype)
+    states.view(np.uint8).reshape(2, 16)[1, 9:] = 255  # NumPy leaves anything there when it copies records
+    kept, same = _distinct(states)
+    assert kept.tolist() == [0]
+    assert same.tolist() == [0, 0]

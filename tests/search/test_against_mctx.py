@@ -64,8 +64,7 @@ def lookup(has_seats: bool) -> Any:
     return step
 
 
-@pytest.mark.parametrize("world", [TableWorld, SeatedTableWorld])
-@pytest.mark.parametrize(("simulations", "considered"), [(32, 16), (50, 3)])
+@pytest.mark.parametrize(("world", "simulations", "considered"), [(TableWorld, 50, 3), (SeatedTableWorld, 32, 16)])
 def test_visits_values_and_the_improved_policy_are_those_of_mctx(world, simulations: int, considered: int) -> None:
     pool = NativePool(world(), NUM_ROOTS, num_threads=1)
     out = pool.reset(1)
