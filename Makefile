@@ -44,6 +44,8 @@ $(VENV)/installed-dev: $(VENV)/installed
 		echo "the originals of Maze and BinPack cannot be installed: tests that compare with them will be skipped"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[others]' || \
 		echo "some libraries whose envs we train cannot be installed: tests of them will be skipped"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[seen]' || \
+		echo "some libraries that runs are sent to or drawn with cannot be installed: tests of them will be skipped"
 	touch $@
 
 clean:  ## forget the virtual environment

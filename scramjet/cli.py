@@ -162,6 +162,7 @@ def _call(words: list[str]) -> int:
 
 def _load(command: str) -> Callable[[list[str]], int]:
     """Import the function of a command, only when it is run: `scramjet --help` does not load torch."""
+    name = command.replace("-", "_")
     was_enabled = gc.isenabled()
     gc.disable()  # imports make a million objects that stay; collecting among them takes a sixth of the start
     try:
@@ -169,10 +170,10 @@ def _load(command: str) -> Callable[[list[str]], int]:
             from scramjet.accelerate.numba.compile_ahead import compile_ahead
 
             compile_ahead()
-        module = importlib.import_module(f"scramjet.commands.{command}")
+        module = importlib.import_module(f"scramjet.commands.{name}")
     finally:
         gc.freeze()
         if was_enabled:
             gc.enable()
-    function: Callable[[list[str]], int] = getattr(module, f"{command}_command")
+    function: Callable[[list[str]], int] = getattr(module, f"{name}_command")
     return function
