@@ -25,7 +25,7 @@ from scramjet.training.telemetry.tracking.registry import make_tracker
 
 INTERVAL_SECONDS = 1.0
 """How often a thread looks for new points: rarely enough that its work comes in batches."""
-CLOSE_SECONDS = 20.0
+CLOSE_SECONDS = 30.0
 """How long the end of a run waits for all trackers together."""
 _PATIENCE_SECONDS = 1.5
 _BATCH = 500  # points sent at once
@@ -127,7 +127,7 @@ class Tracking(BuiltInSink):
             tracker.video(path, step)
 
     def close(self) -> None:
-        """End the run in every tool; one that has not ended after 20 seconds is left and told."""
+        """End the run in every tool; one that has not ended after 30 seconds is left and told."""
         deadline = time.monotonic() + CLOSE_SECONDS
         for tracker in self._trackers:
             tracker.end("finished" if self._step >= self._last_step else "stopped")

@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.state import Sent
+
+DEFAULT_PROJECT = "scramjet"
+"""The project or experiment of runs for which neither the user nor the tool's own settings name one."""
 
 Value = float | int | str
 """A value of a run's summary."""
@@ -39,7 +41,7 @@ class Place:
 class Tracker(ABC):
     """One run in one tool. All methods are called on one thread, `open` first; any of them may raise."""
 
-    notes_first: ClassVar[bool] = False
+    notes_first: bool = False
     """Points are noted as sent before they are: for a tool that can neither say which steps it has nor take them back.
 
     After a kill a few points may be missing there, but none is there twice."""
