@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,6 +47,12 @@ class RunFacts:
         env = self.config.get("env")
         name = env.get("name") if isinstance(env, Mapping) else env
         return _text(name if isinstance(name, str) else "unknown")
+
+    @property
+    def total_steps(self) -> float:
+        """The step that the run is to end at; infinity where the config does not say."""
+        total = self.config.get("total_timesteps")
+        return total if isinstance(total, int) else math.inf
 
     @property
     def tags(self) -> dict[str, str]:

@@ -15,8 +15,8 @@ from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import Point, Tracker, Value
 from scramjet.training.telemetry.tracking.state import Sent, TrackingState
 
-State = Literal["finished", "stopped"]
-"""How a run ended: at its last update, or before it."""
+State = Literal["finished", "stopped", "running"]
+"""How a run stands: it has made its last update, ended before it, or is still being trained."""
 
 _SUMMARIZED = ("step", "update", "return_100", "length_100", "self_play/rating")
 
@@ -31,7 +31,8 @@ class Feed:
         self._run_id = ""
         self._tail = MetricsTail(run.metrics_path)
         self._summary: dict[str, Value] = {}
-        self._began_at: float | None = None
+        self._began_at: float | None = None  # so that points get the time of their updates
+        self._total_steps = math.inf
 
     @property
     def note(self) -> str:
@@ -43,15 +44,24 @@ class Feed:
         """The last step that the tool has; -1 before the first."""
         return self._tail.last_step
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last step is the one that the run was to end at."""
+        return self.step >= self._total_steps
+
     def open(self, goes_on_from: int | None = None) -> None:
         """Begin or continue the run in the tool; see `Tracker.open`."""
-        sent = self._state.acquire()
-        place = self._tracker.open(RunFacts.read(self._run, self._project), sent, goes_on_from)
+        facts, sent = RunFacts.read(self._run, self._project), self._state.acquire()
+        self._total_steps = facts.total_steps
+        place = self._tracker.open(facts, sent, goes_on_from)
         self._run_id = place.run_id
         offset = sent.offset if place.last_step == sent.step else 0
         self._tail = MetricsTail(self._run.metrics_path, place.last_step, offset)
         self._state.write(Sent(place.run_id, place.last_step, offset))
-        self._began_at = _began_at(self._run.metrics_path)
+        last = last_record(self._run.metrics_path)
+        if last is not None:  # its time, less the seconds trained until then
+            self._began_at = os.stat(self._run.metrics_path).st_mtime - _elapsed(last)
+            self._summarize(last)
 
     def send(self, limit: int) -> int:
         """Send up to `limit` points that are new in metrics.jsonl; returns how many."""
@@ -109,12 +119,3 @@ def _elapsed(record: Mapping[str, Any]) -> float:
     times = record.get("time")
     seconds: Any = times.get("elapsed_seconds") if isinstance(times, Mapping) else None
     return float(seconds) if _is_number(seconds) else 0.0
-
-
-def _began_at(path: Path) -> float | None:
-    """When a run began, so that its points get the time of their updates; None while it has no line.
-
-    It is the time of the last line less the seconds trained until then. After a pause it is later than the truth.
-    """
-    last = last_record(path)
-    return None if last is None else os.stat(path).st_mtime - _elapsed(last)

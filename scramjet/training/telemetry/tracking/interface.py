@@ -64,4 +64,4 @@ class Tracker(ABC):
 
     @abstractmethod
     def close(self, summary: Mapping[str, Value]) -> None:
-        """End the run in the tool with its summary; `state` in it is "finished" or "stopped"."""
+        """End the run in the tool with its summary; `state` in it is "finished", "stopped" or "running"."""

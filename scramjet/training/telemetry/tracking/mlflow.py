@@ -58,7 +58,8 @@ class MLflowTracker(Tracker):
         """Set the summary as tags and end the run."""
         tags = [_entities.RunTag(_name(f"final/{name}"), str(value)) for name, value in summary.items()]
         self._client.log_batch(self._run_id, tags=tags)
-        self._client.set_terminated(self._run_id, "FINISHED" if summary["state"] == "finished" else "KILLED")
+        if summary["state"] != "running":
+            self._client.set_terminated(self._run_id, "FINISHED" if summary["state"] == "finished" else "KILLED")
 
     def _existing(self, run_id: str) -> Any:
         """A run by its id; None if it was deleted."""

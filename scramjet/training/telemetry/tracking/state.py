@@ -10,7 +10,7 @@ from typing import Any
 
 from scramjet.errors import RunError
 from scramjet.runtime.files import explain_disk_errors, is_folder, make_folder, read_regular, write_atomic
-from scramjet.runtime.locks import FolderLock
+from scramjet.runtime.locks import FolderLock, is_in_use
 from scramjet.runtime.runs import Run
 from scramjet.runtime.strict_json import parse_json
 
@@ -52,6 +52,8 @@ class TrackingState:
                 make_folder(folder)
                 if not is_folder(folder):
                     raise RunError(f"{folder} is a symbolic link, which is not followed; remove it and try again")
+        if is_in_use(self._folder):
+            raise RunError(f"another process does the {self._title} already; one at a time can")
         self._lock.acquire(self._title)
         try:
             return read_state(self._folder / _FILE)
