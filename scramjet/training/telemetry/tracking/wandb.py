@@ -50,9 +50,9 @@ class WandbTracker(Tracker):
             self._run.log(dict(point.values), step=point.step, commit=True)
 
     def video(self, path: Path, step: int) -> None:
-        """Add a video or picture to the row of its step, or to the next one where that is written already."""
+        """Add a video or picture as a row of its own, behind those that are written already."""
         media = _wandb.Image(str(path)) if path.suffix == ".png" else _wandb.Video(str(path), format=path.suffix[1:])
-        self._run.log({"video": media}, step=max(step, int(self._run.step)), commit=False)
+        self._run.log({"video": media}, step=max(step, int(self._run.step)), commit=True)
 
     def close(self, summary: Mapping[str, Value]) -> None:
         """Set the summary and end the run."""

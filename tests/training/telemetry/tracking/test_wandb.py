@@ -88,7 +88,7 @@ def test_wandb_has_each_step_of_a_resumed_run_once_with_config_group_and_summary
     (forked, *_) = (record.run for record in records(folder, run_id(second)) if record.HasField("run"))
     lineage = {item.key: json.loads(item.value_json) for item in forked.config.update}["lineage"]
     assert (lineage["parent_run"], lineage["parent_id"]) == ("first", run_id(first))
-    assert any("video" in row for row in rows(folder, run_id(second)))
+    assert any("video/path" in row for row in rows(folder, run_id(second)))
 
 
 def test_without_an_account_w_and_b_asks_nothing_and_says_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch):
