@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from scramjet.adapters.info.check import check_log_info
+from scramjet.adapters.info.selection import InfoSelection
 from scramjet.adapters.library import DEFAULT_TIMEOUT, WorkerSettings
 from scramjet.adapters.registry import (
     LIBRARIES,
@@ -110,6 +112,9 @@ class RunConfig:
     restart with --mode async."""
     env_timeout: float = DEFAULT_TIMEOUT
     """Seconds after which an env that does not answer counts as hanging."""
+    log_info: tuple[str, ...] = ()
+    """Numbers in a Gymnasium env's info to log as stat/NAME, by the last step of each episode: success, or reward/x for
+    info["reward"]["x"]; without it, all that are not nested."""
     mode: Literal["sync", "async"] = "sync"
     """sync: learn from each rollout after it is played; async: learn while actors go on playing."""
     num_actors: int | Literal["auto"] = "auto"
@@ -153,6 +158,7 @@ class RunConfig:
         self._check_devices()
         self._check_mode()
         check_algorithm(self)
+        check_log_info(self.env, self.log_info)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
 
@@ -247,6 +253,7 @@ class RunConfig:
         assert isinstance(world, ForeignWorld)
         return replace(
             world,
+            info=InfoSelection(self.log_info),
             workers=WorkerSettings(
                 None if self.num_workers == "auto" else self.num_workers,
                 self.env_timeout,

@@ -119,16 +119,15 @@ def record_moments(
     moments: Iterable[Moment], path: Path, name: str, fps: float, progress: Progress | None = None, *, threads: int = 0
 ) -> Recording:
     """Write a video of episodes while they are played; `name` is their world's in messages."""
-    last: Moment | None = None
     with VideoFile(path, fps, threads=threads) as video:
-        for frame, last in _frames(moments, name):
+        for frame, moment in _frames(moments, name):
             video.add(frame)
+            returns, lengths = moment.returns, moment.steps
             if progress is not None:
                 progress(video.num_frames)
-        assert last is not None
         for _ in range(int(LAST_SECONDS * fps)):
             video.add(frame)
-    return Recording(path, video.num_frames, fps, last.returns, last.steps)
+    return Recording(path, video.num_frames, fps, returns, lengths)
 
 
 def _frames(moments: Iterable[Moment], name: str) -> Iterator[tuple[np.ndarray, Moment]]:
