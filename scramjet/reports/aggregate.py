@@ -123,15 +123,27 @@ def band(
 ) -> Band:
     """The curves of several seeds as one, with bootstrap intervals.
 
-    Only places where more than half of the curves have a number count: behind the end of most, the few that went on
-    would bend the mean.
+    Only places where more than half of the curves have a number count, and none behind the end of a curve that went
+    about as far as the others: the few that went on would bend the mean.
     """
     grid = common_grid(curves, points)
     values = on_grid(curves, grid)
-    kept = 2 * np.isfinite(values).sum(axis=0) > len(curves)
+    first, last = _shared_stretch(curves)
+    kept = (2 * np.isfinite(values).sum(axis=0) > len(curves)) & (grid >= first) & (grid <= last)
     grid, values = grid[kept], values[:, kept]
     low, high = bootstrap_interval(values, aggregate, strata=None if strata is None else np.asarray(strata))
     return Band(grid, _statistic(values, aggregate), low, high)
+
+
+def _shared_stretch(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Where curves begin and end that begin and end about together: within a tenth of the whole from the median."""
+    occupied = [curve for curve in curves if len(curve.x) > 0]
+    firsts, lasts = (np.array([curve.x[place] for curve in occupied]) for place in (0, -1))
+    if not occupied:
+        return 0.0, 0.0
+    near = 0.1 * (lasts.max() - firsts.min())
+    begin, end = np.median(firsts), np.median(lasts)
+    return float(firsts[firsts <= begin + near].max()), float(lasts[lasts >= end - near].min())
 
 
 def smoothed(curve: Curve, share: float) -> Curve:

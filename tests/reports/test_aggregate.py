@@ -86,6 +86,13 @@ def test_a_band_ends_where_most_of_its_curves_have_ended() -> None:
     assert (result.high[:5] <= 5).all()
 
 
+def test_a_band_ends_with_the_first_of_curves_that_end_about_together() -> None:
+    curves = [curve([0, 99], [1, 1]), curve([0, 97], [3, 3]), curve([0, 100], [8, 8]), curve([0, 30], [0, 0])]
+    result = band(curves, points=101)
+    assert result.x[-1] == 97
+    np.testing.assert_allclose(result.center[[0, 30, 31, 97]], [3, 3, 4, 4])
+
+
 def test_bands_of_single_points_and_of_nothing_are_points_and_nothing() -> None:
     one = band([curve([5], [1]), curve([5], [3])])
     assert (one.x.tolist(), one.center.tolist()) == ([5.0], [2.0])
