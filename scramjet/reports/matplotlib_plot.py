@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANEL_SIZE = (5.2, 3.3)  # inches
-_LINE_STYLES = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1.2, 1.6))}
+_LINE_STYLES: dict[str, Any] = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1.2, 1.6))}
 _POINTS_WITH_MARKERS = 3
 """Curves with so few points show them: a line through one is invisible."""
 
