@@ -27,6 +27,7 @@ commands:
   grade       judge by perfect play     scramjet grade runs/connect_four-1
   plot        draw learning curves      scramjet plot runs/cartpole-1
   compare     runs side by side         scramjet compare cartpole-1 cartpole-2
+  serve       runs in the browser       scramjet serve
   list        the worlds there are      scramjet list
   example     a world to begin from     scramjet example corridor
   check       find mistakes in a world  scramjet check my_world.py
@@ -36,7 +37,9 @@ commands:
 """
 
 
-_COMMANDS = ("train", "eval", "play", "tournament", "grade", "plot", "compare", "list", "example", "check", "bench")
+_COMMANDS = (
+    "train", "eval", "play", "tournament", "grade", "plot", "compare", "serve", "list", "example", "check", "bench",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
