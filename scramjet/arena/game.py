@@ -200,9 +200,9 @@ class Game:
         person = self.person_to_move
         return self.env.ascii_for(self._record(moves_back), people[0] if person is None else person)
 
-    def picture(self) -> np.ndarray:
-        """The position as an RGB picture [height, width, 3] (`Env.render`); a WorldError where the world has none."""
-        return self.env.render(self._record(0))
+    def picture(self, moves_back: int = 0) -> np.ndarray:
+        """`text` as an RGB picture [height, width, 3] of all (`Env.render`); a WorldError where the world has none."""
+        return self.env.render(self._record(moves_back))
 
     def _record(self, moves_back: int) -> Any:
         return self.pool.as_record(self._states[max(0, len(self._states) - 1 - moves_back)])
