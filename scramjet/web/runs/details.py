@@ -70,7 +70,7 @@ def list_videos(run: Path) -> list[dict[str, Any]]:
         return []
     try:
         with os.scandir(folder) as entries:
-            found = [
+            found: list[dict[str, Any]] = [
                 {"name": entry.name, "bytes": entry.stat().st_size, "modified": entry.stat().st_mtime}
                 for entry in entries
                 if VIDEO_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)

@@ -22,7 +22,7 @@ _MAX_TAGS, _MAX_TEXT = 20, 100
 _VALUE = re.compile(rb"^(algorithm|seed|total_timesteps|device) = (.+)$", re.MULTILINE)
 _TAGS = re.compile(rb"^tags = (\[.*?\])$", re.MULTILINE | re.DOTALL)
 _ENV = re.compile(rb"^\[env\]\nname = (.+)$", re.MULTILINE)
-_SEED_AND_TAGS = re.compile(rb"^(seed = .+|tags = \[.*?\])\n", re.MULTILINE | re.DOTALL)
+_SEED_AND_TAGS = re.compile(rb"^(seed = [^\n]+|tags = \[.*?\])\n", re.MULTILINE | re.DOTALL)
 _MAIN = re.compile(rb'"(?:self_play/rating|return_100)":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]')
 
 
@@ -119,7 +119,8 @@ def read_facts(path: Path, glance: ConfigGlance, started: float | None, modified
     return RunFacts(
         path.name,
         state.value,
-        **{name: getattr(glance, name) for name in ("env", "algorithm", "seed", "device", "tags", "group", "total")},
+        **{name: getattr(glance, name) for name in ("env", "algorithm", "seed", "device", "tags", "total")},
+        group=f"{glance.group} {'' if lineage is None else lineage.parent_run[:_MAX_TEXT]}",
         parent="" if lineage is None else lineage.parent_run[:_MAX_TEXT] or "?",
         step=step,
         first_step=first,

@@ -36,7 +36,9 @@ def fork_tree(runs_dir: Path, name: str, facts: list[RunFacts]) -> dict[str, Any
     def node(here: str) -> dict[str, Any]:
         seen.add(here)
         lineage = past.get(here) or (_lineage(runs_dir / here) if here in known else None)
-        grown = [node(child) for child in sorted(children.get(here, ())) if child not in seen and len(seen) < MOST_NODES]
+        grown = [
+            node(child) for child in sorted(children.get(here, ())) if child not in seen and len(seen) < MOST_NODES
+        ]
         found = known.get(here)
         return {
             "name": here,

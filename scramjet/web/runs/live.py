@@ -116,8 +116,12 @@ class Live:
             with self._lock:
                 subscribers = list(self._subscribers)
             if rows or gone:
-                self._tell([each for each in subscribers if each.run is None], {"type": "rows", "rows": rows, "gone": gone})
-            self._tell_of_runs([each for each in subscribers if each.run is not None], {row["name"]: row for row in rows})
+                self._tell(
+                    [each for each in subscribers if each.run is None], {"type": "rows", "rows": rows, "gone": gone}
+                )
+            self._tell_of_runs(
+                [each for each in subscribers if each.run is not None], {row["name"]: row for row in rows}
+            )
             took = time.monotonic() - began
             self._stop.wait(max(EVERY_SECONDS - took, took / SHARE_OF_TIME))
 

@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute, Route
 
 from scramjet.errors import RunError
 from scramjet.web.context import PageContext
-from scramjet.web.runs.forks import fork_tree
 from scramjet.web.runs.curves import RunCurves
 from scramjet.web.runs.details import metric_table, run_details, video_path
+from scramjet.web.runs.forks import fork_tree
 from scramjet.web.runs.index import RunIndex
 
 FIRST_ANSWER_SECONDS = 0.15
