@@ -20,12 +20,14 @@ from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.runtime.machine.devices import memory_errors_explained
+from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display import Display, Mode, StoppedBy, make_display
 from scramjet.training.display.compilation import compilation_shown
+from scramjet.training.display.logged import LoggedDisplay
 from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
@@ -82,7 +84,7 @@ def train(
         )
         session = start.begin(request)
         with session.run, contextlib.closing(session):
-            return train_session(session, screen, called)
+            return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 
 
 def train_session(session: Session, display: Display, callbacks: Callbacks) -> TrainResult:
