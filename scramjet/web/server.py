@@ -19,6 +19,7 @@ from scramjet.errors import ScramjetError
 from scramjet.web import page_files, run_routes
 from scramjet.web.context import PageContext
 from scramjet.web.security import Access, Guard
+from scramjet.web.watching import routes as watch_routes
 
 
 def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = None) -> Starlette:
@@ -26,6 +27,7 @@ def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = Non
     context = PageContext(Path(runs_dir), trust)
     routes: list[BaseRoute] = [
         *run_routes.routes(context),
+        *watch_routes.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(

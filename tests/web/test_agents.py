@@ -107,7 +107,7 @@ def test_a_network_of_the_users_own_cannot_be_rebuilt_and_says_so(copied: Path) 
     newest = load_checkpoint(copied / "pole")
     store = CheckpointStore(copied / "pole/checkpoints")
     store.save(999, newest.model, newest.trainer, {**newest.metadata, "network": "my_project.Own"})
-    with pytest.raises(CheckpointError, match="network of its own, my_project.Own"):
+    with pytest.raises(CheckpointError, match=r"network of its own, my_project\.Own"):
         Agents(copied).load("pole")
 
 

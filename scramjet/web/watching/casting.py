@@ -21,7 +21,7 @@ from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.worlds.world_files import is_same_world
 from scramjet.web.agents import LATEST, Agent, Agents
 from scramjet.web.watching.performance import Performance
-from scramjet.web.watching.stage import longest_episode, make_stage
+from scramjet.web.watching.scene import Scene
 from scramjet.web.watching.thoughts import Performer
 
 MOST_SEED = 2**53 - 1
@@ -88,23 +88,23 @@ def make_cast(agents: Agents, request: WatchRequest) -> Cast:
         notes += [world_note, opening_note]
     performer = _performer(agent, config, request.search, samples=samples)
     opponent = None if request.against is None else _opponent(agents, request.against, config, samples=samples)
-    stage = make_stage(config)
-    performance = Performance(stage, performer, opponent, longest=longest_episode(stage, config))
+    scene = Scene(config)
+    performance = Performance(scene, performer, opponent)
     facts = {
         "run": agent.run,
         "checkpoint": agent.checkpoint_name,
         "checkpoint_step": agent.checkpoint.step,
         "env": agent.config.env,
-        "world": stage.pool.name,
-        "by_turns": stage.pool.played_by is PlayedBy.SEATS,
-        "num_players": stage.pool.num_players,
+        "world": scene.pool.name,
+        "by_turns": scene.pool.played_by is PlayedBy.SEATS,
+        "num_players": scene.pool.num_players,
         "actions": performance.actions.as_dict(),
         "samples": samples,
         "search": request.search,
         "searches": _searches(agent),
         "opponents": _opponents(agent.config),
         "against": request.against,
-        "speed": stage.frames_per_second,
+        "speed": scene.frames_per_second,
         "notes": [note for note in notes if note],
     }
     return Cast(performance, seed, facts)

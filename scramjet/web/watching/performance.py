@@ -10,7 +10,7 @@ import numpy as np
 
 from scramjet.adapters.spaces import action_shape_and_dtype
 from scramjet.engine.layout import PlayedBy
-from scramjet.web.watching.stage import Stage
+from scramjet.web.watching.scene import Scene
 from scramjet.web.watching.thoughts import Actions, Performer, Thought
 
 MOST_THOUGHTS = 8
@@ -54,47 +54,45 @@ def _finite(number: float) -> float | None:
 
 
 class Performance:
-    """Performers on a stage: `agent` has one seat and `opponent` all others; without one the agent has all."""
+    """Performers in a scene: `agent` has one seat and `opponent` all others; without one the agent has all."""
 
-    def __init__(
-        self, stage: Stage, agent: Performer, opponent: Performer | None = None, *, longest: int | None = None
-    ) -> None:
-        self.stage, self._agent, self._opponent, self._longest = stage, agent, opponent, longest
-        self.actions = Actions(stage.pool)
+    def __init__(self, scene: Scene, agent: Performer, opponent: Performer | None = None) -> None:
+        self.scene, self._agent, self._opponent = scene, agent, opponent
+        self.actions = Actions(scene.pool)
         self.is_over = False
 
     def begin(self, seed: int) -> Frame:
         """Begin the episode of this seed. Who begins a match follows from it too: the agent where it is even."""
-        self._out = self.stage.begin(seed)
+        self._out = self.scene.begin(seed)
         self._seats = self._seated(seed)
         for performer in self._distinct():
-            performer.player.begin(self.stage.pool)
+            performer.player.begin(self.scene.pool)
         self._seed, self._step, self.is_over = seed, 0, False
         self._random = np.random.default_rng(seed)
-        self._returns = np.zeros(self.stage.pool.num_players)
-        self._rewards = np.zeros(self.stage.pool.num_players)
+        self._returns = np.zeros(self.scene.pool.num_players)
+        self._rewards = np.zeros(self.scene.pool.num_players)
         return self._frame(was_cut=False)
 
     def advance(self) -> Frame:
         """Take the actions that the last frame showed; returns the position after them."""
         assert not self.is_over, "begin another episode first"
-        self._out = self.stage.step(self._chosen)
+        self._out = self.scene.step(self._chosen)
         for performer in self._distinct():
             performer.player.see(self._out)
         self._step += 1
         self._rewards = np.ravel(self._out.reward).astype(np.float64)
         self._returns = self._returns + self._rewards
-        is_cut = self._step == self._longest and not self.stage.is_over
-        self.is_over = self.stage.is_over or is_cut
+        is_cut = self._step == self.scene.longest and not self.scene.is_over
+        self.is_over = self.scene.is_over or is_cut
         return self._frame(was_cut=is_cut or (self.is_over and bool(self._out.truncated.any())))
 
     def close(self) -> None:
-        """Close the stage."""
-        self.stage.close()
+        """End the scene."""
+        self.scene.close()
 
     def _seated(self, seed: int) -> list[Performer]:
         """Who plays, by seat or agent."""
-        pool = self.stage.pool
+        pool = self.scene.pool
         if self._opponent is None:
             return [self._agent] * pool.num_players
         first = int(self._out.turn[0]) if pool.played_by is PlayedBy.SEATS else 0
@@ -106,7 +104,7 @@ class Performance:
 
     def _movers(self) -> list[int]:
         """Who is to act: the seat in turn, or the agents that are alive."""
-        kind = self.stage.pool.played_by
+        kind = self.scene.pool.played_by
         if kind is PlayedBy.SEATS:
             return [int(self._out.turn[0])]
         return np.flatnonzero(self._out.turn).tolist() if kind is PlayedBy.AGENTS else [0]
@@ -115,7 +113,7 @@ class Performance:
         return Frame(
             seed=self._seed,
             step=self._step,
-            picture=self.stage.seen(),
+            picture=self.scene.picture(),
             rewards=self._rewards.tolist(),
             returns=self._returns.tolist(),
             thoughts=[] if self.is_over else self._choose(),
@@ -126,7 +124,7 @@ class Performance:
 
     def _choose(self) -> list[Thought]:
         """Have those to move choose their actions for the next step; returns what they think."""
-        pool, movers, thoughts = self.stage.pool, self._movers(), []
+        pool, movers, thoughts = self.scene.pool, self._movers(), []
         shape, dtype = action_shape_and_dtype(pool.action_space)
         self._chosen = np.zeros((pool.num_rows, *shape), dtype)
         for performer in self._distinct():
