@@ -22,6 +22,7 @@ from scramjet.web.runs import routes as run_routes
 from scramjet.web.runs.index import RunIndex
 from scramjet.web.runs.live import Live
 from scramjet.web.security import Access, Guard
+from scramjet.web.watching import routes as watch_routes
 
 
 def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = None) -> Starlette:
@@ -32,6 +33,7 @@ def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = Non
     routes: list[BaseRoute] = [
         *run_routes.routes(context, index),
         *live.routes(),
+        *watch_routes.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(
