@@ -182,12 +182,12 @@ class Game:
         record, viewer = self._record(moves_back), self._viewer()
         return self.env.ascii(record) if viewer is None else self.env.ascii_for(record, viewer)
 
-    def picture(self) -> np.ndarray:
+    def picture(self, moves_back: int = 0) -> np.ndarray:
         """The position as an RGB picture [height, width, 3], for the same eyes as `text` (`Env.render_for`, `render`).
 
         Raises a WorldError where the world has no picture, or none for these eyes.
         """
-        record, viewer = self._record(0), self._viewer()
+        record, viewer = self._record(moves_back), self._viewer()
         return self.env.render(record) if viewer is None else self.env.render_for(record, viewer)
 
     def places(self) -> list[Place]:
