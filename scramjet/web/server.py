@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 from scramjet.errors import ScramjetError
 from scramjet.web import page_files, run_routes
 from scramjet.web.context import PageContext
+from scramjet.web.playing import routes as playing
 from scramjet.web.security import Access, Guard
 
 
@@ -26,6 +27,7 @@ def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = Non
     context = PageContext(Path(runs_dir), trust)
     routes: list[BaseRoute] = [
         *run_routes.routes(context),
+        *playing.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(

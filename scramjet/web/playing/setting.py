@@ -7,7 +7,6 @@ from typing import Any
 
 from scramjet.arena.game import PERSON, Game
 from scramjet.arena.head_to_head import for_several, from_the_start
-from scramjet.arena.play.moves import Moves
 from scramjet.arena.play.screen import title_of
 from scramjet.arena.play.thoughts import Adviser
 from scramjet.arena.players import PERFECT, Temperature, load_player
@@ -49,8 +48,7 @@ class Setting:
 def make_setting(agents: Agents, request: PlayRequest) -> Setting:
     """Load what a page asks for; raises a ScramjetError for the person at the page."""
     agent = None if request.run is None else agents.load(request.run, request.checkpoint)
-    config = _of_world(request.world or "") if agent is None else agent.config
-    config, note = _for_people(config)
+    config = _for_people(_of_world(request.world or "") if agent is None else agent.config)
     adviser = None if agent is None else Adviser(agent.policy, agent.run, agent.reward_scale)
     world = config.make_env()
     search = _Search(agent, config)
@@ -59,7 +57,6 @@ def make_setting(agents: Agents, request: PlayRequest) -> Setting:
     opponent = _opponent(name, config, search, Temperature(request.temperature))
     pool = make_pool(config, num_envs=1, num_threads=1)
     game = SteeredGame(pool, adviser) if isinstance(pool.action_space, Box) else Game(pool, adviser)
-    own_note = "" if agent is None else agent.note
     facts = {
         "run": request.run,
         "checkpoint": None if agent is None else agent.checkpoint_name,
@@ -70,7 +67,7 @@ def make_setting(agents: Agents, request: PlayRequest) -> Setting:
         "seat": request.seat,
         "temperature": request.temperature,
         "search": search.facts(opponent),
-        "note": " ".join(each for each in (own_note, note) if each),
+        "note": "" if agent is None else agent.note,
         **_facts_of_game(game, pool),
     }
     return Setting(request, game, opponent, facts)
@@ -85,14 +82,13 @@ def _of_world(name: str) -> RunConfig:
     return RunConfig(env=name)
 
 
-def _for_people(config: RunConfig) -> tuple[RunConfig, str]:
-    """The config with a seat for each player, from the beginning of a game, and what was changed for that."""
+def _for_people(config: RunConfig) -> RunConfig:
+    """The config with a seat for each player, and games that begin at the beginning."""
     try:
-        config, note = for_several(config)
+        config, _ = for_several(config)
     except ConfigError:  # a world for one
-        return config, ""
-    config, opening = from_the_start(config, ())
-    return config, " ".join(each for each in (note, opening) if each)
+        return config
+    return from_the_start(config, ())[0]
 
 
 class _Search:
