@@ -142,9 +142,7 @@ class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
             hint = "" if library is None else library.render_hint
             raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}{hint}") from error
         is_picture = isinstance(picture, np.ndarray)
-        self._drawings.append(
-            picture if is_picture and not self._as_text else in_blocks(picture) if is_picture else str(picture)
-        )
+        self._drawings.append(picture if is_picture and not self._as_text else in_blocks(picture) if is_picture else str(picture))
 
 
 def in_blocks(picture: np.ndarray) -> str:

@@ -92,9 +92,9 @@ class Calls(Expressions):
     def _super_call(self, node: ast.Call) -> str:
         """`super().name(...)`: the function of the next class in line."""
         assert isinstance(node.func, ast.Attribute)
-        cls = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))[
-            "__class__"
-        ].cell_contents
+        cls = dict(
+            zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
+        )["__class__"].cell_contents
         line = type(self.program.env).__mro__
         for parent in line[line.index(cls) + 1 :]:
             found = parent.__dict__.get(node.func.attr)

@@ -88,3 +88,5 @@ def _add_optional(program: Program, roles: dict[str, str], role: str, notes: lis
         notes.append(str(error))
         return
     roles[role] = program.function(function)
+
+
