@@ -18,6 +18,7 @@ from starlette.routing import BaseRoute
 from scramjet.errors import ScramjetError
 from scramjet.web import page_files
 from scramjet.web.context import PageContext
+from scramjet.web.playing import routes as play_routes
 from scramjet.web.runs import routes as run_routes
 from scramjet.web.runs.index import RunIndex
 from scramjet.web.runs.live import Live
@@ -34,6 +35,7 @@ def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = Non
         *run_routes.routes(context, index),
         *live.routes(),
         *watch_routes.routes(context),
+        *play_routes.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(
