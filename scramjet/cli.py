@@ -25,6 +25,7 @@ commands:
   play        play against an agent     scramjet play runs/connect_four-1
   tournament  rate agents by games      scramjet tournament runs/connect_four-1 --random
   grade       judge by perfect play     scramjet grade runs/connect_four-1
+  serve       runs in the browser       scramjet serve
   list        the worlds there are      scramjet list
   example     a world to begin from     scramjet example corridor
   check       find mistakes in a world  scramjet check my_world.py
@@ -34,7 +35,7 @@ commands:
 """
 
 
-_COMMANDS = ("train", "eval", "play", "tournament", "grade", "list", "example", "check", "bench")
+_COMMANDS = ("train", "eval", "play", "tournament", "grade", "serve", "list", "example", "check", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

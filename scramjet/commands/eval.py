@@ -15,19 +15,23 @@ import tyro
 from scramjet.arena.head_to_head import prepare_match
 from scramjet.arena.play.watching import watch_match
 from scramjet.arena.players import Temperature
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
-from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
-from scramjet.commands.eval_against import print_match
+from scramjet.commands.output.eval_against import print_match
+from scramjet.commands.output.eval_video import frame_counter, print_recording, write_match_video
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.runtime.video.video_file import check_video
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.reports import ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.searching import search_settings
-from scramjet.training.playing import checked_episodes, load_trained, note_on_played, play, with_evaluation
+from scramjet.training.pictures.as_text import play
+from scramjet.training.pictures.recording import checked_cells, record_policy
+from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name
 
@@ -36,6 +40,7 @@ DESCRIPTION = """Play a trained agent: its most likely actions, or drawn ones wh
   scramjet eval runs/cartpole-1 --episodes 100
   scramjet eval runs/cartpole-1/checkpoints/best --json
   scramjet eval runs/cartpole-1 --render
+  scramjet eval runs/cartpole-1 --video cartpole.mp4 --episodes 4
   scramjet eval runs/connect_four-1 --env.random-opponent  another parameter
   scramjet eval runs/cartpole-1 --samples        actions drawn as in training
   scramjet eval runs/my_world-1 --env elsewhere/my_world.py
@@ -61,7 +66,7 @@ class Arguments:
     path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """A run (its newest checkpoint is played) or a checkpoint."""
     episodes: int | None = None
-    """Episodes to play; by default 100, or 1 where they are drawn."""
+    """Episodes to play; by default 100, or 1 where they are drawn. In a video several stand side by side."""
     seed: int | None = None
     """Decides the episodes; by default the run's own seed."""
     samples: bool = False
@@ -84,6 +89,10 @@ class Arguments:
     """How many moves of a game, by all players together, are the first."""
     render: bool = False
     """Show the game as text while it is played."""
+    video: Path | None = None
+    """Write a video of it, .mp4, .gif or .webm; a file that is there is replaced."""
+    fps: float | None = None
+    """Steps that a video shows a second; by default what suits the world: 30, for games of turns 2."""
     step: bool = False
     """Against another, with --render: wait for Enter after each move."""
     runs_dir: Path = Path("runs")
@@ -102,15 +111,15 @@ def eval_command(words: list[str]) -> int:
     arguments = parse(Arguments, words, prog="scramjet eval", description=DESCRIPTION)
     path, search_text = path_and_search(arguments.path, arguments.search, arguments.runs_dir)
     arguments = replace(arguments, path=path, search=search_text)
-    if arguments.render and arguments.json:
-        raise ConfigError("--render shows a game and --json prints numbers; give one of them")
+    _check_output(arguments)
     if arguments.against is not None:
         return _eval_against(arguments, arguments.against, env_values)
     if arguments.step:
         raise ConfigError("--step waits after each move of a game against another; add --against PLAYER")
     _refuse_without(arguments, "--against PLAYER", "games", "temperature", "temperature_final", "temperature_cutoff")
-    usual = 1 if arguments.render else 100
-    episodes, seed = checked_episodes(usual if arguments.episodes is None else arguments.episodes, arguments.seed)
+    usual = 100 if arguments.video is None and not arguments.render else 1
+    checked = checked_episodes if arguments.video is None else checked_cells
+    episodes, seed = checked(usual if arguments.episodes is None else arguments.episodes, arguments.seed)
     policy, config, checkpoint = load_trained(
         arguments.path,
         runs_dir=arguments.runs_dir,
@@ -128,6 +137,13 @@ def eval_command(words: list[str]) -> int:
     if arguments.render:
         for picture, total, step, ended in play(policy, config, seed, episodes, search):
             _show(picture, total, step, ended)
+        return 0
+    if arguments.video is not None:
+        recording = record_policy(
+            policy, config, arguments.video, episodes=episodes, seed=seed, fps=arguments.fps, search=search,
+            progress=frame_counter(_show_progress),
+        )  # fmt: skip
+        print_recording(recording, checkpoint, as_json=arguments.json, show_progress=_show_progress)
         return 0
     evaluator = make_evaluator(config, episodes=episodes, search=search)
     progress = ProgressLine(_show_progress)
@@ -162,6 +178,11 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
     )
     if arguments.render:
         return watch_match(match, arguments.games, seed=arguments.seed, by_steps=arguments.step)
+    if arguments.video is not None:
+        return write_match_video(
+            match, arguments.games, arguments.video, seed=arguments.seed, fps=arguments.fps, as_json=arguments.json,
+            show_progress=_show_progress,
+        )  # fmt: skip
     return print_match(
         match,
         arguments.games,
@@ -170,6 +191,18 @@ def _eval_against(arguments: Arguments, against: str, env_values: dict[str, str]
         as_json=arguments.json,
         show_progress=_show_progress,
     )
+
+
+def _check_output(arguments: Arguments) -> None:
+    """Refuse kinds of output that exclude each other, and a video that cannot be written, before anything is played."""
+    if arguments.render and arguments.json:
+        raise ConfigError("--render shows a game and --json prints numbers; give one of them")
+    if arguments.video is None:
+        _refuse_without(arguments, "--video FILE", "fps")
+        return
+    if arguments.render:
+        raise ConfigError("--render shows a game in the terminal and --video writes a file; give one of them")
+    check_video(arguments.video, arguments.fps)
 
 
 def _refuse_without(arguments: Arguments, needed: str, *names: str) -> None:

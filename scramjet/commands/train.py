@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 import tyro
 
+from scramjet.commands.arguments.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.commands.arguments.help_text import show_help
 from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
-from scramjet.commands.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm

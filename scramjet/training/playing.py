@@ -1,35 +1,27 @@
-"""Use a trained policy: load it from a run or a checkpoint, evaluate it, play it step by step."""
+"""Use a trained policy: load it from a run or a checkpoint, and evaluate it."""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from scramjet.adapters.foreign_pool import ForeignPool
-from scramjet.adapters.gymnasium.text_rendering import TextRenderedPool
-from scramjet.adapters.registry import ForeignWorld
 from scramjet.adapters.world_code import code_of
-from scramjet.engine.pool import Pool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, with_symmetries
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.search.rows import SearchSettings
 from scramjet.settings import MAX_COUNT, coerce
-from scramjet.training.components import make_evaluator, make_policy, make_pool, policy_for
+from scramjet.training.components import make_evaluator, make_policy, policy_for
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
-from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.persistence.checkpoint_facts import (
@@ -41,7 +33,6 @@ from scramjet.training.persistence.checkpoint_facts import (
 )
 from scramjet.training.persistence.metadata import env_terms, policy_spaces
 from scramjet.training.persistence.weights import check_weights, load_weights
-from scramjet.training.player import Player, make_player
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.trust import Caller
 from scramjet.training.worlds.user_worlds import name_of
@@ -208,67 +199,3 @@ def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: C
                 f"this world has {here}; only parameters that keep it can change"
             )
     return changed
-
-
-def play(
-    policy: Policy, config: RunConfig, seed: int, episodes: int, search: SearchSettings | None = None
-) -> Iterator[tuple[str, float, int, bool]]:
-    """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended.
-
-    Actions are searched or drawn, and episodes cut, as in an evaluation with this config.
-    """
-    world = config.make_env()
-    generator = torch.Generator().manual_seed(seed)
-    if isinstance(world, ForeignWorld):
-        yield from _play_drawn(world, policy, config, seed, episodes, generator if config.eval.samples else None)
-        return
-    pool = make_pool(config, num_envs=1)
-    assert not isinstance(pool, ForeignPool)
-    longest = steps_at_most(pool, config.eval.max_steps)
-    player = make_player(pool, policy, generator, samples=config.eval.samples, search=search)
-    out = pool.reset(unseen_episodes(seed))
-    for number in range(1, episodes + 1):
-        total, step, ended = 0.0, 0, False
-        yield pool.env.ascii(pool.record(0)), total, step, ended
-        while not ended:
-            action = player.act(out)
-            after, _ = pool.simulate(pool.states(), action)  # the last picture, before the next episode begins
-            picture = pool.env.ascii(pool.as_record(after[0]))
-            out = pool.step(action)
-            player.see(out)
-            total, step = total + float(np.sum(out.reward)), step + 1
-            is_over = bool(pool.states()["_steps"][0] == 0)
-            ended = is_over or step == longest
-            yield picture, total, step, ended
-        if not is_over:
-            out = pool.reset(unseen_episodes(seed + number))
-            player = make_player(pool, policy, generator, samples=config.eval.samples, search=search)
-
-
-def _play_drawn(
-    world: ForeignWorld,
-    policy: Policy,
-    config: RunConfig,
-    seed: int,
-    episodes: int,
-    generator: torch.Generator | None,
-) -> Iterator[tuple[str, float, int, bool]]:
-    """`play` for an env of another library, which renders itself."""
-    drawn = TextRenderedPool(world)
-    pool: Pool = drawn if config.frame_stack == 1 else FrameStackPool(drawn, config.frame_stack)
-    longest = steps_at_most(pool, config.eval.max_steps)
-    out, player = pool.reset(unseen_episodes(seed)), Player(pool, policy, generator)
-    for number in range(1, episodes + 1):
-        total, step, ended = 0.0, 0, False
-        yield drawn.pictures[-1], total, step, ended
-        while not ended:
-            drawn.pictures.clear()
-            out = pool.step(player.act(out))
-            player.see(out)
-            total, step = total + float(out.reward[0]), step + 1
-            is_over = bool(out.terminated[0] or out.truncated[0])
-            ended = is_over or step == longest
-            yield drawn.pictures[0], total, step, ended  # behind it, the first one of the next episode
-        if not is_over:
-            out, player = pool.reset(unseen_episodes(seed + number)), Player(pool, policy, generator)
-    drawn.close()

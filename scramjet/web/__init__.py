@@ -1,1 +1,1 @@
-"""The page: runs in a browser, live, to look at, to watch and to play against."""
+"""The page of `scramjet serve`: runs seen live in a browser, over a folder of runs on this machine."""

@@ -7,7 +7,7 @@ import importlib.util
 import pkgutil
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,6 +32,12 @@ def make_pettingzoo_pool(name: str, module_name: str, num_envs: int, **parameter
 
     Agents that can act at once do so; what is played in turns only has seats.
     """
+    make_env, is_parallel = game_maker(module_name, parameters)
+    return (ParallelPool if is_parallel else AECPool)(name, make_env, num_envs)
+
+
+def game_maker(module_name: str, parameters: dict[str, Any]) -> tuple[Callable[[], Any], bool]:
+    """The function that makes one env of a game, and whether its agents act at once."""
     where = _find_game(module_name)
     with _dependencies_told(f"{where}.{module_name}", GAMES[where]), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # PettingZoo 1.27 wants its registry used; older have none
@@ -46,7 +52,7 @@ def make_pettingzoo_pool(name: str, module_name: str, num_envs: int, **parameter
             except TypeError as error:
                 raise WorldError(f"{module_name} cannot be made with {parameters}: {error}") from error
 
-    return (ParallelPool if is_parallel else AECPool)(name, make_env, num_envs)
+    return make_env, is_parallel
 
 
 def _find_game(module_name: str) -> str:

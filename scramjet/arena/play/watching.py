@@ -40,13 +40,19 @@ def watch_match(match: Match, games: int | None, *, seed: int | None, by_steps: 
     with contextlib.closing(make_pool(match.config, num_envs=1)) as pool:
         game = Game(pool, adviser)
         watcher = Watcher(game, Screen(Console(highlight=False)), input if by_steps else None)
-        places = range(pool.num_players)
         with contextlib.suppress(EOFError, KeyboardInterrupt):  # whoever watches has seen enough
             for number in range(games):
-                own = (game.opening_player(seed + number) + number) % len(places)
-                game.begin([agent if place == own else match.opponent for place in places], seed + number)
+                begin_game(game, match, number, seed)
                 watcher.watch()
     return 0
+
+
+def begin_game(game: Game, match: Match, number: int, seed: int) -> int:
+    """Begin a game of a match, counted from 0; returns the agent's place, which changes from game to game."""
+    places = range(game.pool.num_players)
+    own = (game.opening_player(seed + number) + number) % len(places)
+    game.begin([match.agent if place == own else match.opponent for place in places], seed + number)
+    return own
 
 
 class Watcher:

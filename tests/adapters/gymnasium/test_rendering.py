@@ -1,4 +1,4 @@
-"""Envs of Gymnasium drawn as text, state by state, while a pool plays them."""
+"""Envs of Gymnasium drawn, state by state, while a pool plays them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from scramjet.adapters.factories import register_factory
-from scramjet.adapters.gymnasium.text_rendering import TextRenderedPool, in_blocks
+from scramjet.adapters.gymnasium.rendering import RenderedPool, in_blocks
 from scramjet.adapters.registry import ForeignWorld
 from scramjet.errors import ConfigError, WorldError
 
@@ -46,31 +46,31 @@ def make_blind_counter() -> Counter:
 
 
 def test_the_last_state_of_an_episode_is_drawn_before_the_first_of_the_next() -> None:
-    pool = TextRenderedPool(ForeignWorld(register_factory(make_counter)))
+    pool = RenderedPool(ForeignWorld(register_factory(make_counter)), as_text=True)
     pool.reset(0)
-    assert pool.pictures[-1] == "count 0"
+    assert pool.drawings[0][-1] == "count 0"
     drawn = []
     for _ in range(4):
-        pool.pictures.clear()
+        pool.drawings[0].clear()
         pool.step(np.zeros(1, np.int64))
-        drawn.append(list(pool.pictures))
+        drawn.append(list(pool.drawings[0]))
     assert drawn == [["count 1"], ["count 2"], ["count 3", "count 0"], ["count 1"]]
 
 
 def test_an_env_that_cannot_be_drawn_is_refused_with_what_to_do() -> None:
     with pytest.raises(WorldError, match="argument render_mode=None"):
-        TextRenderedPool(ForeignWorld(register_factory(make_blind_counter)))
+        RenderedPool(ForeignWorld(register_factory(make_blind_counter)), as_text=True)
     with pytest.raises(ConfigError, match=r"vec:CartPole-v1 cannot be drawn as text.*leave out --render"):
-        TextRenderedPool(ForeignWorld("vec:CartPole-v1"))
+        RenderedPool(ForeignWorld("vec:CartPole-v1"), as_text=True)
 
 
 def test_gymnasiums_own_envs_give_text_where_they_have_it_and_pictures_else() -> None:
     pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
-    lake, pole = TextRenderedPool(ForeignWorld("gym:FrozenLake-v1")), TextRenderedPool(ForeignWorld("gym:CartPole-v1"))
+    lake, pole = RenderedPool(ForeignWorld("gym:FrozenLake-v1"), as_text=True), RenderedPool(ForeignWorld("gym:CartPole-v1"), as_text=True)
     lake.reset(0)
-    assert "FHFH" in lake.pictures[-1]
+    assert "FHFH" in lake.drawings[0][-1]
     pole.reset(0)
-    assert "▀" in pole.pictures[-1]
+    assert "▀" in pole.drawings[0][-1]
 
 
 def test_a_picture_in_blocks_has_the_mean_colours_of_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,173 @@
+"""Video files from RGB pictures: .mp4 and .webm by PyAV, .gif by Pillow.
+
+    with VideoFile(Path("cartpole.mp4"), frames_per_second=30) as video:
+        for picture in pictures:
+            video.add(picture)          # [height, width, 3] uint8
+
+Frames are encoded as they come and not held in memory. The file is written aside and renamed when it is whole; where
+the block is left by an error, there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from scramjet.errors import ConfigError, RunError, shortened
+from scramjet.runtime.files import disk_error, fsync_directory, temporary_path
+from scramjet.runtime.video.fitting import fitted, scaled_up
+
+SUFFIXES = (".mp4", ".gif", ".webm")
+MOST_FRAMES_PER_SECOND = 240
+WANTED_SIDE = 480
+"""Pixels of the longer side that small pictures are scaled up to, by a whole factor."""
+
+_CODECS: dict[str, tuple[str, dict[str, str]]] = {
+    ".mp4": ("libx264", {"crf": "18", "preset": "veryfast"}),
+    ".webm": ("libvpx-vp9", {"crf": "24", "b": "0", "deadline": "realtime", "cpu-used": "6"}),
+}
+"""Encoder and options of a suffix: quality at which thin lines stay clean."""
+_BT709 = 1
+"""The colours of video in H.264's and VP9's tables, and the value of swscale's ITU709."""
+
+
+def check_video(path: Path, frames_per_second: float | None = None) -> None:
+    """Refuse, with a ConfigError, a path or a rate that no video can be written with; writes nothing.
+
+    A file that stands at `path` will be replaced.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise ConfigError(f"a video's name ends with {', '.join(SUFFIXES)}, and '{path}' does not; try {_renamed(path)}")
+    rate = frames_per_second
+    if rate is not None and not 0 < rate <= MOST_FRAMES_PER_SECOND:
+        raise ConfigError(f"fps={rate} must be above 0 and at most {MOST_FRAMES_PER_SECOND}; try --fps 30")
+    require_packages()
+    folder = path.parent
+    if not folder.is_dir():
+        raise ConfigError(f"'{folder}' is no folder, so '{path.name}' cannot be written there; make it first")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"'{path}' is no file that a video could replace; choose another name")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"'{path.name}' cannot be written into '{folder}': permission was denied; choose another folder")
+
+
+def require_packages() -> None:
+    """Raise a ConfigError that says what to install where PyAV or Pillow is missing."""
+    for module in ("av", "PIL.Image"):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigError(f"videos need a package that is missing ({error}): pip install 'scramjet[video]'") from error
+
+
+def _renamed(path: Path) -> str:
+    return shortened(str(path.with_suffix(".mp4")) if path.name else "video.mp4")
+
+
+class Encoder(Protocol):
+    """Writes frames of one size to a file."""
+
+    def add(self, frame: np.ndarray) -> None:
+        """Encode one frame [height, width, 3] uint8."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class VideoFile:
+    """A video under way; the first frame decides its size, and later ones are padded or cut to it."""
+
+    def __init__(self, path: Path, frames_per_second: float, *, threads: int = 0) -> None:
+        """`threads` that encode; 0: as many as the encoder likes."""
+        check_video(path, frames_per_second)
+        self.path, self.frames_per_second = path, frames_per_second
+        self.num_frames = 0
+        self._threads = threads
+        self._aside = temporary_path(path.parent)
+        self._encoder: Encoder | None = None
+        self._shape = (0, 0)  # of the frames as they are encoded
+        self._factor = 1
+
+    def add(self, picture: np.ndarray) -> None:
+        """Add one frame, an RGB picture [height, width, 3] uint8."""
+        with self._errors_told():
+            if self._encoder is None:
+                self._begin(picture)
+            assert self._encoder is not None
+            self._encoder.add(fitted(scaled_up(picture, self._factor), *self._shape))
+        self.num_frames += 1
+
+    def _begin(self, picture: np.ndarray) -> None:
+        height, width = picture.shape[:2]
+        self._factor = max(1, WANTED_SIDE // max(height, width))
+        height, width = height * self._factor, width * self._factor
+        self._shape = (height + height % 2, width + width % 2)  # colours are kept for every second pixel
+        suffix = self.path.suffix.lower()
+        if suffix == ".gif":
+            from scramjet.runtime.video.gif import GifEncoder
+
+            self._encoder = GifEncoder(self._aside, self.frames_per_second)
+        else:
+            self._encoder = _AvEncoder(self._aside, suffix, self._shape, self.frames_per_second, self._threads)
+
+    def __enter__(self) -> VideoFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            with self._errors_told():
+                if self._encoder is not None:
+                    self._encoder.close()
+                    if error is None:
+                        os.replace(self._aside, self.path)
+                        fsync_directory(self.path.parent)
+        except RunError:
+            if error is None:  # else the first error says more
+                raise
+        finally:
+            with contextlib.suppress(OSError):
+                self._aside.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _errors_told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:  # PyAV's errors of the system are OSErrors too
+            raise disk_error(error, self.path) from error
+
+
+class _AvEncoder:
+    """Frames to H.264 or VP9."""
+
+    def __init__(self, path: Path, suffix: str, shape: tuple[int, int], rate: float, threads: int) -> None:
+        import av
+
+        self._av: Any = av
+        codec, options = _CODECS[suffix]
+        flags = {"movflags": "+faststart"} if suffix == ".mp4" else {}  # plays before all of it is loaded
+        self._container = av.open(str(path), "w", format=suffix[1:], options=flags)
+        self._stream: Any = self._container.add_stream(codec, rate=Fraction(rate).limit_denominator(1000))
+        self._stream.height, self._stream.width = shape
+        self._stream.pix_fmt, self._stream.options = "yuv420p", options
+        context = self._stream.codec_context
+        context.thread_count = threads
+        context.color_primaries = context.color_trc = context.colorspace = context.color_range = _BT709
+
+    def add(self, frame: np.ndarray) -> None:
+        picture = self._av.VideoFrame.from_ndarray(frame, format="rgb24")
+        picture = picture.reformat(format="yuv420p", dst_colorspace=_BT709)
+        self._container.mux(self._stream.encode(picture))
+
+    def close(self) -> None:
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
