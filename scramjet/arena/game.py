@@ -21,12 +21,13 @@ import numpy as np
 from scramjet.arena.play.moments import Moment, memory_of
 from scramjet.arena.play.moves import Move, Moves
 from scramjet.arena.play.perfect_hints import PerfectHints
+from scramjet.arena.play.places import Place, find_places
+from scramjet.arena.play.playable import check_players, playable_env
 from scramjet.arena.play.results import PlayedMove, Result
 from scramjet.arena.play.thoughts import Adviser, Thoughts, ends_in_win_or_loss
+from scramjet.engine.action_places import action_at
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
-from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, PlayError
 from scramjet.players.player import Player
@@ -40,16 +41,8 @@ class Game:
     """One game of a native world at a time. Worlds with seats, with agents of whom one is a person, or for one."""
 
     def __init__(self, pool: Pool, adviser: Adviser | None = None) -> None:
-        inner = pool.pool if isinstance(pool, FrameStackPool) else pool
-        if not isinstance(inner, NativePool):
-            raise ConfigError(
-                f"{pool.name} cannot be played by a person: only worlds written for scramjet can, whose positions are "
-                f"plain records; `scramjet eval --render` shows an agent play it"
-            )
-        if pool.num_envs != 1:
-            raise ConfigError(f"a game needs a pool of one env, and this one has num_envs={pool.num_envs}")
         self.pool: Any = pool
-        self.env: Env = inner.env
+        self.env: Env = playable_env(pool)
         self.adviser = adviser
         self.moves = Moves(self.env)
         self.players: tuple[Player | None, ...] = ()
@@ -69,7 +62,7 @@ class Game:
 
     def begin(self, players: Sequence[Player | None], seed: int) -> None:
         """Begin a new game: one player for each seat or agent, None for a person; one object may have several."""
-        self._check_players(players)
+        check_players(self.pool, players)
         self.pool.reset(unseen_episodes(seed), out=self._out)
         self.players = tuple(players)
         for each in self._distinct_players():
@@ -81,14 +74,6 @@ class Game:
         self._returns = np.zeros(self.pool.num_players)
         self._history: list[Moment] = []
         self._states = [self.pool.states()[0]]  # of all positions so far: one more than there are in the history
-
-    def _check_players(self, players: Sequence[Player | None]) -> None:
-        if len(players) != self.pool.num_players:
-            raise ConfigError(
-                f"{len(players)} players for a game of {self.pool.name}, which has {self.pool.num_players} places"
-            )
-        if self.pool.played_by is PlayedBy.AGENTS and sum(each is None for each in players) > 1:
-            raise ConfigError(f"in {self.pool.name} all act at once: at most one of them can be a person")
 
     def _distinct_players(self) -> list[Player]:
         """Every player but people, once each."""
@@ -194,15 +179,31 @@ class Game:
         While people play it is what one of them may see (`Env.ascii_for`): the person to move, else the first. Once the
         game is over, or where no person plays, it is all of it (`Env.ascii`).
         """
-        people = [player for player, who in enumerate(self.players) if who is None]
-        if self.is_over or not people:
-            return self.env.ascii(self._record(moves_back))
-        person = self.person_to_move
-        return self.env.ascii_for(self._record(moves_back), people[0] if person is None else person)
+        record, viewer = self._record(moves_back), self._viewer()
+        return self.env.ascii(record) if viewer is None else self.env.ascii_for(record, viewer)
 
     def picture(self, moves_back: int = 0) -> np.ndarray:
-        """`text` as an RGB picture [height, width, 3] of all (`Env.render`); a WorldError where the world has none."""
-        return self.env.render(self._record(moves_back))
+        """The position as an RGB picture [height, width, 3], for the same eyes as `text` (`Env.render_for`, `render`).
+
+        Raises a WorldError where the world has no picture, or none for these eyes.
+        """
+        record, viewer = self._record(moves_back), self._viewer()
+        return self.env.render(record) if viewer is None else self.env.render_for(record, viewer)
+
+    def places(self) -> list[Place]:
+        """Where on the picture the legal moves of the person to move lie; empty where the world does not say."""
+        return [] if self.person_to_move is None else find_places(self.env, self._record(0), self.legal_moves())
+
+    def move_at(self, x: float, y: float) -> Move | None:
+        """The move that a click on the picture means, in shares of its width and height; None where it means none."""
+        number = action_at(self.env, self._record(0), x, y)
+        return None if number is None else self.moves[number]
+
+    def _viewer(self) -> int | None:
+        """Through whose eyes the game is shown; None where all of it may be seen."""
+        people = [player for player, who in enumerate(self.players) if who is None]
+        person = self.person_to_move
+        return None if self.is_over or not people else people[0] if person is None else person
 
     def _record(self, moves_back: int) -> Any:
         return self.pool.as_record(self._states[max(0, len(self._states) - 1 - moves_back)])

@@ -146,6 +146,23 @@ class Env:
         """Draw `s` as an RGB image [height, width, 3] uint8."""
         raise WorldError(f"{type(self).__name__} has no render(); write `def render(self, s)` to draw it")
 
+    def render_for(self, s: Any, player: int) -> np.ndarray:
+        """Draw what a player may see of `s`; by default all of it, as `render` does, where nothing is `hidden`."""
+        if self.hidden and max(self.num_agents, self.num_seats) > 1:
+            raise WorldError(
+                f"{type(self).__name__} hides things from its players and has no render_for(); write "
+                f"`def render_for(self, s, player)` to draw what one of them may see"
+            )
+        return self.render(s)
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        """The action that a click on the picture of `s` means; None (or -1) where it means none, as by default.
+
+        `x` and `y` are shares of the picture's width and height in [0, 1), from its upper left corner. Whether the
+        action is legal is not asked here.
+        """
+        return None
+
     def ascii(self, s: Any) -> str:
         """Draw `s` as text; by default its fields, one a line."""
         names = [name for name in self.state]

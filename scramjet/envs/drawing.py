@@ -1,4 +1,4 @@
-"""A small canvas for `render()`: shapes on an RGB array, anti-aliased, NumPy only."""
+"""A small canvas for `render()`: shapes on an RGB array, anti-aliased, NumPy only; and the cells of boards on it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 Color = tuple[int, int, int]
 Point = tuple[float, float]
+Window = tuple[slice, slice]
 
 
 class Canvas:
@@ -22,26 +23,26 @@ class Canvas:
     def rectangle(self, left: float, top: float, right: float, bottom: float, color: Color) -> None:
         """Fill the box between two corners."""
         window = self._window(left, top, right, bottom)
-        x, y = self._x[window], self._y[window]
-        across = np.clip(np.minimum(x - left, right - x) + 0.5, 0, 1)
-        down = np.clip(np.minimum(y - top, bottom - y) + 0.5, 0, 1)
+        across = np.clip(np.minimum(self._x[window] - left, right - self._x[window]) + 0.5, 0, 1)
+        down = np.clip(np.minimum(self._y[window] - top, bottom - self._y[window]) + 0.5, 0, 1)
         self._blend(across * down, color, window)
 
     def disc(self, center: Point, radius: float, color: Color) -> None:
         """Fill a circle."""
-        window = self._window(center[0] - radius, center[1] - radius, center[0] + radius, center[1] + radius)
-        distance = np.hypot(self._x[window] - center[0], self._y[window] - center[1])
+        x, y = center
+        window = self._window(x - radius, y - radius, x + radius, y + radius)
+        distance = np.hypot(self._x[window] - x, self._y[window] - y)
         self._blend(np.clip(radius - distance + 0.5, 0, 1), color, window)
 
     def line(self, start: Point, end: Point, width: float, color: Color) -> None:
         """Draw a stroke with round ends."""
         (left, right), (top, bottom) = sorted((start[0], end[0])), sorted((start[1], end[1]))
         window = self._window(left - width / 2, top - width / 2, right + width / 2, bottom + width / 2)
-        x, y = self._x[window], self._y[window]
         dx, dy = end[0] - start[0], end[1] - start[1]
         length_squared = max(dx * dx + dy * dy, 1e-9)
-        along = np.clip(((x - start[0]) * dx + (y - start[1]) * dy) / length_squared, 0, 1)
-        distance = np.hypot(x - start[0] - along * dx, y - start[1] - along * dy)
+        x, y = self._x[window] - start[0], self._y[window] - start[1]
+        along = np.clip((x * dx + y * dy) / length_squared, 0, 1)
+        distance = np.hypot(x - along * dx, y - along * dy)
         self._blend(np.clip(width / 2 - distance + 0.5, 0, 1), color, window)
 
     def polygon(self, points: Sequence[Point], color: Color, inset: float = 0.0) -> None:
@@ -59,14 +60,30 @@ class Canvas:
                 depth = np.minimum(depth, np.sign(signed_area) * across / np.hypot(dx, dy))
         self._blend(np.clip(depth - inset + 0.5, 0, 1), color, window)
 
-    def _window(self, left: float, top: float, right: float, bottom: float) -> tuple[slice, slice]:
-        """The pixels that a shape between two corners can touch: rows and columns."""
+    def _window(self, left: float, top: float, right: float, bottom: float) -> Window:
+        """The pixels that a shape between these sides can touch."""
         height, width = self._x.shape
-        rows = (max(0, min(height, math.floor(top) - 1)), max(0, min(height, math.ceil(bottom) + 1)))
-        columns = (max(0, min(width, math.floor(left) - 1)), max(0, min(width, math.ceil(right) + 1)))
-        return slice(*rows), slice(*columns)
+        low = [min(max(math.floor(side) - 1, 0), size) for side, size in ((left, width), (top, height))]
+        high = [min(max(math.ceil(side) + 1, 0), size) for side, size in ((right, width), (bottom, height))]
+        return slice(low[1], high[1]), slice(low[0], high[0])
 
-    def _blend(self, coverage: np.ndarray, color: Color, window: tuple[slice, slice]) -> None:
+    def _blend(self, coverage: np.ndarray, color: Color, window: Window) -> None:
         """Mix `color` into each pixel of a window by its coverage in 0 .. 1 ([height, width])."""
         share = coverage[..., None]
         self.pixels[window] = (self.pixels[window] * (1 - share) + np.array(color) * share + 0.5).astype(np.uint8)
+
+
+def cell_at(x: float, y: float, rows: int, columns: int, rim: float = 0.0) -> tuple[int, int] | None:
+    """Row and column of the cell at a point of a board's picture; None on the rim.
+
+    The point is given in shares of the picture's width and height, the rim around the board in cells.
+    """
+    row, column = math.floor(y * (rows + 2 * rim) - rim), math.floor(x * (columns + 2 * rim) - rim)
+    return (row, column) if 0 <= row < rows and 0 <= column < columns else None
+
+
+def direction_to(right: float, down: float) -> int:
+    """Which of 0 up, 1 right, 2 down and 3 left leads most directly to a point so far to the right and down."""
+    if abs(down) > abs(right):
+        return 2 if down > 0 else 0
+    return 1 if right > 0 else 3

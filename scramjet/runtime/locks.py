@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -21,6 +22,9 @@ except ImportError:  # Windows: runs are not locked there
 LOCK_FILE = ".lock"
 # Filesystems that know no locks answer with one of these; NFS answers EBADF for a folder.
 _NO_LOCKS_HERE = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF}
+
+# A reader that asks `is_in_use` holds a shared lock for microseconds: whoever wants to write tries again.
+_TRIES, _SECONDS_BETWEEN = 10, 0.02
 
 _held_locks: weakref.WeakSet[FolderLock] = weakref.WeakSet()
 
@@ -127,15 +131,46 @@ class FolderLock:
         """Lock an open file or folder; False where the filesystem cannot."""
         if fcntl is None:
             return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"{self._owner} is in use by {_describe_holder(self.folder / LOCK_FILE)}") from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS_HERE:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                if tries_left == 0:
+                    raise RunError(f"{self._owner} is in use by {_describe_holder(self.folder / LOCK_FILE)}") from None
+                time.sleep(_SECONDS_BETWEEN)
+            except OSError as error:
+                if error.errno in _NO_LOCKS_HERE:
+                    return False
                 raise RunError(f"{self._owner} could not be locked: {error.strerror}; check its filesystem") from error
-            return False
+        raise AssertionError("the last try returns or raises")
+
+
+def is_in_use(folder: Path) -> bool:
+    """Say whether a process holds the lock of a folder; nothing is written, also not on a read-only disk.
+
+    False too where that cannot be known: a folder that cannot be read, a filesystem or a system without locks.
+    """
+    if fcntl is None:
+        return False
+    return any(_is_locked(path) for path in (folder, folder / LOCK_FILE))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        # No link is followed, and a pipe in the file's place is not waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)  # and the shared lock with it
+    return False
 
 
 def _describe_holder(path: Path) -> str:

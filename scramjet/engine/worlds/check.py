@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.compile.cuda import require_cuda
+from scramjet.engine.action_places import look_at_clicks, says_where_actions_lie
 from scramjet.engine.layout import (
     HEADER,
     PlayedBy,
@@ -65,6 +66,7 @@ def check_world(
             look_at_observe,
             look_for_escaped_state,
             *((look_at_illegal_actions,) if mask_size(env) else ()),
+            *((look_at_clicks,) if says_where_actions_lie(env) else ()),
             look_at_compiled,
             *((look_at_gpu,) if has_gpu() else ()),
         )

@@ -41,7 +41,8 @@ class Acrobot(Env):
         np.array([-1, -1, -1, -1, -MAX_VELOCITY_1, -MAX_VELOCITY_2], np.float32),
         np.array([1, 1, 1, 1, MAX_VELOCITY_1, MAX_VELOCITY_2], np.float32),
     )
-    action_space = Discrete(3)  # drive the joint backwards, not at all, forwards
+    action_space = Discrete(3)
+    action_names = ("backwards", "none", "forwards")  # the way the joint is driven
     state = {
         "angle_1": np.float64,  # of the upper link; 0 hangs down
         "angle_2": np.float64,  # of the lower link, seen from the upper one

@@ -35,6 +35,7 @@ class CartPole(Env):
         np.array([2 * MAX_POSITION, np.inf, 2 * MAX_ANGLE, np.inf], np.float32),
     )
     action_space = Discrete(2)
+    action_names = ("left", "right")
     state = {
         "position": np.float64,
         "velocity": np.float64,

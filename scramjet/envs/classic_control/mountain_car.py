@@ -39,7 +39,8 @@ class MountainCar(Env):
     observation_space = Box(
         np.array([MIN_POSITION, -MAX_SPEED], np.float32), np.array([MAX_POSITION, MAX_SPEED], np.float32)
     )
-    action_space: Any = Discrete(3)  # push left, not at all, right
+    action_space: Any = Discrete(3)
+    action_names: Any = ("left", "none", "right")  # the way the car is pushed
     state = {"position": np.float64, "velocity": np.float64}
     stat_names = ("reached",)
 

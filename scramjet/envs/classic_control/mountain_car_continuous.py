@@ -24,6 +24,7 @@ class MountainCarContinuous(MountainCar):
     max_episode_steps = 999
 
     action_space = Box(-1, 1, (1,), np.float32)
+    action_names = ()
 
     def step(self, s: Any, action: Any) -> tuple[float, bool]:
         throttle = float(action[0])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
-from scramjet.envs.drawing import Canvas, Color
+from scramjet.envs.drawing import Canvas, Color, cell_at
 from scramjet.envs.rng import randint
 
 NOBODY = 0  # a winner is written as 1 + side; side 0 moves first
@@ -232,6 +232,10 @@ class ConnectFour(Env):
         canvas.rectangle(MARGIN, MARGIN, width + 3 * MARGIN, height + 3 * MARGIN, BOARD)
         canvas.pixels[2 * MARGIN : 2 * MARGIN + height, 2 * MARGIN : 2 * MARGIN + width] = board
         return canvas.pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        cell = cell_at(x, y, self.rows, self.cols, rim=2 * MARGIN / CELL)
+        return None if cell is None else cell[1]
 
     def ascii(self, s: Any) -> str:
         rows = []

@@ -148,11 +148,19 @@ class Kuhn(Env):
             raise ValueError(f"players={self.players} must be from 2 to {MOST_PLAYERS}")
 
     def render(self, s: Any) -> np.ndarray:
+        return self._picture(s, range(self.players))
+
+    def render_for(self, s: Any, player: int) -> np.ndarray:
+        return self._picture(s, (player,))
+
+    def _picture(self, s: Any, open_hands: Collection[int]) -> np.ndarray:
+        """The table with the cards of these players face up."""
         width = 20 + self.players * (CARD_WIDTH + 20)
         canvas = Canvas(width, CARD_HEIGHT + 70, TABLE)
         for player in range(self.players):
             left = 20 + player * (CARD_WIDTH + 20)
-            draw_card(canvas, left, 20, s.cards[player], has_folded(s, player))
+            card = s.cards[player] if player in open_hands else None
+            draw_card(canvas, left, 20, card, has_folded(s, player))
             draw_chips(canvas, left, CARD_HEIGHT + 45, stake(s, player))
         return canvas.pixels
 

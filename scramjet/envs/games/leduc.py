@@ -161,10 +161,18 @@ class Leduc(Env):
         stats.folded = 1.0 if s.folded == 1 + player else 0.0
 
     def render(self, s: Any) -> np.ndarray:
+        return self._picture(s, (0, 1))
+
+    def render_for(self, s: Any, player: int) -> np.ndarray:
+        return self._picture(s, (player,))
+
+    def _picture(self, s: Any, open_hands: Collection[int]) -> np.ndarray:
+        """The table with the cards of these seats face up."""
         canvas = Canvas(40 + 3 * (CARD_WIDTH + 20), CARD_HEIGHT + 70, TABLE)
         for seat in range(2):
             left = 20 + seat * 2 * (CARD_WIDTH + 30)
-            draw_card(canvas, left, 20, rank(s.cards[seat]), s.folded == 1 + seat)
+            card = rank(s.cards[seat]) if seat in open_hands else None
+            draw_card(canvas, left, 20, card, s.folded == 1 + seat)
             draw_chips(canvas, left, CARD_HEIGHT + 45, s.stakes[seat])
         draw_card(canvas, 50 + CARD_WIDTH, 20, rank(s.cards[PUBLIC]) if s.stage == 1 else None)
         return canvas.pixels

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Dict, Discrete, Env, MultiBinary, MultiDiscrete
-from scramjet.envs.drawing import Canvas
+from scramjet.envs.drawing import Canvas, direction_to
 from scramjet.envs.rng import randint
 
 ROW_STEP = (-1, 0, 1, 0)  # up, right, down, left
@@ -93,6 +93,7 @@ class Maze(Env):
     cols: int = 10
 
     action_space = Discrete(4)
+    action_names = ("up", "right", "down", "left")
     stat_names = ("solved", "excess")
 
     @property
@@ -185,6 +186,10 @@ class Maze(Env):
         canvas.disc((cell * (s.target_col + 0.5), cell * (s.target_row + 0.5)), 0.16 * cell, (250, 248, 244))
         canvas.disc((cell * (s.col + 0.5), cell * (s.row + 0.5)), 0.34 * cell, (76, 100, 200))
         return canvas.pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        right, down = x * self.cols - s.col - 0.5, y * self.rows - s.row - 0.5
+        return direction_to(right, down) if max(abs(right), abs(down)) > 0.5 else None
 
     def ascii(self, s: Any) -> str:
         cells = [["#" if wall else "." for wall in row] for row in s.walls]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
-from scramjet.envs.drawing import Canvas, Color
+from scramjet.envs.drawing import Canvas, Color, cell_at
 from scramjet.envs.games.square_board import board_text, cell_names, square_symmetries
 from scramjet.envs.rng import randint
 
@@ -21,6 +21,7 @@ COLUMN_STEP = (-1, 0, 1, -1, 1, -1, 0, 1)
 SMALLEST_SIZE, LARGEST_SIZE = 4, 10
 
 CELL = 50  # pixels of a cell in the picture
+MARGIN = 8
 BOARD: Color = (86, 138, 104)
 LINES: Color = (66, 110, 82)
 DISCS: tuple[Color, Color] = ((36, 44, 60), (250, 248, 244))
@@ -222,16 +223,20 @@ class Othello(Env):
 
     def render(self, s: Any) -> np.ndarray:
         span = CELL * self.size
-        canvas = Canvas(span + 16, span + 16, LINES)
+        canvas = Canvas(span + 2 * MARGIN, span + 2 * MARGIN, LINES)
         for row in range(self.size):
             for column in range(self.size):
-                left, top = 8 + CELL * column, 8 + CELL * row
+                left, top = MARGIN + CELL * column, MARGIN + CELL * row
                 canvas.rectangle(left + 1, top + 1, left + CELL - 1, top + CELL - 1, BOARD)
         for side, row, column in np.argwhere(s.pieces):
-            middle = (8 + CELL * (column + 0.5), 8 + CELL * (row + 0.5))
+            middle = (MARGIN + CELL * (column + 0.5), MARGIN + CELL * (row + 0.5))
             canvas.disc(middle, 0.42 * CELL, RIMS[side])
             canvas.disc(middle, 0.37 * CELL, DISCS[side])
         return canvas.pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        cell = cell_at(x, y, self.size, self.size, rim=MARGIN / CELL)
+        return None if cell is None else cell[0] * self.size + cell[1]
 
     def ascii(self, s: Any) -> str:
         cells = [["." for _ in range(self.size)] for _ in range(self.size)]

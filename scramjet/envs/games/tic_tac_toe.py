@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
-from scramjet.envs.drawing import Canvas, Color
+from scramjet.envs.drawing import Canvas, Color, cell_at
 from scramjet.envs.games.square_board import board_text, cell_names, square_symmetries
 from scramjet.envs.rng import randint
 
@@ -16,6 +16,7 @@ NUM_CELLS = 9
 NOBODY = 0  # a winner is written as 1 + side; side 0 moves first
 
 CELL = 90  # pixels of a cell in the picture
+MARGIN = 10
 PAPER: Color = (250, 248, 244)
 LINES: Color = (180, 176, 168)
 PIECES: tuple[Color, Color] = ((74, 98, 158), (214, 92, 84))
@@ -136,17 +137,23 @@ class TicTacToe(Env):
             raise ValueError(f"opening_plies={self.opening_plies} must be from 0 to {NUM_CELLS - 1}")
 
     def render(self, s: Any) -> np.ndarray:
-        canvas = Canvas(SIZE * CELL + 20, SIZE * CELL + 20, PAPER)
+        span = SIZE * CELL + 2 * MARGIN
+        canvas = Canvas(span, span, PAPER)
         for side, row, column in np.argwhere(s.pieces):
             if s.winner == 1 + side and makes_line(s.pieces, side, row, column):
-                left, top = 10 + CELL * column, 10 + CELL * row
+                left, top = MARGIN + CELL * column, MARGIN + CELL * row
                 canvas.rectangle(left, top, left + CELL, top + CELL, WINNING)
         for k in range(1, SIZE):
-            canvas.line((10 + k * CELL, 14), (10 + k * CELL, 6 + SIZE * CELL), 4, LINES)
-            canvas.line((14, 10 + k * CELL), (6 + SIZE * CELL, 10 + k * CELL), 4, LINES)
+            between = MARGIN + k * CELL
+            canvas.line((between, MARGIN + 4), (between, span - MARGIN - 4), 4, LINES)
+            canvas.line((MARGIN + 4, between), (span - MARGIN - 4, between), 4, LINES)
         for side, row, column in np.argwhere(s.pieces):
-            draw_piece(canvas, side, 10 + CELL * (column + 0.5), 10 + CELL * (row + 0.5))
+            draw_piece(canvas, side, MARGIN + CELL * (column + 0.5), MARGIN + CELL * (row + 0.5))
         return canvas.pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        cell = cell_at(x, y, SIZE, SIZE, rim=MARGIN / CELL)
+        return None if cell is None else cell[0] * SIZE + cell[1]
 
     def ascii(self, s: Any) -> str:
         cells = [["." for _ in range(SIZE)] for _ in range(SIZE)]

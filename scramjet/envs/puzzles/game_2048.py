@@ -13,7 +13,7 @@ import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
 from scramjet.envs.digits import draw_number
-from scramjet.envs.drawing import Canvas, Color
+from scramjet.envs.drawing import Canvas, Color, direction_to
 from scramjet.envs.games.square_board import direction_symmetries
 from scramjet.envs.rng import randint
 
@@ -182,6 +182,9 @@ class Game2048(Env):
                 left, top = MARGIN + CELL * column, MARGIN + CELL * row
                 canvas.pixels[top : top + TILE, left : left + TILE] = tile_picture(int(s.board[row, column]))
         return canvas.pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        return direction_to(x - 0.5, y - 0.5)
 
     def ascii(self, s: Any) -> str:
         width = max(4, len(str(1 << highest_exponent(s.board))))

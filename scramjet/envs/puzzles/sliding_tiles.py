@@ -13,7 +13,7 @@ import numpy as np
 
 from scramjet.envs.api import Box, Discrete, Env, Symmetry
 from scramjet.envs.digits import draw_number
-from scramjet.envs.drawing import Canvas, Color
+from scramjet.envs.drawing import Canvas, Color, cell_at
 from scramjet.envs.rng import randint
 
 ROW_STEP = (-1, 0, 1, 0)  # of the gap: up, right, down, left
@@ -161,6 +161,14 @@ class SlidingTiles(Env):
                 draw_number(picture, (side / 2 - 2, side / 2 - 2), 0.36 * side, int(tile), INK)
                 pixels[top : top + side - 4, left : left + side - 4] = picture.pixels
         return pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        clicked = cell_at(x, y, self.size, self.size, rim=MARGIN / (400 // self.size))
+        for direction in range(4):
+            beside = cell_beside(s.gap, direction, self.size)
+            if clicked is not None and beside == clicked[0] * self.size + clicked[1]:
+                return direction
+        return None
 
     def ascii(self, s: Any) -> str:
         cells = [f"{tile:>2}" if tile else " ." for tile in s.tiles]

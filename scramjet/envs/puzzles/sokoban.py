@@ -13,7 +13,7 @@ import numpy as np
 
 from scramjet.envs.api import Box as BoxSpace
 from scramjet.envs.api import Discrete, Env, Symmetry
-from scramjet.envs.drawing import Canvas, Color
+from scramjet.envs.drawing import Canvas, Color, direction_to
 from scramjet.envs.games.square_board import direction_symmetries
 from scramjet.envs.puzzles.sokoban_levels import (
     BOX,
@@ -164,6 +164,10 @@ class Sokoban(Env):
                     picture = cell_picture(int(s.grid[row, column]), is_player)
                     canvas.pixels[CELL * row : CELL * (row + 1), CELL * column : CELL * (column + 1)] = picture
         return canvas.pixels
+
+    def action_at(self, s: Any, x: float, y: float) -> int | None:
+        right, down = x * self.cols - s.column - 0.5, y * self.rows - s.row - 0.5
+        return direction_to(right, down) if max(abs(right), abs(down)) > 0.5 else None
 
     def ascii(self, s: Any) -> str:
         cells = [[SYMBOLS[int(cell)] for cell in row] for row in s.grid]

@@ -424,3 +424,25 @@ def test_scores_are_compared_between_the_back_ends(tmp_path: Path, score: str, i
     last = list(check_world(str(path), steps=STEPS))[-1]
     assert last.is_fine == is_fine, last.text
     assert is_fine or "compiled, score of env 0" in last.text
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("return 99", "gave 99 at x="),
+        ("return 0.5", "gave 0.5 at x="),
+        ("return 1 // 0", "raised ZeroDivisionError"),
+        ("s.x = 1 - s.x\n    return 0", "changes the state"),
+        ("return None", "gave no action at any point"),
+    ],
+)
+def test_an_action_at_that_answers_no_action_or_changes_something_is_reported(check, code: str, said: str) -> None:
+    is_fine, text, _ = check(extra=f"def action_at(self, s, x, y):\n    {code}")
+    assert not is_fine
+    assert "Meadow.action_at" in text
+    assert said in text
+
+
+def test_an_action_at_that_keeps_to_its_promise_passes(check) -> None:
+    is_fine, text, _ = check(extra="def action_at(self, s, x, y):\n    return int(x > 0.5) if y < 0.9 else -1")
+    assert is_fine, text

@@ -1,0 +1,180 @@
+"""Reads metrics.jsonl piece by piece, beside a running writer, without believing anything in it.
+
+A torn last line is left for the next reading, an unreadable line is counted and passed over, and a file that was cut
+(resuming cuts it) is read from its start again, and the reading says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from scramjet.errors import RunError
+from scramjet.runtime.files import open_regular, why_unreadable
+from scramjet.runtime.strict_json import parse_json
+
+LONGEST_LINE = 1 << 20
+"""Bytes; a record has one or two thousand. A longer line is no record of ours."""
+_CHUNK = 1 << 21
+_MARK = 512
+_LARGEST = sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a metrics file was read. `START` is its beginning; otherwise take it from a `Reading`."""
+
+    offset: int = 0
+    mark: bytes = b""
+    """The last bytes before `offset`: others in their place mean that the file was cut and has grown since."""
+    in_long_line: bool = False
+    """Whether the reading ended inside a line that is too long, whose rest is to be passed over."""
+
+
+START = Position()
+
+
+@dataclass(slots=True)
+class Reading:
+    """New records of a metrics file."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    position: Position = START
+    """Where the next reading begins."""
+    restarted: bool = False
+    """The file is no longer the one that was read before: forget the earlier records; these begin at its start."""
+    unreadable: int = 0
+    """Lines passed over because they hold no record."""
+    has_more: bool = False
+    """The bound on bytes was reached, and the file goes on."""
+
+
+def read_records(
+    path: Path,
+    since: Position = START,
+    *,
+    most_bytes: int = 1 << 26,
+    wanted: Callable[[bytes], bool] | None = None,
+) -> Reading:
+    """Return the records after `since`, none where there is no file; a RunError says what cannot be read.
+
+    At most `most_bytes` are read at once. Lines for which `wanted` is False are passed over unparsed.
+    """
+    try:
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        return Reading(restarted=since.offset > 0)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    with open(descriptor, "rb", buffering=0) as file:
+        try:
+            is_same = _is_same_file(file.fileno(), since)
+            reading = Reading(position=since if is_same else START, restarted=not is_same)
+            end = reading.position.offset + most_bytes
+            while _read_chunk(file.fileno(), reading, wanted):
+                if reading.position.offset >= end:
+                    reading.has_more = True
+                    break
+            reading.position = _marked(file.fileno(), reading.position)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    return reading
+
+
+def read_last_record(path: Path) -> dict[str, Any] | None:
+    """Return the last whole record of a metrics file, reading its end alone; None where there is none."""
+    try:
+        with open(open_regular(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            for length in (1 << 14, 2 * LONGEST_LINE):
+                start = max(0, size - length)
+                lines = os.pread(file.fileno(), size - start, start).split(b"\n")[:-1]
+                for line in reversed(lines if start == 0 else lines[1:]):
+                    if (record := parse_record(line)) is not None:
+                        return record
+                if start == 0:
+                    return None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return None
+
+
+def parse_record(line: bytes) -> dict[str, Any] | None:
+    """Return the record in a line, None where there is none: standard JSON, finite numbers, a whole `step`."""
+    if len(line) > LONGEST_LINE:
+        return None
+    try:
+        record = _DECODER.decode(line.decode())
+        if not isinstance(record, dict) or type(record.get("step")) is not int:
+            return None
+        if not _is_plain(record) or b"\\u" in line:
+            parse_json(line)
+            json.dumps(record, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):
+        return None
+    return record
+
+
+def _is_plain(record: dict[str, Any], depth: int = 2) -> bool:
+    """Whether a record is what we write: finite numbers and texts, also in dicts. Others get a closer look."""
+    for value in record.values():
+        kind = type(value)
+        if kind is float:
+            if not -_LARGEST <= value <= _LARGEST:
+                return False
+        elif kind is list or (kind is dict and (depth == 1 or not _is_plain(value, depth - 1))):
+            return False
+    return True
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is no standard JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _is_same_file(descriptor: int, since: Position) -> bool:
+    """Whether the file still holds what was read before `since`."""
+    return os.pread(descriptor, len(since.mark), since.offset - len(since.mark)) == since.mark
+
+
+def _marked(descriptor: int, position: Position) -> Position:
+    length = min(_MARK, position.offset)
+    return replace(position, mark=os.pread(descriptor, length, position.offset - length))
+
+
+def _read_chunk(descriptor: int, reading: Reading, wanted: Callable[[bytes], bool] | None) -> bool:
+    """Take the whole lines of the next chunk into `reading`; False where none is left."""
+    offset, in_long_line = reading.position.offset, reading.position.in_long_line
+    chunk = os.pread(descriptor, _CHUNK, offset)
+    length = chunk.rfind(b"\n") + 1
+    if length == 0:
+        if len(chunk) <= LONGEST_LINE and not in_long_line:
+            return False  # torn, or still being written
+        reading.unreadable += 0 if in_long_line else 1
+        reading.position = Position(offset + len(chunk), in_long_line=True)
+        return len(chunk) == _CHUNK
+    lines = chunk[: length - 1].split(b"\n")
+    for line in lines[1:] if in_long_line else lines:
+        if wanted is not None and not wanted(line):
+            continue
+        record = parse_record(line)
+        if record is None:
+            reading.unreadable += 1
+        else:
+            reading.records.append(record)
+    reading.position = Position(offset + length)
+    return True
+
+
+def _unreadable(path: Path, error: Exception) -> RunError:
+    why = why_unreadable(error) if isinstance(error, OSError) else f"cannot be read ({error})"
+    return RunError(f"{path} {why}; check what it is, its owner and its mode")

@@ -1,0 +1,99 @@
+"""A real server over a temporary runs folder, and a page of a real Chromium that must not complain."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from scramjet.web.security import Access
+from scramjet.web.server import make_app
+from scramjet.web.serving import make_server, open_socket
+from tests.helpers.page_server import PageServer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture
+def serve_page(tmp_path: Path) -> Iterator[Callable[..., PageServer]]:
+    """A function that starts a server: serve_page(runs_dir=..., token=..., trust=...); ended with the test."""
+    started: list[tuple[Any, threading.Thread]] = []
+
+    def serve(runs_dir: Path | None = None, *, token: str | None = None, **options: Any) -> PageServer:
+        folder = runs_dir or tmp_path / "runs"
+        app = make_app(folder, access=Access(token), **options)
+        listening = open_socket("127.0.0.1", 0)
+        server = make_server(app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        started.append((server, thread))
+        deadline = time.monotonic() + 10
+        while not server.started:
+            assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.01)
+        return PageServer(f"http://127.0.0.1:{listening.getsockname()[1]}/", folder, app)
+
+    yield serve
+    for server, thread in started:
+        server.should_exit = True
+        thread.join(5)
+        assert not thread.is_alive(), "the server did not end"
+
+
+@pytest.fixture
+def page_server(serve_page: Callable[..., PageServer]) -> PageServer:
+    """A server over the folder `runs` of the test's temporary folder; the test fills it."""
+    return serve_page()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One Chromium for all tests of a process."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium: apt install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """A function that opens a page, with the options of Playwright's `new_context` (color_scheme, viewport).
+
+    The test fails on errors in the console (unless it empties `page.problems`) and on requests to other hosts.
+    """
+    pages: list[Any] = []
+
+    def open_one(**options: Any) -> Any:
+        page = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options}).new_page()
+        page.set_default_timeout(10_000)
+        page.problems = []
+        page.on("console", lambda message: message.type == "error" and page.problems.append(message.text))
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("request", lambda request: _note_foreign(page, request.url))
+        pages.append(page)
+        return page
+
+    yield open_one
+    for page in pages:
+        page.context.close()
+    assert [problem for page in pages for problem in page.problems] == []
+
+
+@pytest.fixture
+def browser_page(open_page: Callable[..., Any]) -> Any:
+    """A page of 1280 x 800 in light colours."""
+    return open_page()
+
+
+def _note_foreign(page: Any, url: str) -> None:
+    if urlsplit(url).hostname not in ("127.0.0.1", None):
+        page.problems.append(f"asked another host: {url}")
