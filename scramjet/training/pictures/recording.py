@@ -25,6 +25,7 @@ from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.pictures.episodes import Moment, watch
 from scramjet.training.pictures.stages import Drawing, picture_stage
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
+from scramjet.training.seeds import unseen_episodes
 
 MOST_CELLS = 36
 """Episodes that fit into one picture."""
@@ -111,7 +112,7 @@ def record_policy(
     check_video(path, fps)
     stage = picture_stage(config, episodes)
     with contextlib.closing(stage.pool):
-        moments = watch(stage, policy, config, seed, search=search)
+        moments = watch(stage, policy, config, unseen_episodes(seed), search=search)
         return record_moments(moments, path, config.env, fps or stage.frames_per_second, progress)
 
 
