@@ -27,6 +27,7 @@ commands:
   grade       judge by perfect play     scramjet grade runs/connect_four-1
   plot        draw learning curves      scramjet plot runs/cartpole-1
   compare     runs side by side         scramjet compare cartpole-1 cartpole-2
+  sync        send runs to a tool       scramjet sync runs/cartpole-1 --to aim
   serve       runs in the browser       scramjet serve
   list        the worlds there are      scramjet list
   example     a world to begin from     scramjet example corridor
@@ -38,7 +39,8 @@ commands:
 
 
 _COMMANDS = (
-    "train", "eval", "play", "tournament", "grade", "plot", "compare", "serve", "list", "example", "check", "bench",
+    "train", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "list", "example", "check",
+    "bench",
 )  # fmt: skip
 
 
