@@ -129,7 +129,16 @@ def _common_level(groups: Sequence[Group], tables: Tables, metric: str) -> float
             if len(numbers) == 0:
                 return None
             highest.append(float(numbers.max()))
-    return float(f"{min(highest) - 5e-4 * abs(min(highest)):.3g}") if highest else None
+    return _rounded_down(min(highest)) if highest else None
+
+
+def _rounded_down(value: float) -> float:
+    """Three digits of a number, none larger than it: 367.9 is 367."""
+    if value == 0:
+        return 0.0
+    digits = 2 - math.floor(math.log10(abs(value)))
+    unit = 10.0**-digits
+    return round(math.floor(round(value / unit, 6)) * unit, max(0, digits))
 
 
 def _relations(runs: Sequence[RunFiles]) -> tuple[str, ...]:

@@ -34,12 +34,10 @@ def test_the_last_evaluation_has_the_interval_of_a_mean_of_so_many_episodes(tmp_
 
 
 def test_steps_and_seconds_are_counted_to_the_level_that_all_reached(tmp_path: Path) -> None:
-    write_run(tmp_path, "slow", rising(100.0), gamma=0.9)
+    write_run(tmp_path, "slow", rising(100.9), gamma=0.9)
     write_run(tmp_path, "fast", rising(200.0), gamma=0.8)
     comparison = compared(tmp_path)
-    assert comparison.level == pytest.approx(100.0, rel=0.01)
-    assert comparison.level is not None
-    assert comparison.level <= 100.0
+    assert comparison.level == 100.0
     steps = {
         each.group.label: each.numbers[f"steps to {comparison.level:.4g}"].center for each in comparison.contenders
     }
@@ -48,6 +46,16 @@ def test_steps_and_seconds_are_counted_to_the_level_that_all_reached(tmp_path: P
     }
     assert steps == {"slow": 10_000, "fast": 5_000}
     assert seconds == {"slow": 5.0, "fast": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("top", "level"), [(367.96, 367.0), (-0.012345, -0.0124), (5.0, 5.0), (0.0, 0.0), (1.2e6, 1.2e6)]
+)
+def test_the_level_is_rounded_so_that_every_run_has_reached_it(tmp_path: Path, top: float, level: float) -> None:
+    write_run(tmp_path, "a", [record_at(1, return_100=top)], gamma=0.9)
+    write_run(tmp_path, "b", [record_at(1, return_100=top + 1)], gamma=0.8)
+    assert compared(tmp_path).level == pytest.approx(level)
+    assert level <= top
 
 
 def test_worlds_that_differ_have_no_common_level(tmp_path: Path) -> None:
