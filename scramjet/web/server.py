@@ -18,10 +18,12 @@ from starlette.routing import BaseRoute
 from scramjet.errors import ScramjetError
 from scramjet.web import page_files
 from scramjet.web.context import PageContext
+from scramjet.web.playing import routes as play_routes
 from scramjet.web.runs import routes as run_routes
 from scramjet.web.runs.index import RunIndex
 from scramjet.web.runs.live import Live
 from scramjet.web.security import Access, Guard
+from scramjet.web.watching import routes as watch_routes
 
 
 def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = None) -> Starlette:
@@ -32,6 +34,8 @@ def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = Non
     routes: list[BaseRoute] = [
         *run_routes.routes(context, index),
         *live.routes(),
+        *watch_routes.routes(context),
+        *play_routes.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(
