@@ -11,6 +11,7 @@ import { toast } from "./parts/toasts.js";
  */
 const ROUTES = [
   ["", "./views/runs.js", "Runs", true],
+  ["watch", "./views/watch.js", "Watch", false],
 ];
 
 const page = {
