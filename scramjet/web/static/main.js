@@ -14,6 +14,7 @@ const ROUTES = [
   ["compare", "./views/compare.js", "Compare", true],
   ["run", "./views/run.js", "Run", false],
   ["play", "./views/play.js", "Play", true],
+  ["watch", "./views/watch.js", "Watch", false],
 ];
 
 const page = {
