@@ -26,6 +26,7 @@ commands:
   tournament  rate agents by games      scramjet tournament runs/connect_four-1 --random
   grade       judge by perfect play     scramjet grade runs/connect_four-1
   serve       runs in the browser       scramjet serve
+  export-page a game in one HTML file   scramjet export-page runs/connect_four-1
   list        the worlds there are      scramjet list
   example     a world to begin from     scramjet example corridor
   check       find mistakes in a world  scramjet check my_world.py
@@ -35,7 +36,7 @@ commands:
 """
 
 
-_COMMANDS = ("train", "eval", "play", "tournament", "grade", "serve", "list", "example", "check", "bench")
+_COMMANDS = ("train", "eval", "play", "tournament", "grade", "serve", "export-page", "list", "example", "check", "bench")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
