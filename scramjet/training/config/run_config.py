@@ -28,6 +28,7 @@ from scramjet.settings import largest_divisor, plain_parameters, require, requir
 from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.self_play.config import SelfPlayConfig
+from scramjet.training.telemetry.tracking.registry import TrackerName
 from scramjet.training.worlds.trust import check_name
 
 MAX_TIMESTEPS = 2**53
@@ -130,6 +131,12 @@ class RunConfig:
     fused: bool = True
     """Run plain networks with compiled functions, which are faster (Numba on the CPU, Triton on the GPU); off: with
     torch's operators."""
+    track: tuple[TrackerName, ...] = ()
+    """Tools that get every number, the config and videos while the run trains: tensorboard, aim, wandb, mlflow,
+    trackio."""
+    track_project: str | None = None
+    """The project (W&B, Trackio) or experiment (Aim, MLflow) that the run is filed under there; none: the tool's own
+    setting, else scramjet."""
     ppo: Annotated[PPOConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=PPOConfig)
     """Proximal policy optimization."""
     spo: SPOConfig = field(default_factory=SPOConfig)
@@ -152,6 +159,10 @@ class RunConfig:
         self._check_numbers()
         self._check_devices()
         self._check_mode()
+        if len(set(self.track)) < len(self.track):
+            raise ConfigError(f"track names one twice ({', '.join(self.track)}); name each once")
+        if self.track_project == "":
+            raise ConfigError("track_project is empty; give a name, or leave it out")
         check_algorithm(self)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)

@@ -92,7 +92,7 @@ def checked_cells(episodes: int, seed: int | None) -> tuple[int, int | None]:
     """The number of episodes in a video and the seed; raises a ConfigError where they do not fit into one."""
     episodes, seed = checked_episodes(episodes, seed)
     if episodes > MOST_CELLS:
-        raise ConfigError(f"{episodes} do not fit into one video; at most {MOST_CELLS} stand side by side")
+        raise ConfigError(f"{episodes} episodes do not fit into one video; at most {MOST_CELLS} stand side by side")
     return episodes, seed
 
 

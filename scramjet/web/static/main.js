@@ -11,6 +11,7 @@ import { toast } from "./parts/toasts.js";
  */
 const ROUTES = [
   ["", "./views/runs.js", "Runs", true],
+  ["play", "./views/play.js", "Play", true],
 ];
 
 const page = {
