@@ -87,6 +87,14 @@ class Adviser:
             chances=min(1.0, max(0.0, (1.0 + value) / 2)) if win_or_lose else None,
         )
 
+    def suggest(self, seen: Transition, row: int) -> tuple[np.ndarray, float]:
+        """The policy's most likely action in a row of the pool, as envs take it, and the return that it expects."""
+        output = self._output(seen)
+        mask = torch.from_numpy(seen.mask[row : row + 1]) if seen.mask.shape[1] else None
+        action = self._policy.distribution.mode(output.logits[row : row + 1], mask)
+        chosen = self._policy.distribution.env_action(action)[0]
+        return chosen.numpy(), float(output.value[row]) * self._reward_scale
+
     def watch(self, seen: Transition) -> None:
         """Take in what the players to move see, before they move."""
         self._turn = torch.from_numpy(seen.turn.copy())

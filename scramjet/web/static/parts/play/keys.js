@@ -1,0 +1,64 @@
+/** Keys that play: arrows for moves called up, right, down and left, digits for others; and a clock for worlds that
+ * go on by themselves. */
+
+const ARROWS = {
+  ArrowUp: ["up", "north", "forward", "forwards"],
+  ArrowRight: ["right", "east", "clockwise", "forwards", "forward"],
+  ArrowDown: ["down", "south", "back", "backwards"],
+  ArrowLeft: ["left", "west", "anticlockwise", "backwards", "back"],
+};
+
+/** The number of the move that a key means among these names; null where it means none. */
+export function moveOfKey(key, names) {
+  const lower = names.map((name) => name.toLowerCase());
+  for (const name of ARROWS[key] ?? []) {
+    if (lower.includes(name)) return lower.indexOf(name);
+  }
+  if (!/^[0-9]$/.test(key)) return null;
+  if (lower.includes(key)) return lower.indexOf(key);
+  const place = Number(key) - 1;
+  return place >= 0 && place < names.length ? place : null;
+}
+
+/** The numbers that a held arrow means in a world of real numbers: an end of the first one, or of the second. */
+export function numbersOfKey(key, bounds, values) {
+  const isUpright = key === "ArrowUp" || key === "ArrowDown";
+  if (!(key in ARROWS)) return null;
+  const place = isUpright && bounds.length > 1 ? 1 : 0;
+  const end = key === "ArrowRight" || key === "ArrowUp" ? 1 : 0;
+  return values.map((value, each) => (each === place ? bounds[place][end] : value));
+}
+
+/** Whether the person is writing into something, or means the browser: such keys are not ours. */
+export function isTyping(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return true;
+  const target = event.target;
+  if (target instanceof HTMLSelectElement || target instanceof HTMLTextAreaElement) return true;
+  return target instanceof HTMLInputElement && target.type !== "checkbox";
+}
+
+/** Calls `tick` so many times a second while it runs; `setSpeed` changes how many. */
+export function makeClock(tick, speed) {
+  let timer = null;
+  const start = () => {
+    timer = setInterval(() => document.hidden || tick(), 1000 / speed);
+  };
+  return {
+    get isRunning() {
+      return timer !== null;
+    },
+    start() {
+      if (timer === null) start();
+    },
+    stop() {
+      clearInterval(timer);
+      timer = null;
+    },
+    setSpeed(value) {
+      speed = value;
+      if (timer === null) return;
+      clearInterval(timer);
+      start();
+    },
+  };
+}
