@@ -213,6 +213,7 @@ def playing() -> list[threading.Thread]:
 
 def test_one_page_too_many_is_told_so(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MOST_SESSIONS", 1)
-    with TestClient(make_app(runs)) as client, client.websocket_connect("/api/watch", headers=HOST):
-        with client.websocket_connect("/api/watch", headers=HOST) as second:
-            assert "watch already" in Page(second).answer("error")["error"]
+    with TestClient(make_app(runs)) as client:
+        first, second = (client.websocket_connect("/api/watch", headers=HOST) for _ in range(2))
+        with first, second as refused:
+            assert "watch already" in Page(refused).answer("error")["error"]
