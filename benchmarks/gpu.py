@@ -27,7 +27,7 @@ import torch
 
 from scramjet.accelerate.choice import choose_executor
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.commands.rates import measure_gpu_env_rate
+from scramjet.commands.output.rates import measure_gpu_env_rate
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool

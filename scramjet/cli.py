@@ -25,7 +25,11 @@ commands:
   play        play against an agent     scramjet play runs/connect_four-1
   tournament  rate agents by games      scramjet tournament runs/connect_four-1 --random
   grade       judge by perfect play     scramjet grade runs/connect_four-1
+  plot        draw learning curves      scramjet plot runs/cartpole-1
+  compare     runs side by side         scramjet compare cartpole-1 cartpole-2
+  sync        send runs to a tool       scramjet sync runs/cartpole-1 --to aim
   serve       runs in the browser       scramjet serve
+  export-page a game in one HTML file   scramjet export-page runs/connect_four-1
   list        the worlds there are      scramjet list
   example     a world to begin from     scramjet example corridor
   check       find mistakes in a world  scramjet check my_world.py
@@ -35,7 +39,10 @@ commands:
 """
 
 
-_COMMANDS = ("train", "eval", "play", "tournament", "grade", "serve", "list", "example", "check", "bench")
+_COMMANDS = (
+    "train", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
+    "example", "check", "bench",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -16,7 +16,7 @@ from scramjet.adapters.pool_choices import pool_choices
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.command_line import parse
-from scramjet.commands.rates import Rate, format_rate, measure_env_rate, median_rate
+from scramjet.commands.output.rates import Rate, format_rate, measure_env_rate, median_rate
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import ENVS_PER_THREAD, NativePool

@@ -12,8 +12,8 @@ import tyro
 
 from scramjet.adapters.gymnasium.check import check_gym_world
 from scramjet.adapters.registry import ForeignWorld, is_foreign, load_world
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.command_line import parse
-from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.engine.worlds.check import Finding, check_world
 from scramjet.engine.worlds.hanging import CallWatch
 from scramjet.errors import LAYOUT, WorldError, printable

@@ -15,11 +15,11 @@ import tyro
 from scramjet.arena.head_to_head import prepare_match
 from scramjet.arena.play.watching import watch_match
 from scramjet.arena.players import Temperature
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
-from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
-from scramjet.commands.eval_against import print_match
-from scramjet.commands.eval_video import frame_counter, print_recording, write_match_video
+from scramjet.commands.output.eval_against import print_match
+from scramjet.commands.output.eval_video import frame_counter, print_recording, write_match_video
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.video.video_file import check_video

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import tyro
 
 from scramjet.commands.command_line import parse
-from scramjet.commands.world_facts import describe, facts
+from scramjet.commands.output.world_facts import describe, facts
 from scramjet.envs.registry import canonical_name, is_registered, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
 from scramjet.runtime.shipped import shipped_file, shown_path

@@ -19,9 +19,9 @@ from scramjet.arena.play.dialogue import Dialogue
 from scramjet.arena.play.table import Table
 from scramjet.arena.play.thoughts import Adviser, reward_scale
 from scramjet.arena.players import Temperature, load_player, network_player
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.arguments.search import path_and_search
 from scramjet.commands.command_line import parse
-from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.engine.layout import num_players
 from scramjet.envs.api import Env
 from scramjet.envs.registry import is_registered, split_file

@@ -19,8 +19,8 @@ from scramjet.arena.tournaments.preparation import TournamentSettings, prepare_t
 from scramjet.arena.tournaments.rating_plot import check_plot_path, rating_plot
 from scramjet.arena.tournaments.rating_table import RatingTable, rating_table, table_text
 from scramjet.arena.tournaments.tournament import Style, Tournament
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.command_line import parse
-from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.search.specs import parse_search

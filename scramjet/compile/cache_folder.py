@@ -27,7 +27,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-MAX_ENTRIES = 256
+MAX_ENTRIES = 1024
+"""Worlds and networks whose kernels are kept; some 170 KB each."""
 LEFTOVER_SECONDS = 3600
 """A file that is still being written after so long was left by a process that was killed."""
 

@@ -29,7 +29,7 @@ from scramjet.runtime.strict_json import parse_json
 
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _STRETCH = 1 << 16
-_LONGEST_LINE = 1 << 26  # bytes; a record has a few thousand, and a power cut may leave megabytes of zeros at the end
+LONGEST_LINE = 1 << 26  # bytes; a record has a few thousand, and a power cut may leave megabytes of zeros at the end
 _MOST_UNREADABLE = 100  # lines at the end; a kill tears one
 _NO_LOG = "is not a metrics log: it ends in much that is no record"
 
@@ -143,10 +143,10 @@ def read_metrics(path: Path) -> list[dict]:
     records: list[dict] = []
     try:
         with open(open_regular(path), "rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                if not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
+            while line := file.readline(LONGEST_LINE):
+                if not line.endswith(b"\n") and len(line) < LONGEST_LINE:
                     break  # only the last line can lack its end: it is torn or still being written
-                record = _parse_line(line)
+                record = parse_line(line)
                 if record is None:
                     number = len(records) + 1
                     raise RunError(f"line {number} of {path} is not a metrics record; delete that line")
@@ -193,7 +193,7 @@ def _find_last_record(descriptor: int, step: int | None) -> tuple[int, int | Non
         unreadable = 0
         while end > 0:
             start = _start_of_line(content, end - 1)
-            record = _parse_line(content[start:end])
+            record = parse_line(content[start:end])
             if record is not None and (step is None or record["step"] <= step):
                 return end, record["step"]
             unreadable = 0 if record is not None else unreadable + 1
@@ -209,7 +209,7 @@ def _skip_later(content: mmap.mmap, end: int, step: int) -> int:
         first = content.find(b"\n", end - _STRETCH, end) + 1
         if first == 0 or first == end:
             break
-        record = _parse_line(content[first : content.find(b"\n", first, end) + 1])
+        record = parse_line(content[first : content.find(b"\n", first, end) + 1])
         if record is None or record["step"] <= step:
             break
         end = first
@@ -218,14 +218,14 @@ def _skip_later(content: mmap.mmap, end: int, step: int) -> int:
 
 def _start_of_line(content: mmap.mmap, end: int) -> int:
     """Return where the line begins that reaches to `end`."""
-    floor = max(0, end - _LONGEST_LINE)
+    floor = max(0, end - LONGEST_LINE)
     start = content.rfind(b"\n", floor, end) + 1
     if start == 0 and floor > 0:
         raise StrangeFileError(errno.EINVAL, _NO_LOG)
     return start
 
 
-def _parse_line(line: bytes) -> dict | None:
+def parse_line(line: bytes) -> dict | None:
     """Return the record in a line, or None if there is none."""
     try:
         record = parse_json(line)

@@ -20,21 +20,25 @@ from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.runtime.machine.devices import memory_errors_explained
+from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display import Display, Mode, StoppedBy, make_display
 from scramjet.training.display.compilation import compilation_shown
+from scramjet.training.display.logged import LoggedDisplay
 from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
 from scramjet.training.persistence.saving import Saver
+from scramjet.training.pictures.within_run import RunVideos
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
 from scramjet.training.telemetry.phase_clock import PhaseClock
+from scramjet.training.telemetry.tracking.background import Tracking
 
 
 def train(
@@ -57,11 +61,11 @@ def train(
 
     `config` is a RunConfig, the name or file of a world (trained with its preset), or a TOML or YAML file. `env` is the
     world in its place: a name, or a function that makes a Gymnasium env, to be given again when such a run is resumed
-    and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps` and
-    `time_limit` may change then, nothing else. `fork` starts a new run from a checkpoint. `network` replaces the
-    default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or module, which
-    runs it. `callbacks` are called while it trains (see `Callback`). `settings` are laid over the config, by the names
-    of the flags: `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
+    and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps`,
+    `time_limit` and `track` may change then, nothing else. `fork` starts a new run from a checkpoint. `network`
+    replaces the default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or
+    module, which runs it. `callbacks` are called while it trains (see `Callback`). `settings` are laid over the config,
+    by the names of the flags: `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
     """
     stop_if_being_read()
     mode, called = coerce("display", display, Mode), Callbacks(callbacks)
@@ -81,7 +85,7 @@ def train(
         )
         session = start.begin(request)
         with session.run, contextlib.closing(session):
-            return train_session(session, screen, called)
+            return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 
 
 def train_session(session: Session, display: Display, callbacks: Callbacks) -> TrainResult:
@@ -93,9 +97,12 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
     session.sinks.append(Screen(display, session.news))
+    if config.track:  # after the screen, so that it is closed before, and its last messages are shown
+        steps = session.step_after(session.first_update), session.step_after(session.num_updates)
+        session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append))
     display.start(run_info(session))
     callbacks.start(session)
-    with stopping, Saver(session, display, clock) as saver:
+    with stopping, Saver(session, display, clock) as saver, RunVideos(session, display) as videos:
         for update in range(session.first_update + 1, session.num_updates + 1):
             step = session.step_after(update)
             with clock.phase("rollout"):
@@ -121,8 +128,10 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             with clock.phase("checkpoint"):
                 is_last = update == session.num_updates or stopped_by is not None
                 saver.save_if_due(update, evaluation, is_last=is_last)
+                videos.record_if_due(update)
             if stopped_by:
                 break
+        videos.finish(is_stopped=stopped_by is not None)
         callbacks.saved(session)
         callbacks.raise_failure(session, is_finished=stopped_by is None)
         display.finish(summary_of(session, record, evaluation, clock, stopped_by))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -15,12 +17,14 @@ from scramjet.runtime.runs import Run, find_run
 from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
 from scramjet.training.config.changes import changes
+from scramjet.training.config.keywords import CHANGEABLE
 from scramjet.training.config.resolution import env_device_beside
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_settings
 from scramjet.training.persistence.metadata import best_of
 from scramjet.training.persistence.state import restore_everything
 from scramjet.training.session import SCHEDULE, Session, build_session
+from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.worlds import world_files
 from scramjet.training.worlds.trust import NOBODY, Caller, approve_players
 
@@ -29,24 +33,26 @@ def resume_run(
     text: str,
     runs_dir: Path,
     network: nn.Module | None,
-    total_timesteps: int | None,
-    time_limit: str | None,
+    changed: Mapping[str, Any],
     caller: Caller = NOBODY,
 ) -> Session:
     """The session of a run at its newest whole checkpoint, from which it goes on as if it had never stopped.
 
-    `text` is the run's folder, or its name in `runs_dir`. `total_timesteps` and `time_limit` may differ from the
-    frozen config's. `caller` is the user, who may name the world and trust the run's files.
+    `text` is the run's folder, or its name in `runs_dir`. `changed` are settings that may differ from the frozen
+    config's: total_timesteps, time_limit, and those of trackers. `caller` is the user, who may name the world and trust
+    the run's files.
     """
     run = Run.open(find_run(text, runs_dir)).lock()
     try:
         frozen = config_files.load_frozen(run.config_path, caller)
         approve_players(frozen.self_play.opponents, str(run.config_path), trust=caller.trust)
-        config = _config_to_resume(run, frozen, total_timesteps, time_limit)
+        config = _config_to_resume(run, frozen, changed)
+        require_installed(config.track)
         session = _session_at_latest(run, config, network, trust=caller.trust)
         world_files.refresh_copy(config.env, config.env_parameters, run.path)
-        if config.total_timesteps != frozen.total_timesteps or caller.env is not None:  # the next resume must know
-            toml = config_files.to_toml(replace(config, time_limit=frozen.time_limit), run.path)
+        now = replace(config, time_limit=frozen.time_limit)
+        if any(getattr(now, key) != getattr(frozen, key) for key in changed) or caller.env is not None:
+            toml = config_files.to_toml(now, run.path)  # the next resume must know
             write_atomic(run.config_path, toml.encode())
         return session
     except BaseException:
@@ -54,7 +60,7 @@ def resume_run(
         raise
 
 
-def _config_to_resume(run: Run, frozen: RunConfig, total_timesteps: int | None, time_limit: str | None) -> RunConfig:
+def _config_to_resume(run: Run, frozen: RunConfig, changed: Mapping[str, Any]) -> RunConfig:
     """The frozen config of a run with what may change; refuses a run that cannot go on."""
     if "auto" in (frozen.num_envs, frozen.num_threads):
         raise RunError(
@@ -65,10 +71,9 @@ def _config_to_resume(run: Run, frozen: RunConfig, total_timesteps: int | None, 
             f"run '{run.name}' replays {frozen.replay_schedule}, which has no middle to go on from; replay it anew, or "
             f"go on without it: scramjet train --fork {run.path}"
         )
-    total = frozen.total_timesteps if total_timesteps is None else total_timesteps
     device = "cpu" if frozen.device == "auto" else frozen.device  # runs from before there was a choice
     env_device = env_device_beside(frozen, device)
-    return replace(frozen, total_timesteps=total, time_limit=time_limit, device=device, env_device=env_device)
+    return replace(frozen, **{"time_limit": None, **changed}, device=device, env_device=env_device)
 
 
 def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, *, trust: bool) -> Session:
@@ -152,7 +157,7 @@ def _cut_logs(session: Session, step: int) -> str:
 
 def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
     """Refuse to resume if config.toml differs from the config in the checkpoint: a resumed run is the same run."""
-    may_change = ("total_timesteps", "time_limit", "env.name")
+    may_change = (*CHANGEABLE, "env.name")
     trained_with = config_files.to_dict(checkpoint_settings(checkpoint))
     env = checkpoint.metadata["config"].get("env")  # compared as text: the world may not exist any more
     found = changes({**trained_with, "env": env}, config_files.to_dict(config))

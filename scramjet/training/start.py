@@ -16,11 +16,12 @@ from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.runs import Run
+from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
-from scramjet.training.config.keywords import refuse_when_resumed, with_keywords
+from scramjet.training.config.keywords import TRACKING, refuse_when_resumed, with_keywords
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.values import Count
@@ -29,6 +30,7 @@ from scramjet.training.persistence.lineage import lineage_of
 from scramjet.training.persistence.state import checkpoint_of, restore_learning
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
+from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.threads import limit_threads
 from scramjet.training.worlds import world_files
 from scramjet.training.worlds.trust import Caller, approve_players, remember_players
@@ -74,8 +76,11 @@ def begin(request: StartRequest) -> Session:
         run = str(request.resume)
         refuse_when_resumed(request.settings, run)
         caller = Caller(request.trust, name, keeps_parameters=True)
-        total = coerce("total_timesteps", request.total_timesteps, Count | None)
-        return resume_run(run, request.runs_dir, request.network, total, request.time_limit, caller)
+        changed = {key: request.settings[key] for key in TRACKING if request.settings.get(key) is not None}
+        changed["time_limit"] = request.time_limit
+        if request.total_timesteps is not None:
+            changed["total_timesteps"] = coerce("total_timesteps", request.total_timesteps, Count)
+        return resume_run(run, request.runs_dir, request.network, changed, caller)
     parent = None if request.fork is None else find_checkpoint(request.fork, request.runs_dir)
     config = _chosen_config(config, name, parent, request.settings.get("algorithm"), trust=request.trust)
     lengths = {"total_timesteps": request.total_timesteps, "time_limit": request.time_limit}
@@ -130,9 +135,12 @@ def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn
 def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, str]:
     """The config with every `auto` decided, and a note for the user where other work on the machine took threads.
 
-    Raises a ConfigError where its algorithm cannot search its world.
+    Raises a ConfigError where its algorithm cannot search its world, or a tracker is not installed.
     """
+    require_installed(config.track)
     resolved = resolve(config)
+    if resolved.video_every:
+        require_packages()
     if resolved.algorithm != "ppo":
         check_searchable(resolved.make_env(), None, resolved.algorithm)
     return (resolved, "") if config.num_threads != "auto" else limit_threads(resolved, network)

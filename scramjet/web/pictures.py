@@ -10,6 +10,8 @@ import numpy as np
 
 from scramjet.envs.api import Env
 from scramjet.errors import ENV_FAILURES, ScramjetError, WorldError, printable
+from scramjet.runtime.video.fitting import as_picture
+from scramjet.training.pictures.stages import has_pictures
 
 MOST_PIXELS = 1 << 24
 """Pixels of a picture; a larger one is refused."""
@@ -21,12 +23,13 @@ _FAST = 1  # zlib's level: pictures of worlds have few colours and shrink well a
 
 
 def drawn(env: Env, record: Any) -> np.ndarray | str:
-    """What a person sees of a position of a native world: `render`'s picture [height, width, 3], else `ascii`'s text.
+    """How a native world draws a position: `render`'s picture, or `ascii`'s text where it has no `render`.
 
-    Both are the author's code: a WorldError says what went wrong in it.
+    Both are the author's code, and a WorldError says what went wrong in it; `checked_picture` and `plain_text` check
+    what came of it.
     """
     name = type(env).__name__
-    has_render = type(env).render is not Env.render
+    has_render = has_pictures(env)
     try:
         seen = env.render(record) if has_render else env.ascii(record)
     except ScramjetError:
@@ -34,7 +37,7 @@ def drawn(env: Env, record: Any) -> np.ndarray | str:
     except ENV_FAILURES as error:
         which = "render" if has_render else "ascii"
         raise WorldError(f"{name}.{which} raised {type(error).__name__}: {error}") from error
-    return checked_picture(seen, name) if has_render else plain_text(str(seen))
+    return seen if has_render else str(seen)
 
 
 def plain_text(text: str) -> str:
@@ -43,13 +46,11 @@ def plain_text(text: str) -> str:
 
 
 def checked_picture(picture: Any, name: str) -> np.ndarray:
-    """The picture as bytes [height, width, 3]; a WorldError says what `name` gave in place of one."""
-    if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-        given = f"{picture.dtype} {list(picture.shape)}" if isinstance(picture, np.ndarray) else type(picture).__name__
-        raise WorldError(f"{name} rendered {given}; a picture is an array of uint8 [height, width, 3]")
+    """The picture as bytes [height, width, 3]; a WorldError says what `name` drew in place of one."""
+    picture = as_picture(name, picture)
     height, width, _ = picture.shape
-    if not 0 < height * width <= MOST_PIXELS:
-        raise WorldError(f"{name} rendered {height} x {width} pixels; draw 1 to {MOST_PIXELS:,} of them")
+    if height * width > MOST_PIXELS:
+        raise WorldError(f"{name} drew {height} x {width} pixels; draw at most {MOST_PIXELS:,} of them")
     return picture
 
 

@@ -16,22 +16,32 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from scramjet.errors import ScramjetError
-from scramjet.web import page_files, run_routes
+from scramjet.web import compare, page_files
 from scramjet.web.context import PageContext
-from scramjet.web.playing import routes as playing
+from scramjet.web.playing import routes as play_routes
+from scramjet.web.runs import routes as run_routes
+from scramjet.web.runs.index import RunIndex
+from scramjet.web.runs.live import Live
 from scramjet.web.security import Access, Guard
+from scramjet.web.watching import routes as watch_routes
 
 
 def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = None) -> Starlette:
     """The application over a folder of runs, which need not exist yet; `access` says who may use it."""
     context = PageContext(Path(runs_dir), trust)
+    index = RunIndex(context.runs_dir)
+    live = Live(index, context.run_path)
     routes: list[BaseRoute] = [
-        *run_routes.routes(context),
-        *playing.routes(context),
+        *run_routes.routes(context, index),
+        *live.routes(),
+        *compare.routes(context),
+        *watch_routes.routes(context),
+        *play_routes.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(
         routes=routes,
+        lifespan=lambda app: live.running(),
         middleware=[Middleware(Guard, access=access or Access())],
         exception_handlers={
             HTTPException: _answer_refusal,

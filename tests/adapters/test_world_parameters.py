@@ -5,7 +5,7 @@ import gymnasium
 from scramjet.adapters.factories import register_factory
 from scramjet.adapters.world_parameter import NEEDED, WorldParameter
 from scramjet.adapters.world_parameters import world_parameters
-from scramjet.commands.env_parameters import parameter_help
+from scramjet.commands.arguments.env_parameters import parameter_help
 
 
 def named(name: str) -> dict[str, WorldParameter]:

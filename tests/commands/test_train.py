@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import scramjet
-from scramjet.commands.env_parameters import split_env_parameters, typed_parameters
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.runtime.metrics_log import read_metrics
 from scramjet.training.config.files import load_frozen, starting_config
 from tests.helpers.command_calls import TINY, call

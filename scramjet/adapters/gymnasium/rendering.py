@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -82,6 +83,7 @@ class RenderedPool(WorkerPool):
 
 def _drawn_env(name: str, make_env: MakeEnv, by_mode: dict[str, MakeEnv], as_text: bool, once: bool) -> _Drawn:
     """With a render mode that suits, whether it was asked for or not."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame draws here without a screen, and says nothing of it
     env, wanted = make_env(), TEXT_MODES if as_text else PICTURE_MODES
     if env.render_mode in wanted:
         return _Drawn(name, env, as_text, once)
@@ -142,7 +144,9 @@ class _Drawn(gymnasium.Wrapper[Any, Any, Any, Any]):
             hint = "" if library is None else library.render_hint
             raise WorldError(f"{self._name} cannot be drawn: {type(error).__name__}: {error}{hint}") from error
         is_picture = isinstance(picture, np.ndarray)
-        self._drawings.append(picture if is_picture and not self._as_text else in_blocks(picture) if is_picture else str(picture))
+        self._drawings.append(
+            picture if is_picture and not self._as_text else in_blocks(picture) if is_picture else str(picture)
+        )
 
 
 def in_blocks(picture: np.ndarray) -> str:

@@ -61,3 +61,39 @@ def _managed_gpu() -> tuple[Any, ctypes.c_void_p] | None:
     except (OSError, AttributeError, RuntimeError):  # no such library, or one that lacks a function
         return None
     return library, handle
+
+
+class _Memory(ctypes.Structure):
+    """nvmlMemory_t: bytes."""
+
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+def read_driver_gpu() -> GpuLoad | None:
+    """Load of the GPU whose memory is used most, for a process that does not use it: torch would take some itself."""
+    library = _driver_library()
+    count = ctypes.c_uint()
+    if library is None or library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        return None
+    loads = [load for number in range(count.value) if (load := _driver_load(library, number)) is not None]
+    return max(loads, key=lambda load: load.memory_used, default=None)
+
+
+def _driver_load(library: Any, number: int) -> GpuLoad | None:
+    handle, memory, rates = ctypes.c_void_p(), _Memory(), _Utilization()
+    if library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)) != 0:
+        return None
+    if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) != 0:
+        return None
+    is_told = library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)) == 0
+    return GpuLoad(min(1.0, rates.gpu / 100) if is_told else None, memory.used, memory.total)
+
+
+@cache
+def _driver_library() -> Any:
+    """The driver's management library, None where there is no NVIDIA driver."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+        return library if library.nvmlInit_v2() == 0 else None
+    except (OSError, AttributeError):
+        return None

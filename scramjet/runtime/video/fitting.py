@@ -45,6 +45,6 @@ def as_picture(name: str, drawn: Any) -> np.ndarray:
         picture = picture[..., :3]
     if picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape or picture.dtype.kind not in "biu":
         raise WorldError(
-            f"{name} drew {picture.dtype} {list(picture.shape)}, and a video needs pictures [height, width, 3] of uint8"
+            f"{name} drew {picture.dtype} {list(picture.shape)}, and pictures are [height, width, 3] of uint8"
         )
     return picture if picture.dtype == np.uint8 else picture.clip(0, 255).astype(np.uint8)

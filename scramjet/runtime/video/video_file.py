@@ -45,7 +45,9 @@ def check_video(path: Path, frames_per_second: float | None = None) -> None:
     A file that stands at `path` will be replaced.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"a video's name ends with {', '.join(SUFFIXES)}, and '{path}' does not; try {_renamed(path)}")
+        raise ConfigError(
+            f"a video's name ends with {', '.join(SUFFIXES)}, and '{path}' does not; try {_renamed(path)}"
+        )
     rate = frames_per_second
     if rate is not None and not 0 < rate <= MOST_FRAMES_PER_SECOND:
         raise ConfigError(f"fps={rate} must be above 0 and at most {MOST_FRAMES_PER_SECOND}; try --fps 30")
@@ -56,7 +58,9 @@ def check_video(path: Path, frames_per_second: float | None = None) -> None:
     if path.exists() and not path.is_file():
         raise ConfigError(f"'{path}' is no file that a video could replace; choose another name")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(f"'{path.name}' cannot be written into '{folder}': permission was denied; choose another folder")
+        raise ConfigError(
+            f"'{path.name}' cannot be written into '{folder}': permission was denied; choose another folder"
+        )
 
 
 def require_packages() -> None:
@@ -65,7 +69,9 @@ def require_packages() -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ConfigError(f"videos need a package that is missing ({error}): pip install 'scramjet[video]'") from error
+            raise ConfigError(
+                f"videos need a package that is missing ({error}): pip install 'scramjet[video]'"
+            ) from error
 
 
 def _renamed(path: Path) -> str:
@@ -150,9 +156,8 @@ class _AvEncoder:
     """Frames to H.264 or VP9."""
 
     def __init__(self, path: Path, suffix: str, shape: tuple[int, int], rate: float, threads: int) -> None:
-        import av
-
-        self._av: Any = av
+        av: Any = importlib.import_module("av")
+        self._make_frame = av.VideoFrame.from_ndarray
         codec, options = _CODECS[suffix]
         flags = {"movflags": "+faststart"} if suffix == ".mp4" else {}  # plays before all of it is loaded
         self._container = av.open(str(path), "w", format=suffix[1:], options=flags)
@@ -164,7 +169,7 @@ class _AvEncoder:
         context.color_primaries = context.color_trc = context.colorspace = context.color_range = _BT709
 
     def add(self, frame: np.ndarray) -> None:
-        picture = self._av.VideoFrame.from_ndarray(frame, format="rgb24")
+        picture = self._make_frame(frame, format="rgb24")
         picture = picture.reformat(format="yuv420p", dst_colorspace=_BT709)
         self._container.mux(self._stream.encode(picture))
 

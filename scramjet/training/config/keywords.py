@@ -27,7 +27,9 @@ SOURCE = "scramjet.train"
 """How messages call the place that the settings came from."""
 ARGUMENTS = ("config", "env", "resume", "fork", "runs_dir", "run_name", "network", "display", "trust", "callbacks")
 """The arguments of `scramjet.train` beside the settings, for suggestions after a misspelled name."""
-CHANGEABLE = ("total_timesteps", "time_limit")
+TRACKING = ("track", "track_project")
+"""The settings of trackers, which change nothing that is trained."""
+CHANGEABLE = ("total_timesteps", "time_limit", *TRACKING)
 """The settings that may change when a run is resumed."""
 
 _TABLES = {
@@ -85,8 +87,8 @@ def refuse_when_resumed(settings: Mapping[str, Any], run: str) -> None:
     for name in settings:
         if name not in CHANGEABLE:
             raise ConfigError(
-                f"{name} cannot change when a run is resumed: its config is frozen. Only total_timesteps and "
-                f"time_limit may; to change more, start a new run with fork={run!r}"
+                f"{name} cannot change when a run is resumed: its config is frozen. Only total_timesteps, "
+                f"time_limit and track may; to change more, start a new run with fork={run!r}"
             )
 
 

@@ -66,7 +66,10 @@ def test_an_env_that_cannot_be_drawn_is_refused_with_what_to_do() -> None:
 
 def test_gymnasiums_own_envs_give_text_where_they_have_it_and_pictures_else() -> None:
     pytest.importorskip("pygame", reason="Gymnasium draws with pygame")
-    lake, pole = RenderedPool(ForeignWorld("gym:FrozenLake-v1"), as_text=True), RenderedPool(ForeignWorld("gym:CartPole-v1"), as_text=True)
+    lake, pole = (
+        RenderedPool(ForeignWorld("gym:FrozenLake-v1"), as_text=True),
+        RenderedPool(ForeignWorld("gym:CartPole-v1"), as_text=True),
+    )
     lake.reset(0)
     assert "FHFH" in lake.drawings[0][-1]
     pole.reset(0)

@@ -44,7 +44,7 @@ def test_an_asynchronous_run_is_forked_into_a_synchronous_one_and_back(tmp_path)
 @pytest.mark.parametrize("env", ["cartpole", "snake"])
 def test_a_resumed_run_begins_with_what_its_fresh_episodes_show(env, tmp_path):
     result = train(settings(env, policy=PolicyConfig(hidden=(16,))), tmp_path, run_name="run")
-    session = start.resume_run(str(result.run_path), tmp_path, None, 2 * result.step, None)
+    session = start.resume_run(str(result.run_path), tmp_path, None, {"total_timesteps": 2 * result.step})
     with session.run, contextlib.closing(session):
         shown = session.pool.shown.obs.copy()
         rollout = session.collector.collect()

@@ -156,7 +156,12 @@ class NdArray {
     }
     const source = $.np.array(value).stretched(this.shape);
     const from = source.places();
-    for (let k = 0; k < places.length; k++) this.write(places[k], source.read(from[k]));
+    if (this.isBool || this.isWide || source.isWide) {
+      for (let k = 0; k < places.length; k++) this.write(places[k], source.read(from[k]));
+      return;
+    }
+    const [to, given] = [this.data, source.data];
+    for (let k = 0; k < places.length; k++) to[places[k]] = given[from[k]];
   }
 
   /** This array as if it had another shape, repeating axes of length 1. */
@@ -174,6 +179,11 @@ class NdArray {
     const result = NdArray.zeros(this.shape, dtype);
     this.places().forEach((place, k) => result.write(k, operation($.pos(this.read(place)))));
     return result;
+  }
+
+  /** The data as something that gives plain numbers. */
+  numbers() {
+    return this.isWide ? Array.from(this.data, Number) : this.data;
   }
 
   values() {
@@ -205,7 +215,13 @@ function elementwise(operation, a, b, dtype = "float64") {
   const [left, right] = [first.stretched(shape), second.stretched(shape)];
   const [from, other] = [left.places(), right.places()];
   const result = NdArray.zeros(shape, dtype);
-  for (let k = 0; k < from.length; k++) result.write(k, operation($.pos(left.read(from[k])), $.pos(right.read(other[k]))));
+  const [leftData, rightData] = [left.numbers(), right.numbers()];
+  const isBool = result.isBool;
+  for (let k = 0; k < from.length; k++) {
+    const value = operation(leftData[from[k]], rightData[other[k]]);
+    if (isBool) result.data[k] = value ? 1 : 0;
+    else result.data[k] = value;
+  }
   return result;
 }
 

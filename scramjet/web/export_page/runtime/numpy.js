@@ -79,13 +79,9 @@ $.np = {
   tile: (value, counts) => {
     const array = $.np.array(value);
     const times = $.list(counts);
-    const result = NdArray.zeros(array.shape.map((length, axis) => length * times[axis]), array.dtype);
-    const steps = stridesOf(result.shape);
-    for (let k = 0; k < result.size; k++) {
-      const index = steps.map((step, axis) => (Math.floor(k / step) % result.shape[axis]) % array.shape[axis]);
-      result.write(k, array.get(index));
-    }
-    return result;
+    const shape = array.shape.flatMap((length, axis) => [times[axis], length]);
+    const tiled = new NdArray(array.data, shape, array.dtype, array.strides.flatMap((step) => [0, step]), array.offset);
+    return ofArrays.reshape(tiled, array.shape.map((length, axis) => length * times[axis]));
   },
   clip: (value, low, high) => each((one) => Math.min(Math.max(one, low), high))(value),
   where: (test, a, b) => {
@@ -116,7 +112,7 @@ const ofArrays = {
   copy: (array) => ofArrays.astype(array, array.dtype),
   astype: (array, dtype) => {
     const result = NdArray.zeros(array.shape, dtypeOf(dtype));
-    array.values().forEach((one, k) => result.write(k, one));
+    result.assign(array);
     return result;
   },
   fill: (array, value) => array.assign(value),

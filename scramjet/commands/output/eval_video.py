@@ -76,7 +76,11 @@ def print_recording(
     print(printable(f"{recording.path}: {recording.num_frames:,} frames, {rate}"))
     returns = [_text(one) for one in recording.returns[:RETURNS_SHOWN].tolist()]
     more = ", ..." if len(recording.returns) > RETURNS_SHOWN else ""
-    mean = f" (mean {recording.returns.mean():.2f})" if recording.returns.shape[0] > 1 == recording.returns.shape[1] else ""
+    mean = (
+        f" (mean {recording.returns.mean():.2f})"
+        if recording.returns.shape[0] > 1 == recording.returns.shape[1]
+        else ""
+    )
     print(f"  returns  {', '.join(returns)}{more}{mean}")
 
 

@@ -1,0 +1,1 @@
+"""What commands print and write, apart from the commands that it belongs to."""

@@ -1,0 +1,97 @@
+"""`scramjet plot`: learning curves of runs, seeds aggregated, as HTML, SVG or PNG."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from scramjet.commands.command_line import parse
+from scramjet.errors import ConfigError, RunError, printable
+from scramjet.reports import matplotlib_plot, plotly_plot
+from scramjet.reports.aggregate import Aggregate
+from scramjet.reports.curves import Axis, CurveSettings, Panel, Tables, check_metrics, default_metric, panels
+from scramjet.reports.groups import configured, group_runs
+from scramjet.reports.run_selection import find_runs
+from scramjet.reports.themes import ThemeName
+from scramjet.runtime.files import write_atomic
+
+DESCRIPTION = """Draw learning curves of runs over steps and wall time.
+
+Runs that differ in their seed alone become one curve with its 95 % interval.
+
+  scramjet plot runs/cartpole-1
+  scramjet plot cartpole-* --out curves.svg
+  scramjet plot runs --metric return_100 eval/mean_return --group-by algorithm
+  scramjet plot runs --group-by learning_rate --aggregate iqm --theme dark
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to draw, and how."""
+
+    runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN ...")]
+    """Runs: paths, names in --runs-dir, patterns such as cartpole-*, or folders of runs."""
+    metric: tuple[str, ...] = ()
+    """Metrics, a panel each: keys of metrics.jsonl; by default return_100, or the rating of runs against a pool."""
+    group_by: tuple[str, ...] = ()
+    """Settings that the runs of one curve agree in: env, algorithm, learning_rate, policy.hidden...; by default all
+    settings but the seed."""
+    x: Literal["steps", "time", "both"] = "both"
+    """Draw over environment steps, over wall time, or both side by side."""
+    aggregate: Aggregate = "mean"
+    """How several runs become one curve: their mean, or the mean of the middle half (interquartile mean)."""
+    smooth: float = 0.0
+    """Average each point with its neighbours, a window of this share of the curve: 0 to 1."""
+    theme: ThemeName = "light"
+    """Colours for a light or a dark page."""
+    title: str = ""
+    """Text above the curves."""
+    out: Path = Path("curves.html")
+    """File to write: .html needs nothing else to be shown, .svg and .png are drawn by matplotlib."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs, for runs given by their names."""
+
+
+def plot_command(words: list[str]) -> int:
+    """Run `scramjet plot ...`; returns the exit code."""
+    arguments = parse(Arguments, words, prog="scramjet plot", description=DESCRIPTION)
+    _check(arguments)
+    runs, notes = configured(find_runs(arguments.runs, arguments.runs_dir))
+    if not runs:
+        raise RunError("; ".join(notes))
+    tables = Tables()
+    metrics = arguments.metric or (default_metric([run.run for run in runs]),)
+    notes += check_metrics(metrics, [run.run for run in runs], tables)
+    groups = group_runs(runs, arguments.group_by)
+    axes: tuple[Axis, ...] = ("steps", "time") if arguments.x == "both" else (arguments.x,)
+    settings = CurveSettings(metrics, axes, arguments.aggregate, arguments.smooth)
+    drawn = _drawing(panels(groups, runs, tables, settings), arguments)
+    write_atomic(arguments.out, drawn)
+    for note in [*notes, *tables.notes]:
+        print(printable(f"note: {note}"), file=sys.stderr)
+    print(
+        printable(f"{len(runs)} runs in {len(groups)} curves: {arguments.out}" if len(runs) > 1 else f"{arguments.out}")
+    )
+    return 0
+
+
+def _check(arguments: Arguments) -> None:
+    kind = arguments.out.suffix.lower()
+    if kind not in (".svg", ".png", ".html"):
+        raise ConfigError(
+            f"out={arguments.out}: give a name that ends in .html, .svg or .png: {arguments.out.stem}.html"
+        )
+    if not 0 <= arguments.smooth <= 1:
+        raise ConfigError(f"smooth={arguments.smooth} must be from 0 to 1, a share of the curve: try --smooth 0.05")
+
+
+def _drawing(drawn: list[Panel], arguments: Arguments) -> bytes:
+    kind = arguments.out.suffix.lower().removeprefix(".")
+    if kind == "html":
+        return plotly_plot.html_page(drawn, theme=arguments.theme, title=arguments.title)
+    return matplotlib_plot.draw(drawn, kind, theme=arguments.theme, title=arguments.title)

@@ -1,0 +1,147 @@
+"""Groups of runs that differ in their seed alone, or that agree in chosen settings, and what to call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scramjet.errors import ConfigError, RunError, did_you_mean, printable
+from scramjet.reports.run_files import RunConfigFile, RunFiles
+
+_NOT_LEARNING = ("config_version", "seed", "time_limit", "env_timeout", "checkpoint.every", "checkpoint.keep_last_n")
+"""Settings that do not change what a run learns, but for chance: runs that differ only in these make one group."""
+FORKED_FROM = "forked_from"
+"""Beside the config's settings: the parent run and step of a fork, "none" for others."""
+_LONGEST_LABEL = 60
+_MISSING = "none"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are shown as one."""
+
+    runs: list[RunFiles]
+    label: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What all of its runs agree in, of the settings that groups are made by."""
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A run with its settings by flat names, such as `env.name` and `policy.hidden`."""
+
+    run: RunFiles
+    config: RunConfigFile
+    settings: dict[str, Any]
+
+
+def configured(runs: Iterable[RunFiles]) -> tuple[list[Configured], list[str]]:
+    """Each run with its settings, and a note for each whose config cannot be read."""
+    found, notes = [], []
+    for run in runs:
+        try:
+            config = run.config()
+        except (ConfigError, RunError) as error:
+            notes.append(f"{run.name} is left out: {error}")
+            continue
+        found.append(Configured(run, config, {**flat(config.values), FORKED_FROM: _parent(run)}))
+    return found, notes
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by flat names: {"policy": {"hidden": 64}} is {"policy.hidden": 64}."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found.update(flat(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of settings that are not the same in all, in the order of the first that has them."""
+    names = dict.fromkeys(name for each in settings for name in each)
+    return [name for name in names if any(each.get(name) != settings[0].get(name) for each in settings)]
+
+
+def group_runs(runs: Sequence[Configured], by: Sequence[str] = ()) -> list[Group]:
+    """Put runs together that agree in the settings `by`; by default in all that differ but the seed."""
+    if by:
+        names = [setting_name(name, runs) for name in by]
+    else:
+        names = [name for name in differing([run.settings for run in runs]) if name not in _NOT_LEARNING]
+    members: dict[str, list[Configured]] = {}
+    for run in runs:
+        members.setdefault(repr([run.settings.get(name, _MISSING) for name in names]), []).append(run)
+    groups = list(members.values())
+    if any(len(group) > 1 for group in groups) or by:
+        groups.sort(key=lambda group: [_order(group[0].settings.get(name, _MISSING)) for name in names])
+    shared = [{name: group[0].settings.get(name, _MISSING) for name in names} for group in groups]
+    if all(len(group) == 1 for group in groups) and not by:
+        labels = [group[0].run.name for group in groups]
+    else:
+        labels = _labels(shared, groups)
+    return [
+        Group([member.run for member in group], label, settings)
+        for group, label, settings in zip(groups, labels, shared, strict=True)
+    ]
+
+
+def setting_name(name: str, runs: Sequence[Configured]) -> str:
+    """The flat name of a setting as a user writes it: `env` is `env.name`, PPO's stand at the top or in `ppo`."""
+    known = dict.fromkeys(key for run in runs for key in run.settings)
+    for candidate in (name, name.replace("-", "_"), f"{name}.name", name.removeprefix("ppo.").replace("-", "_")):
+        if candidate in known:
+            return candidate
+    raise ConfigError(f"--group-by {name}: no run has this setting.{did_you_mean(name, known)}")
+
+
+def value_text(value: Any, longest: int = 40) -> str:
+    """A setting's value in a few characters, safe to show."""
+    if isinstance(value, list):
+        text = "x".join(map(str, value)) if value and all(isinstance(item, int) for item in value) else str(value)
+    elif isinstance(value, bool):
+        text = "yes" if value else "no"
+    else:
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = printable(text)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    """Sorts numbers by their size and before texts."""
+    is_number = isinstance(value, int | float)
+    return (0, float(value), "") if is_number else (1, 0.0, str(value))
+
+
+def _labels(shared: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[Configured]]) -> list[str]:
+    if len(shared) == 1:
+        first = groups[0][0]
+        return [f"{first.config.env or first.run.name} {first.config.algorithm}".strip()]
+    # What people look for first comes first, should the label be cut.
+    names = sorted(differing(shared), key=lambda name: (name != "env.name", name != "algorithm"))
+    labels = [_label(settings, names) for settings in shared]
+    return [
+        label if labels.count(label) == 1 else f"{label} {group[0].run.name}"
+        for label, group in zip(labels, groups, strict=True)
+    ]
+
+
+def _label(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    texts = []
+    for name in names:
+        value = value_text(settings[name], 24)
+        short = name.rpartition(".")[2]
+        texts.append(value if name in ("env.name", "algorithm") else f"{printable(short)} {value}")
+    label = ", ".join(texts)
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+
+
+def _parent(run: RunFiles) -> str:
+    try:
+        lineage = run.lineage()
+    except RunError:
+        return "unreadable"
+    return _MISSING if lineage is None else f"{lineage.parent_run}@{lineage.parent_step}"

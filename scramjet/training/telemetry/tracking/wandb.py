@@ -1,0 +1,73 @@
+"""Weights & Biases, online or offline as its own settings say (WANDB_MODE, WANDB_PROJECT, WANDB_DIR and the rest).
+
+A resumed run has the same id. W&B cannot say which steps of an offline run it has, so that points are noted as sent
+before they are: after a kill the last second may be missing, but no step is there twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from scramjet.errors import ConfigError
+from scramjet.training.telemetry.tracking.facts import RunFacts
+from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
+from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
+
+_wandb: Any = import_module("wandb")
+
+
+class WandbTracker(Tracker):
+    """Writes one W&B run."""
+
+    notes_first = True
+
+    def open(self, facts: RunFacts, sent: Sent, goes_on_from: int | None) -> Place:
+        """Begin a W&B run, or resume the one that this run has."""
+        _require_account()
+        notes = facts.fork_notes
+        if notes and facts.parent is not None:
+            notes["parent_id"] = run_id_beside(facts.path, facts.parent, "wandb")
+        self._run = _wandb.init(
+            project=facts.project or os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT,
+            id=sent.run_id or None,
+            resume="allow" if sent.run_id else None,
+            name=facts.name,
+            group=facts.group,
+            tags=[f"{name}:{value}"[:64] for name, value in facts.tags.items()],
+            config={**facts.config, **({"lineage": notes} if notes else {})},
+            reinit="create_new",
+            settings=_wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),
+        )
+        has = int(self._run.step) - 1 if self._run.resumed else -1
+        return Place(self._run.id, max(sent.step, has))
+
+    def write(self, points: Sequence[Point]) -> None:
+        """Log a row for each point."""
+        for point in points:
+            self._run.log(dict(point.values), step=point.step, commit=True)
+
+    def video(self, path: Path, step: int) -> None:
+        """Add a video or picture to the row of its step, or to the next one where that is written already."""
+        media = _wandb.Image(str(path)) if path.suffix == ".png" else _wandb.Video(str(path), format=path.suffix[1:])
+        self._run.log({"video": media}, step=max(step, int(self._run.step)), commit=False)
+
+    def close(self, summary: Mapping[str, Value]) -> None:
+        """Set the summary and end the run."""
+        self._run.summary.update({f"final/{name}": value for name, value in summary.items()})
+        self._run.finish()
+
+
+def make() -> Tracker:
+    """A tracker for one run."""
+    return WandbTracker()
+
+
+def _require_account() -> None:
+    """Raise a ConfigError where W&B would ask for an account on the terminal."""
+    is_online = os.environ.get("WANDB_MODE", "online") not in ("offline", "disabled", "dryrun")
+    if is_online and _wandb.setup().settings.mode == "online" and _wandb.api.api_key is None:
+        raise ConfigError("W&B knows no account here: run `wandb login`, or set WANDB_MODE=offline")

@@ -1,0 +1,182 @@
+"""What the list of runs says of each: read from the ends of its files, so that a thousand runs are listed at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scramjet.errors import ScramjetError
+from scramjet.reports.metrics_reading import LONGEST_LINE
+from scramjet.reports.run_files import RunFiles, RunState, state_at_rest
+from scramjet.runtime.files import open_regular, read_regular
+from scramjet.training.telemetry.metrics import main_metric
+
+MAX_CONFIG = 1 << 20
+SPARK_POINTS = 24
+_MAX_TAGS, _MAX_TEXT = 20, 100
+_VALUE = re.compile(rb"^(algorithm|seed|total_timesteps|device) = (.+)$", re.MULTILINE)
+_TAGS = re.compile(rb"^tags = (\[.*?\])$", re.MULTILINE | re.DOTALL)
+_ENV = re.compile(rb"^\[env\]\nname = (.+)$", re.MULTILINE)
+_SEED_AND_TAGS = re.compile(rb"^(seed = [^\n]+|tags = \[.*?\])\n", re.MULTILINE | re.DOTALL)
+_MAIN = re.compile(rb'"(?:self_play/rating|return_100)":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]')
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigGlance:
+    """The few settings that the list shows."""
+
+    env: str = ""
+    algorithm: str = ""
+    seed: int | None = None
+    total: int | None = None
+    device: str = ""
+    tags: tuple[str, ...] = ()
+    group: str = ""
+    """The same for runs whose configs differ in nothing but the seed and tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One line of the list of runs; what is not known is None or empty."""
+
+    name: str
+    state: str
+    env: str = ""
+    algorithm: str = ""
+    seed: int | None = None
+    device: str = ""
+    tags: tuple[str, ...] = ()
+    group: str = ""
+    parent: str = ""
+    """The run that a fork comes from."""
+    step: int | None = None
+    total: int | None = None
+    first_step: int = 0
+    metric: str = "return"
+    value: float | None = None
+    steps_per_second: float | None = None
+    seconds_left: float | None = None
+    elapsed: float | None = None
+    started: float | None = None
+    """Seconds since 1970, as `modified`."""
+    modified: float | None = None
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as the page gets them."""
+        return asdict(self)
+
+
+def glance_at_config(path: Path) -> ConfigGlance:
+    """The settings in a config.toml that the list shows.
+
+    Parsing all of it takes 5 ms, and a thousand runs 5 s; so the lines are looked at as our own writer lays them out.
+    A file that was edited into another layout is parsed.
+    """
+    data = read_regular(path / "config.toml", MAX_CONFIG)
+    found = {key.decode(): _plain(value) for key, value in _VALUE.findall(data.partition(b"\n[")[0])}
+    env, tags = _ENV.search(data), _TAGS.search(data.partition(b"\n[")[0])
+    group = hashlib.sha256(_SEED_AND_TAGS.sub(b"", data)).hexdigest()[:16]
+    if env is None or "algorithm" not in found:
+        config = RunFiles(path).config()
+        seed, total = config.seed, config.total_timesteps
+        return ConfigGlance(_text(config.env), _text(config.algorithm), seed, total, group=group)
+    return ConfigGlance(
+        env=_text(_plain(env[1])),
+        algorithm=_text(found.get("algorithm")),
+        seed=_whole(found.get("seed")),
+        total=_whole(found.get("total_timesteps")),
+        device=_text(found.get("device")),
+        tags=_tags(None if tags is None else tags[1]),
+        group=group,
+    )
+
+
+def read_facts(path: Path, glance: ConfigGlance, started: float | None, modified: float | None) -> RunFacts:
+    """What the list says of a run: its config, its newest record, and how it stands."""
+    files = RunFiles(path)
+    lineage = files.lineage()
+    first = 0 if lineage is None else lineage.parent_step or 0
+    record = files.last_record()
+    step = None if record is None else record["step"]
+    if files.is_in_use():
+        state = RunState.RUNNING
+    else:
+        is_done = step is not None and glance.total is not None and step >= glance.total
+        state = state_at_rest(step, [] if is_done else files.checkpoint_steps(), glance.total)
+    time = record.get("time") if record is not None else None
+    time = time if isinstance(time, dict) else {}
+    metric, value = main_metric(record or {})
+    elapsed = _number(time.get("elapsed_seconds"))
+    left = None
+    if state is RunState.RUNNING and step is not None and elapsed and glance.total is not None and step > first:
+        left = max(0.0, (glance.total - step) * elapsed / (step - first))
+    return RunFacts(
+        path.name,
+        state.value,
+        **{name: getattr(glance, name) for name in ("env", "algorithm", "seed", "device", "tags", "total")},
+        group=f"{glance.group} {'' if lineage is None else lineage.parent_run[:_MAX_TEXT]}",
+        parent="" if lineage is None else lineage.parent_run[:_MAX_TEXT] or "?",
+        step=step,
+        first_step=first,
+        metric=metric,
+        value=value,
+        steps_per_second=_number(time.get("steps_per_second")),
+        seconds_left=left,
+        elapsed=elapsed,
+        started=started,
+        modified=modified,
+    )
+
+
+def damaged(name: str, error: Exception) -> RunFacts:
+    """The line of a run that cannot be read."""
+    text = str(error) if isinstance(error, ScramjetError) else f"cannot be read ({error})"
+    return RunFacts(name, RunState.DAMAGED.value, problem=text[:500])
+
+
+def read_spark(metrics_path: Path) -> list[float]:
+    """Some numbers of the main metric, evenly spread over a metrics file; only as many pieces of it are read."""
+    found = []
+    try:
+        with open(open_regular(metrics_path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            for part in range(SPARK_POINTS):
+                at = size * part // (SPARK_POINTS - 1)
+                piece = os.pread(file.fileno(), 4096, max(0, min(at, size - 4096)))
+                match = _MAIN.search(piece) if part < SPARK_POINTS - 1 else ([None, *_MAIN.finditer(piece)])[-1]
+                if match is not None:
+                    found.append(float(match[1]))
+    except (OSError, ValueError):
+        return []
+    return found
+
+
+def _plain(text: bytes) -> Any:
+    """A number or a text of TOML as JSON reads it; None for anything else."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _tags(text: bytes | None) -> tuple[str, ...]:
+    values = _plain(re.sub(rb",\s*\]$", b"]", text)) if text is not None and len(text) < LONGEST_LINE else None
+    return tuple(each[:_MAX_TEXT] for each in values[:_MAX_TAGS] if isinstance(each, str)) if values else ()
+
+
+def _text(value: Any) -> str:
+    return value[:_MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) < 2**63 else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

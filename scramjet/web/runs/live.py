@@ -1,0 +1,188 @@
+"""Pushes what is new to the browsers that look: changed lines of the list, and new records of one run.
+
+One thread looks at the folder about once a second, less often where a look takes long. Each browser has a short queue;
+one that does not keep up is let go, connects again and fetches what it missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from scramjet.errors import ScramjetError
+from scramjet.reports.metrics_reading import Position, read_records
+from scramjet.runtime.files import open_regular
+from scramjet.runtime.machine.gpu_load import read_driver_gpu
+from scramjet.runtime.machine.load import LoadMeter
+from scramjet.runtime.run_log import LOG_FILE, read_log
+from scramjet.training.telemetry.metrics import findings
+from scramjet.web.runs.index import RunIndex, Stamp, stamp_of
+
+EVERY_SECONDS = 0.7
+SHARE_OF_TIME = 0.1
+"""The share of a thread's time that looking may take."""
+_QUEUE = 64
+_RECORDS_AT_ONCE = 100
+_TAIL = 1 << 21
+
+
+@dataclass(eq=False, slots=True)
+class Subscriber:
+    """One browser: what it looks at, and messages that it has not got yet."""
+
+    queue: asyncio.Queue[str | None] = field(default_factory=lambda: asyncio.Queue(_QUEUE))
+    run: str | None = None
+    """The run that it looks at; None: the list."""
+    position: Position | None = None
+    log: Stamp | None = None
+
+
+class Live:
+    """The thread that looks at the folder, and the browsers that are told."""
+
+    def __init__(self, index: RunIndex, run_path: Callable[[str], Path]) -> None:
+        """`run_path` gives the folder of a run, or raises an HTTPException."""
+        self._index, self._run_path = index, run_path
+        self._subscribers: set[Subscriber] = set()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._load = LoadMeter(read_driver_gpu, every=0.5)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look at the folder while the server runs."""
+        self._loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=self._watch, name="scramjet-live", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            await asyncio.to_thread(thread.join, 2.0)
+
+    def routes(self) -> list[BaseRoute]:
+        """`/api/live`: send {"watch": "runs"} or {"watch": "run", "name": ...}."""
+        return [WebSocketRoute("/api/live", self._serve)]
+
+    async def _serve(self, websocket: WebSocket) -> None:
+        await websocket.accept()
+        subscriber = Subscriber()
+        sending = asyncio.create_task(self._send(websocket, subscriber))
+        try:
+            while True:
+                await self._subscribe(subscriber, await websocket.receive_json())
+        except (WebSocketDisconnect, ValueError, KeyError):  # gone, or no JSON
+            pass
+        finally:
+            with self._lock:
+                self._subscribers.discard(subscriber)
+            sending.cancel()
+
+    async def _subscribe(self, subscriber: Subscriber, wish: Any) -> None:
+        name = wish.get("name") if isinstance(wish, dict) and wish.get("watch") == "run" else None
+        if isinstance(name, str):
+            try:
+                path = self._run_path(name)
+            except HTTPException as error:
+                self._put(subscriber, {"type": "error", "error": error.detail})
+                return
+            subscriber.position = await asyncio.to_thread(_end_of, path / "metrics.jsonl")
+        with self._lock:
+            subscriber.run = name if isinstance(name, str) else None
+            self._subscribers.add(subscriber)
+        self._put(subscriber, {"type": "watching", "name": subscriber.run})
+
+    async def _send(self, websocket: WebSocket, subscriber: Subscriber) -> None:
+        while (text := await subscriber.queue.get()) is not None:
+            await websocket.send_text(text)
+        await websocket.close(1013)
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            began = time.monotonic()
+            rows, gone = self._index.scan()
+            with self._lock:
+                subscribers = list(self._subscribers)
+            if rows or gone:
+                self._tell(
+                    [each for each in subscribers if each.run is None], {"type": "rows", "rows": rows, "gone": gone}
+                )
+            self._tell_of_runs(
+                [each for each in subscribers if each.run is not None], {row["name"]: row for row in rows}
+            )
+            took = time.monotonic() - began
+            self._stop.wait(max(EVERY_SECONDS - took, took / SHARE_OF_TIME))
+
+    def _tell_of_runs(self, subscribers: list[Subscriber], rows: dict[str, dict[str, Any]]) -> None:
+        """Tell those who look at one run of its new records, its state, its log and the load of the machine."""
+        for each in subscribers:
+            assert each.run is not None
+            try:
+                path = self._run_path(each.run)
+                reading = read_records(path / "metrics.jsonl", each.position or Position())
+            except (ScramjetError, HTTPException):
+                continue
+            message: dict[str, Any] = {"type": "run", "name": each.run, "load": asdict(self._load.read())}
+            each.position = reading.position
+            if reading.restarted:
+                message["restarted"] = True
+            elif reading.records:
+                message["records"] = _spread(reading.records)
+                message["findings"] = findings(reading.records[-1])
+            if each.run in rows:
+                message["row"] = rows[each.run]
+            if (stamp := stamp_of(path / LOG_FILE)) != each.log:
+                each.log, message["log"] = stamp, read_log(path)
+            self._tell([each], message)
+
+    def _tell(self, subscribers: list[Subscriber], message: dict[str, Any]) -> None:
+        """Hand a message to the event loop, which alone touches the queues."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the server ends, and its loop is closed
+            for each in subscribers:
+                self._loop.call_soon_threadsafe(self._put, each, message)
+
+    def _put(self, subscriber: Subscriber, message: dict[str, Any]) -> None:
+        if subscriber.queue.full():  # too slow: it connects again
+            with self._lock:
+                self._subscribers.discard(subscriber)
+            while not subscriber.queue.empty():
+                subscriber.queue.get_nowait()
+            subscriber.queue.put_nowait(None)
+        else:
+            subscriber.queue.put_nowait(json.dumps(message))
+
+
+def _end_of(path: Path) -> Position:
+    """The position behind the last whole line of a metrics file."""
+    try:
+        with open(open_regular(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            start = max(0, size - _TAIL)
+            return Position(start + os.pread(file.fileno(), _TAIL, start).rfind(b"\n") + 1)
+    except (OSError, ValueError):
+        return Position()
+
+
+def _spread(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most so many of the records, evenly spread, the last one and those with an evaluation among them."""
+    stride = -(-len(records) // _RECORDS_AT_ONCE)
+    last = len(records) - 1
+    return [
+        record
+        for place, record in enumerate(records)
+        if (last - place) % stride == 0 or (stride < 10 and "eval/mean_return" in record)
+    ]

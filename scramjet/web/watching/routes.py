@@ -1,0 +1,34 @@
+"""`/api/watch`: the socket over which a page watches; at most so many pages at once."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from scramjet.web.agents import Agents
+from scramjet.web.context import PageContext
+from scramjet.web.watching.session import Session
+
+MOST_SESSIONS = 8
+"""Pages that watch at the same time: each has a thread and an env."""
+
+
+def routes(context: PageContext) -> list[BaseRoute]:
+    """The socket `/api/watch`."""
+    agents = Agents(context.runs_dir, trust=context.trust)
+    under_way: set[Session] = set()
+
+    async def watch(socket: WebSocket) -> None:
+        await socket.accept()
+        if len(under_way) >= MOST_SESSIONS:
+            await socket.send_json({"kind": "error", "error": f"{MOST_SESSIONS} pages watch already; close one"})
+            await socket.close(1013)
+            return
+        session = Session(socket, agents)
+        under_way.add(session)
+        try:
+            await session.run()
+        finally:
+            under_way.discard(session)
+
+    return [WebSocketRoute("/api/watch", watch)]

@@ -1,0 +1,62 @@
+"""The env that is watched: it plays one episode after another, and every position of them can be seen."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from scramjet.adapters.registry import ForeignWorld
+from scramjet.engine.pool import Pool
+from scramjet.engine.transition import Transition
+from scramjet.training.components import make_pool
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.evaluation.limits import steps_at_most
+from scramjet.training.pictures.stages import NativeStage, Stage, picture_stage
+from scramjet.training.seeds import unseen_episodes
+from scramjet.web.pictures import checked_picture, drawn, plain_text
+
+THE_ENV = np.array([0])
+
+
+class Scene:
+    """One env of a config's world, which is drawn: native worlds by `render` or `ascii`, others by themselves."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._stage = _stage(config)
+        self.pool: Pool = self._stage.pool
+        self.frames_per_second = self._stage.frames_per_second
+        """How fast the world is watched, unless somebody chooses."""
+        self.longest = steps_at_most(self.pool, config.eval.max_steps)
+        """Steps after which an episode is cut, as in an evaluation; None: never."""
+        self.is_over = False
+        """Whether the last step ended the episode; the pool has then begun another, which is not watched."""
+
+    def begin(self, seed: int) -> Transition:
+        """Begin the episode that an evaluation with this seed begins with."""
+        out = self.pool.reset(unseen_episodes(seed))
+        self._drawing, self.is_over = self._stage.drawings(out)[0], False
+        return out
+
+    def step(self, actions: np.ndarray) -> Transition:
+        """Step the env."""
+        out, drawings = self._stage.step(actions, THE_ENV)
+        self._drawing = drawings[0]
+        self.is_over = bool(self.pool.unfinished()[1].max() == 0)
+        return out
+
+    def picture(self) -> np.ndarray | str:
+        """The position as a picture [height, width, 3] uint8, or as text; after the last step, the final one."""
+        drawing = self._drawing
+        return plain_text(drawing) if isinstance(drawing, str) else checked_picture(drawing, self.pool.name)
+
+    def close(self) -> None:
+        """End the env and what runs it."""
+        self.pool.close()
+
+
+def _stage(config: RunConfig) -> Stage:
+    world = config.make_env()
+    if isinstance(world, ForeignWorld):
+        return picture_stage(config, 1, num_workers=1)
+    return NativeStage(make_pool(config, num_envs=1, num_threads=1), partial(drawn, world))

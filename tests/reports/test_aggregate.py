@@ -1,0 +1,113 @@
+"""Statistics over seeds agree with closed forms and with scipy, and the bootstrap covers what it should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from scramjet.reports.aggregate import (
+    band,
+    bootstrap_interval,
+    common_grid,
+    estimate,
+    first_reached,
+    interquartile_mean,
+    mean,
+    on_grid,
+    smoothed,
+)
+from scramjet.reports.metrics_table import Curve
+
+
+def curve(x: list[float], y: list[float]) -> Curve:
+    return Curve(np.array(x, dtype=float), np.array(y, dtype=float))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 11])
+def test_mean_and_interquartile_mean_are_those_of_numpy_and_scipy(count: int) -> None:
+    values = np.random.default_rng(count).normal(size=(count, 7))
+    np.testing.assert_allclose(mean(values), values.mean(axis=0))
+    np.testing.assert_allclose(interquartile_mean(values), stats.trim_mean(values, 0.25, axis=0))
+
+
+def test_numbers_that_are_missing_are_left_out() -> None:
+    values = np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, np.nan], [100.0, np.nan], [2.0, 5.0]])
+    np.testing.assert_allclose(interquartile_mean(values), [stats.trim_mean([1, 3, 100, 2], 0.25), 5.0])
+    assert np.isnan(mean(np.full((3, 1), np.nan))[0])
+
+
+def test_the_bootstrap_agrees_with_scipys() -> None:
+    values = np.random.default_rng(3).exponential(size=(15, 1))
+    low, high = bootstrap_interval(values, resamples=20_000)
+    expected = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=20_000, rng=1)
+    np.testing.assert_allclose([low[0], high[0]], expected.confidence_interval, rtol=0.02)
+
+
+def test_intervals_of_the_mean_of_normal_numbers_cover_it_about_as_often_as_they_say() -> None:
+    samples = np.random.default_rng(5).normal(loc=3.0, size=(20, 1000))  # 1,000 trials side by side
+    low, high = bootstrap_interval(samples)
+    covered = np.mean((low <= 3.0) & (high >= 3.0))
+    # A percentile bootstrap of 20 numbers covers a little less than 95 %.
+    assert 0.90 <= covered <= 0.96
+
+
+def test_strata_are_resampled_each_by_itself() -> None:
+    values = np.array([[0.0], [0.0], [0.0], [10.0], [10.0], [10.0]])
+    low, high = bootstrap_interval(values, strata=np.array([0, 0, 0, 1, 1, 1]))
+    assert (low[0], high[0]) == (5.0, 5.0)
+    low, high = bootstrap_interval(values)
+    assert low[0] < 5.0 < high[0]
+
+
+def test_one_run_has_a_number_and_no_interval() -> None:
+    alone = estimate([4.0])
+    assert (alone.center, alone.count, np.isnan(alone.low), np.isnan(alone.high)) == (4.0, 1, True, True)
+    both = estimate([4.0, np.nan, 6.0], "iqm")
+    assert (both.center, both.count, both.low, both.high) == (5.0, 2, 4.0, 6.0)
+    assert np.isnan(estimate([]).center)
+
+
+def test_straight_lines_on_a_grid_are_exact_and_end_where_they_end() -> None:
+    curves = [curve([0, 10], [0, 20]), curve([2, 6], [5, 5]), curve([], [])]
+    grid = common_grid(curves, points=6)
+    assert grid.tolist() == [0, 2, 4, 6, 8, 10]
+    np.testing.assert_array_equal(on_grid(curves, grid)[0], [0, 4, 8, 12, 16, 20])
+    np.testing.assert_array_equal(on_grid(curves, grid)[1], [np.nan, 5, 5, 5, np.nan, np.nan])
+    assert np.isnan(on_grid(curves, grid)[2]).all()
+
+
+def test_a_band_ends_where_most_of_its_curves_have_ended() -> None:
+    curves = [curve([0, 4], [1, 1]), curve([0, 6], [3, 3]), curve([0, 10], [5, 5])]
+    result = band(curves, points=11)
+    assert result.x.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    np.testing.assert_allclose(result.center, [3, 3, 3, 3, 3, 4, 4])
+    assert (result.low[:5] >= 1).all()
+    assert (result.high[:5] <= 5).all()
+
+
+def test_a_band_ends_with_the_first_of_curves_that_end_about_together() -> None:
+    curves = [curve([0, 99], [1, 1]), curve([0, 97], [3, 3]), curve([0, 100], [8, 8]), curve([0, 30], [0, 0])]
+    result = band(curves, points=101)
+    assert result.x[-1] == 97
+    np.testing.assert_allclose(result.center[[0, 30, 31, 97]], [3, 3, 4, 4])
+
+
+def test_bands_of_single_points_and_of_nothing_are_points_and_nothing() -> None:
+    one = band([curve([5], [1]), curve([5], [3])])
+    assert (one.x.tolist(), one.center.tolist()) == ([5.0], [2.0])
+    assert len(band([curve([], []), curve([], [])]).x) == 0
+
+
+def test_smoothing_keeps_straight_lines_and_averages_noise() -> None:
+    line = curve(list(range(50)), [3.0 * place for place in range(50)])
+    np.testing.assert_allclose(smoothed(line, 0.2).y, line.y)
+    noise = Curve(np.arange(1000.0), np.random.default_rng(0).normal(size=1000))
+    assert smoothed(noise, 0.1).y[100:-100].std() < 0.2
+    assert smoothed(noise, 0.0) is noise
+
+
+def test_a_level_is_reached_at_the_first_point_not_below_it() -> None:
+    rising = curve([1, 2, 3], [0, 5, 5])
+    assert first_reached(rising, 5.0) == 2.0
+    assert first_reached(rising, 6.0) is None
