@@ -80,7 +80,7 @@ class PlayView {
     this.hintCard = element("section", { class: "card", hidden: true }, element("h2", {}, "Hints"), this.hints);
     this.listCard = element("section", { class: "card" }, element("h2", {}, "Moves"), this.list.node);
     replace(this.root, element("div", { class: "view-head" }, this.title), this.problem, this.note,
-      element("div", { class: "play" },
+      element("div", { class: "play-view" },
         element("div", { class: "play-table" }, this.news, this.board.node, this.controls, bar),
         element("div", { class: "play-side" }, this.hintCard,
           element("section", { class: "card" }, element("h2", {}, "Game"), this.setup, this.clockBox, this.asText),
