@@ -73,7 +73,9 @@ def translated_function(function: Callable[..., Any], env: Env) -> Callable[...,
 
     def call(*arguments: Any) -> Any:
         given = ", ".join(map(json.dumps, arguments))
-        text = engine.eval(f"(() => {{ try {{ return JSON.stringify({own}({given})); }} catch (e) {{ return 'E' + e; }} }})()")
+        text = engine.eval(
+            f"(() => {{ try {{ return JSON.stringify({own}({given})); }} catch (e) {{ return 'E' + e; }} }})()"
+        )
         if text.startswith("E"):
             raise RuntimeError(text)
         return json.loads(text)
@@ -114,4 +116,8 @@ def _shown(pool: NativePool, out: Any) -> dict[str, Any]:
     for row in range(pool.num_rows):
         numbers = np.concatenate([np.ravel(leaf[row]).astype(float) for leaf in leaves(out.obs)])
         views.append([numbers.tolist(), out.mask[row].tolist()])
-    return {"fields": fields.tolist(), "views": views, "turn": int(out.turn[0]) if pool.played_by is PlayedBy.SEATS else -1}
+    return {
+        "fields": fields.tolist(),
+        "views": views,
+        "turn": int(out.turn[0]) if pool.played_by is PlayedBy.SEATS else -1,
+    }

@@ -45,7 +45,11 @@ NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
     ("pendulum", True, {"state_dependent_std": True}),
     ("pendulum", False, {}),
     ("connect_four", False, {"encoder": "grid_cnn", "grid_channels": (8,), "grid_blocks": 2, "symmetry": "canonical"}),
-    ("tic_tac_toe", False, {"encoder": "grid_cnn", "grid_channels": (8,), "grid_readout": "pool", "symmetry": "average"}),
+    (
+        "tic_tac_toe",
+        False,
+        {"encoder": "grid_cnn", "grid_channels": (8,), "grid_readout": "pool", "symmetry": "average"},
+    ),
     ("maze", True, {"encoder": "grid_cnn", "grid_channels": (4, 4)}),
     ("maze", False, {"encoder": "value_propagation", "ignore": ("step_count",), "grid_channels": (8,)}),
     ("maze", False, {"embedding_size": 5}),
@@ -102,7 +106,7 @@ def test_the_check_of_a_recorded_game_tells_what_differs(damage: str) -> None:
 
 def test_networks_that_the_page_cannot_run_are_refused_by_name() -> None:
     attention, _ = trained_policy("binpack", False, {"encoder": "entity_attention"})
-    with pytest.raises(ConfigError, match="cannot take a network with .*Entity"):
+    with pytest.raises(ConfigError, match=r"cannot take a network with .*Entity"):
         describe_policy(attention)
     policy, _ = trained_policy("cartpole", False, {})
     policy.network.actor.append(nn.GELU())  # type: ignore[union-attr, operator]

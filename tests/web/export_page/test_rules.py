@@ -142,14 +142,21 @@ def test_normal_draws_are_those_of_the_generator_to_the_last_digits() -> None:
     key, drawn = 0x0123456789ABCDEF, Namespace(_seed=0x0123456789ABCDEF, _index=3, _episode=2, _draw=0)
     wanted = [normal(drawn, 1.0, 2.0) for _ in range(20)]
     record = f"{{ _draw: 0, _index: 3, _episode: 2, $key: [{key & 0xFFFFFFFF}, {key >> 32}] }}"
-    found = javascript().eval(f"(() => {{ const s = {record}; return $.range(20).map(() => $.normal(s, 1, 2)).join(); }})()")
+    found = javascript().eval(
+        f"(() => {{ const s = {record}; return $.range(20).map(() => $.normal(s, 1, 2)).join(); }})()"
+    )
     assert [float(text) for text in found.split(",")] == pytest.approx(wanted, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_is_drawn_the_same_to_a_shade(name: str) -> None:
     env = load_env(name)
-    pool, random, seeds, actions = NativePool(env, 1, backend="interpreted"), np.random.default_rng(1), EpisodeSeed.of(3), []
+    pool, random, seeds, actions = (
+        NativePool(env, 1, backend="interpreted"),
+        np.random.default_rng(1),
+        EpisodeSeed.of(3),
+        [],
+    )
     out = pool.reset(seeds)
     for _ in range(4):
         action = random_actions(pool, out, random)
