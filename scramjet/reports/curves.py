@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -54,23 +55,23 @@ class Panel:
 
 
 class Tables:
-    """The metrics of runs, each read once."""
+    """The metrics of runs, each brought up to date once; `make` gives the table of a file, new or kept from before."""
 
-    def __init__(self, most_rows: int = 20_000) -> None:
-        self._most_rows = most_rows
-        self._tables: dict[RunFiles, MetricsTable] = {}
+    def __init__(self, make: Callable[[Path], MetricsTable] = MetricsTable) -> None:
+        self._make = make
+        self._tables: dict[Path, MetricsTable] = {}
         self.notes: list[str] = []
         """What could not be read, in words."""
 
     def of(self, run: RunFiles) -> MetricsTable:
-        """The table of a run; empty where its metrics cannot be read."""
-        if run not in self._tables:
-            table = self._tables[run] = MetricsTable(run.metrics_path, self._most_rows)
+        """The table of a run; as it was, or empty, where its metrics cannot be read."""
+        if run.path not in self._tables:
+            table = self._tables[run.path] = self._make(run.metrics_path)
             try:
                 table.update()
             except RunError as error:
                 self.notes.append(f"{run.name} has no metrics: {error}")
-        return self._tables[run]
+        return self._tables[run.path]
 
 
 def default_metric(runs: Sequence[RunFiles]) -> str:

@@ -24,6 +24,7 @@ first.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from scramjet.runtime.metrics_log import MetricsLog
@@ -37,6 +38,13 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """The run has ended or failed: write what is left and give files back."""
+
+
+class VideoSink(Protocol):
+    """A sink that takes videos too (`video_every`); one without this method is not told of them."""
+
+    def video(self, path: Path, step: int) -> None:
+        """Take a video of the policy after `step` env steps, a whole file. Called on the training thread."""
 
 
 class BuiltInSink:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import math
 import secrets
 from collections.abc import Callable, Iterator
@@ -44,9 +45,10 @@ class Session:
             yield from self._obey(message)
         except ScramjetError as error:
             yield {"kind": "error", "error": plain_text(str(error))}
-        except ENV_FAILURES as error:
-            said = plain_text(f"the world raised {type(error).__name__}: {error}")
-            yield {"kind": "error", "error": said}
+        except ENV_FAILURES as error:  # a rule or picture of the user's own
+            logging.getLogger(__name__).exception("a game in the page failed")
+            said = f"the game failed, the server's terminal shows where: {type(error).__name__}: {error}"
+            yield {"kind": "error", "error": plain_text(said)}
 
     def close(self) -> None:
         """End the game."""
@@ -116,7 +118,7 @@ class Session:
         game = self._required().game
         if not isinstance(game, SteeredGame):
             raise PlayError("this world takes moves, no numbers")
-        game.act(coerce("values", message.get("values"), list[float]))
+        game.act(coerce("values", message.get("values"), tuple[float, ...]))
         yield self._state()
 
     def _undo(self, message: Message) -> Answers:

@@ -97,12 +97,17 @@ class Session:
         try:
             await work()
         except ScramjetError as error:
-            await self._send({"kind": "error", "error": str(error)})
+            await self._tell_error(str(error))
         except WebSocketDisconnect:
             raise
         except Exception:
             logging.getLogger(__name__).exception("a performance that was watched failed")
-            await self._send({"kind": "error", "error": "the server met an error of its own; its terminal shows it"})
+            await self._tell_error("the server met an error of its own; its terminal shows it")
+
+    async def _tell_error(self, text: str) -> None:
+        """Tell the page what went wrong, whether anything still plays, and which checkpoints there are."""
+        await self._look_for_checkpoints(always=True)
+        await self._send({"kind": "error", "error": text, "has_ended": self._cast is None, **self._listed})
 
     async def _obey(self, message: Any) -> None:
         """Do what the page asks for."""
@@ -208,7 +213,7 @@ class Session:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
         except Exception:
             self._is_playing = False
-            self._thread.submit(self._end_cast)
+            await asyncio.wrap_future(self._thread.submit(self._end_cast))
             raise
 
     def _make_cast(self, request: WatchRequest) -> Cast:
