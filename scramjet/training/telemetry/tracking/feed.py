@@ -42,6 +42,11 @@ class Feed:
         return self._state.note
 
     @property
+    def is_in_use(self) -> bool:
+        """Whether a process sends this run to this tool."""
+        return self._state.is_in_use
+
+    @property
     def step(self) -> int:
         """The last step that the tool has; -1 before the first."""
         return self._tail.last_step
