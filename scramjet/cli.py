@@ -29,6 +29,7 @@ commands:
   compare     runs side by side         scramjet compare cartpole-1 cartpole-2
   sync        send runs to a tool       scramjet sync runs/cartpole-1 --to aim
   serve       runs in the browser       scramjet serve
+  export-page a game in one HTML file   scramjet export-page runs/connect_four-1
   list        the worlds there are      scramjet list
   example     a world to begin from     scramjet example corridor
   check       find mistakes in a world  scramjet check my_world.py
@@ -39,8 +40,8 @@ commands:
 
 
 _COMMANDS = (
-    "train", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "list", "example", "check",
-    "bench",
+    "train", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
+    "example", "check", "bench",
 )  # fmt: skip
 
 

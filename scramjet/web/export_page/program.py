@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+from scramjet.engine.layout import num_players
 from scramjet.engine.worlds.rules import rule_functions
 from scramjet.envs.api import Env
 from scramjet.web.export_page.errors import UntranslatableError
@@ -62,16 +63,20 @@ class Program:
 def world_program(env: Env) -> tuple[str, list[str]]:
     """A world's program, and notes on pictures that it goes without; raises an UntranslatableError for its rules.
 
-    `rules.render` draws the picture; where that has no translation, `rules.ascii` gives the text.
+    `rules.render` draws the picture; where that has no translation, `rules.ascii` gives the text. Where a world hides
+    things from its players, `rules.render_for` or `rules.ascii_for` show what one of them may see.
     """
     program = Program(env)
     functions = rule_functions(env)
     roles = {role: program.function(functions[role]) for role in RULES if role in functions}
     notes: list[str] = []
-    for role in ("render", "ascii"):
-        _add_optional(program, roles, role, notes)
-        if "render" in roles:
-            break
+    hides = bool(env.hidden) and num_players(env) > 1
+    for all_of_it, of_player in (("render", "render_for"), ("ascii", "ascii_for")):
+        _add_optional(program, roles, all_of_it, notes)
+        if hides and "render_for" not in roles:
+            _add_optional(program, roles, of_player, notes)
+    if "render" in roles:
+        roles.pop("ascii", None)
     _add_optional(program, roles, "action_at", notes)
     return program.source(roles), notes
 
@@ -88,5 +93,3 @@ def _add_optional(program: Program, roles: dict[str, str], role: str, notes: lis
         notes.append(str(error))
         return
     roles[role] = program.function(function)
-
-

@@ -35,8 +35,16 @@ def world_data(env: Env) -> dict[str, Any]:
         "observation": _observation_layout(env.observation_space),
         "action": _action(env),
         "maskSize": mask_size(env),
+        "hides": bool(env.hidden) and num_players(env) > 1,
+        "moves": _moves(env),
         "actionNames": [str(name) for name in env.action_names],
     }
+
+
+def _moves(env: Env) -> bool:
+    """Whether the world is one of motion, to be played against the clock: its state has fractions."""
+    state = state_dtype(env)
+    return any(state[name].base.kind == "f" for name in env.state)
 
 
 def _record_layout(env: Env) -> dict[str, Any]:

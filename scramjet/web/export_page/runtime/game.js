@@ -169,9 +169,16 @@ class Game {
     this.isOver = isOver;
   }
 
-  /** The picture as an array [height, width, 3], a text, or null where the world has neither. */
-  picture() {
-    const { render, ascii } = this.rules;
+  /**
+   * The picture that a player may see, or with null all of it: an array [height, width, 3], a text, or null where the
+   * world has neither.
+   */
+  picture(player = null) {
+    const { render, render_for, ascii, ascii_for } = this.rules;
+    if (player !== null && this.world.hides) {
+      if (render_for !== undefined) return render_for(null, this.record, player);
+      return ascii_for !== undefined ? ascii_for(null, this.record, player) : null;
+    }
     if (render !== undefined) return render(null, this.record);
     return ascii !== undefined ? ascii(null, this.record) : null;
   }

@@ -1,0 +1,122 @@
+"""`scramjet export-page`: one HTML file in which a visitor plays against a trained agent or watches it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from scramjet.arena.head_to_head import for_several, from_the_start
+from scramjet.arena.play.thoughts import reward_scale
+from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
+from scramjet.commands.command_line import parse
+from scramjet.envs.api import Env
+from scramjet.errors import ConfigError, RunError, printable
+from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.runtime.runs import find_run
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.persistence.checkpoint_facts import run_of
+from scramjet.training.playing import load_trained, note_on_played
+from scramjet.web.export_page.page import Facts, shared_page
+from scramjet.web.export_page.trial import can_try, try_page
+
+DESCRIPTION = """Write one HTML file in which anyone can play against a trained agent or watch it.
+
+  scramjet export-page runs/connect_four-1
+  scramjet export-page runs/connect_four-1 -o game.html --checkpoint best
+  scramjet export-page runs/my_game-1 --env elsewhere/my_game.py
+
+Rules and network run in the file itself: no server, nothing is loaded. For
+native worlds; docs/share.md says which worlds and networks it takes.
+"""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What to share, and where to write it."""
+
+    path: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """A run or a checkpoint."""
+    out: Path | None = None
+    """The file to write, also -o; by default the run's name with .html in the folder you are in."""
+    checkpoint: str | None = None
+    """Which of the run's checkpoints: latest, best or step_00010000; by default the newest."""
+    runs_dir: Path = Path("runs")
+    """Folder that holds the runs, for a run given by its name."""
+    env: str | None = None
+    """A world in place of the one that the checkpoint names, such as the file it is in now."""
+    trust: bool = False
+    """Let the checkpoint name a world in a file or module that you have not named yourself: it is run."""
+
+
+def export_page_command(words: list[str]) -> int:
+    """Run `scramjet export-page ...`; returns the exit code."""
+    words, env_values = split_env_parameters(["--out" if word == "-o" else word for word in words])
+    arguments = parse(Arguments, words, prog="scramjet export-page", description=DESCRIPTION)
+    policy, config, checkpoint = load_trained(
+        _path(arguments),
+        runs_dir=arguments.runs_dir,
+        env=arguments.env,
+        choose_parameters=(lambda name: typed_parameters(name, env_values)) if env_values else None,
+        trust=arguments.trust,
+    )
+    if not env_values and (note := note_on_played(config, checkpoint)):
+        print(printable(note), file=sys.stderr, flush=True)
+    run = run_of(checkpoint).name
+    env = _world(config, env_values)
+    page = shared_page(env, policy, Facts(run, checkpoint.step, reward_scale(checkpoint)))
+    for note in page.notes:
+        print(printable(f"note: {note}; the page goes without it"), file=sys.stderr, flush=True)
+    if can_try():
+        try_page(page, type(env).__name__)
+    out = arguments.out or Path(f"{run}.html")
+    _write(out, page.html)
+    print(
+        f"{printable(str(out))}: {len(page.html.encode()) / 1e6:.2f} MB; open it in any browser, or send it to a friend"
+    )
+    return 0
+
+
+def _path(arguments: Arguments) -> str | Path:
+    """The run or checkpoint that is asked for."""
+    if arguments.checkpoint is None:
+        return arguments.path
+    if Path(arguments.checkpoint).name != arguments.checkpoint:
+        raise ConfigError(f"--checkpoint {arguments.checkpoint} is a name: latest, best or step_00010000")
+    folder = find_run(arguments.path, arguments.runs_dir) / "checkpoints"
+    if not (folder / arguments.checkpoint).exists():
+        names = sorted(path.name for path in folder.glob("*")) if folder.is_dir() else []
+        raise RunError(
+            f"'{arguments.path}' has no checkpoint {arguments.checkpoint}; it has {', '.join(names) or 'none'}"
+        )
+    return folder / arguments.checkpoint
+
+
+def _world(config: RunConfig, env_values: dict[str, str]) -> Env:
+    """The world that visitors play: from the start, and with a seat for each player."""
+    if config.frame_stack > 1:
+        raise ConfigError(
+            f"export-page cannot take a run with frame_stack={config.frame_stack}: the page shows its network one "
+            f"observation at a time"
+        )
+    if not isinstance(config.make_env(), Env):
+        raise ConfigError(
+            f"export-page cannot take {config.env}: its rules are code of another library, not a native world whose "
+            f"Python can be translated to run in a page"
+        )
+    with contextlib.suppress(ConfigError):  # a world for one
+        config, _ = for_several(config)
+    world = from_the_start(config, env_values)[0].make_env()
+    assert isinstance(world, Env)
+    return world
+
+
+def _write(out: Path, text: str) -> None:
+    if out.is_dir():
+        raise RunError(f"'{out}' is a folder; name the file: -o {out / 'game.html'}")
+    with explain_disk_errors(out):
+        write_atomic(out, text.encode())
