@@ -24,6 +24,7 @@ from scramjet.commands import (
     list,
     play,
     plot,
+    sync,
     tournament,
     train,
 )
@@ -40,6 +41,7 @@ ARGUMENTS = {
     "tournament": tournament.Arguments,
     "play": play.Arguments,
     "grade": grade.Arguments,
+    "sync": sync.Arguments,
     "plot": plot.Arguments,
     "compare": compare.Arguments,
     "list": list.Arguments,

@@ -190,7 +190,8 @@ def test_a_puzzle_is_played_with_the_arrow_keys(server: PageServer, browser_page
 def test_a_pole_goes_on_by_itself_once_a_key_is_pressed_until_it_falls(server: PageServer, browser_page: Any) -> None:
     page = browser_page
     open_game(page, server, "?world=cartpole&seed=1")
-    page.get_by_text("Press a key or a button to begin.").wait_for()
+    page.get_by_text("Press a key or hold a button to begin.").wait_for()
+    assert page.get_by_role("button", name="Hints").count() == 0  # there is no network to ask
     page.get_by_label("Steps a second").select_option("30")
     page.locator("h1").click()
     page.keyboard.down("ArrowLeft")

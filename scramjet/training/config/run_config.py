@@ -36,6 +36,7 @@ MAX_TIMESTEPS = 2**53
 """Whole numbers up to here are exact as floats too."""
 MAX_SEED = 2**62 - 1
 MAX_FRAMES = 1024
+MAX_TAGS, MAX_TAG_LENGTH = 20, 50
 MAX_THREADS = 1024
 """Most threads or processes."""
 
@@ -137,6 +138,8 @@ class RunConfig:
     fused: bool = True
     """Run plain networks with compiled functions, which are faster (Numba on the CPU, Triton on the GPU); off: with
     torch's operators."""
+    tags: tuple[str, ...] = ()
+    """Words of your own by which the page finds the run, such as --tags baseline paper."""
     track: tuple[TrackerName, ...] = ()
     """Tools that get every number, the config and videos while the run trains: tensorboard, aim, wandb, mlflow,
     trackio."""
@@ -165,6 +168,13 @@ class RunConfig:
         self._check_numbers()
         self._check_devices()
         check_mode(self)
+        for tag in self.tags:
+            if not (0 < len(tag) <= MAX_TAG_LENGTH and tag.isprintable() and tag == tag.strip()):
+                raise ConfigError(
+                    f"tags has {shortened(tag)}; a tag has 1 to {MAX_TAG_LENGTH} printable characters, such as baseline"
+                )
+        if len(self.tags) > MAX_TAGS:
+            raise ConfigError(f"tags has {len(self.tags)} words; give at most {MAX_TAGS}")
         if len(set(self.track)) < len(self.track):
             raise ConfigError(f"track names one twice ({', '.join(self.track)}); name each once")
         if self.track_project == "":

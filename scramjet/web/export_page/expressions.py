@@ -249,7 +249,9 @@ class Expressions:
         if node.conversion not in (-1, ord("s")):
             self.refuse(node, "a format with !r or !a")
         value = self.expression(node.value)
-        return f"$.str({value})" if node.format_spec is None else f"$.format({value}, {self.expression(node.format_spec)})"
+        return (
+            f"$.str({value})" if node.format_spec is None else f"$.format({value}, {self.expression(node.format_spec)})"
+        )
 
 
 def getting(value: str, indices: list[str]) -> str:
@@ -276,5 +278,3 @@ def _is_truth(node: ast.expr) -> bool:
         return all(map(_is_truth, node.values))
     is_not = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     return is_not or isinstance(node, ast.Compare) or (isinstance(node, ast.Constant) and isinstance(node.value, bool))
-
-

@@ -57,7 +57,7 @@ class WatchRequest:
         if not isinstance(message.get("run"), str):
             raise ConfigError("a message to start must name its run")
         given = {name: coerce(name, message[name], kind) for name, kind in known.items() if name in message}
-        return cls(**{name: value for name, value in given.items() if value not in (None, "")})
+        return cls(**{name: value for name, value in given.items() if name == "run" or value not in (None, "")})
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ export function drawCheckpoints(body, name, checkpoints) {
 }
 
 /** The tree of forks: each with the step it left its parent at, and what it changed. */
-export function drawForks(body, tree, name) {
+export function drawForks(body, name, tree) {
   replace(body, element("ul", { class: "forks" }, fork(tree, name)));
 }
 

@@ -25,6 +25,7 @@ class RunView {
     this.page = page;
     this.path = `/api/runs/${encodeURIComponent(name)}`;
     this.data = new RunData();
+    this.drawn = {};
     this.refresh = throttled(() => this.fetchDetails(), DETAILS_MILLISECONDS);
   }
 
@@ -53,6 +54,7 @@ class RunView {
     this.bar = element("div", {});
     this.advice = element("div", { role: "status" });
     this.problems = element("div", {});
+    this.unreadable = element("p", { class: "problem", hidden: true });
     this.panels = {
       checkpoints: panel("Checkpoints"), times: panel("Where the time goes"), forks: panel("Forks"), videos: panel("Videos"),
       config: panel("Config"), log: panel("Log"),
@@ -67,7 +69,7 @@ class RunView {
       element("div", { class: "card-head" }, element("h2", {}, "Return"), element("span", { class: "spacer" }), this.over), this.charts.main);
     const small = element("section", { class: "card" }, element("h2", {}, "Diagnostics"), this.charts.small);
     const cards = Object.values(this.panels).map(({ card }) => card);
-    replace(this.root, head, this.bar, this.facts, this.machine, this.problems, this.advice, curve, small, element("div", { class: "cards panels" }, ...cards));
+    replace(this.root, head, this.bar, this.facts, this.machine, this.problems, this.unreadable, this.advice, curve, small, element("div", { class: "cards panels" }, ...cards));
     this.panels.forks.card.hidden = true;
     this.panels.videos.card.hidden = true;
   }
@@ -81,7 +83,8 @@ class RunView {
     this.data.load(columns);
     this.charts.draw();
     drawTimes(this.panels.times.body, this.data);
-    if (unreadable) this.page.toast(`${unreadable} lines of metrics.jsonl hold no record and are left out.`);
+    setText(this.unreadable, unreadable ? `${unreadable} lines of metrics.jsonl hold no record and are left out.` : "");
+    this.unreadable.hidden = !unreadable;
   }
 
   take(message) {
@@ -96,29 +99,30 @@ class RunView {
       this.refresh();
     }
     if (message.row) this.takeRow(message.row);
-    if (message.log) drawLog(this.panels.log.body, message.log);
+    if (message.log) this.fill("log", message.log, (body, _, log) => drawLog(body, log));
     if (message.findings) this.takeFindings(message.findings);
     this.drawLoad(message.load);
   }
 
   takeDetails(details) {
     if (details.row) this.takeRow(details.row);
-    drawCheckpoints(this.panels.checkpoints.body, this.name, details.checkpoints);
-    if (!this.hasConfig) drawConfig(this.panels.config.body, details.config);
-    this.hasConfig = true;
-    drawLog(this.panels.log.body, details.log);
-    this.panels.forks.card.hidden = details.forks === null;
-    if (details.forks) drawForks(this.panels.forks.body, details.forks, this.name);
-    this.takeVideos(details.videos);
+    this.fill("checkpoints", details.checkpoints, drawCheckpoints);
+    this.fill("config", details.config, (body, _, config) => drawConfig(body, config));
+    this.fill("log", details.log, (body, _, log) => drawLog(body, log));
+    this.fill("forks", details.forks, drawForks);
+    this.fill("videos", details.videos, drawVideos);
     this.takeFindings(details.findings);
     replace(this.problems, ...details.problems.map((text) => element("p", { class: "problem" }, text)));
   }
 
-  takeVideos(videos) {
-    const known = videos.map((each) => each.name).join("\n");
-    this.panels.videos.card.hidden = videos.length === 0;
-    if (videos.length && known !== this.videos) drawVideos(this.panels.videos.body, this.name, videos);
-    this.videos = known;
+  /** Draw a panel anew if what it shows has changed, so that focus, scrolling and a playing video stay; hide it if empty. */
+  fill(name, value, drawPanel) {
+    const { card, body } = this.panels[name];
+    card.hidden = value === null || (name === "videos" && value.length === 0);
+    const text = JSON.stringify(value);
+    if (card.hidden || this.drawn[name] === text) return;
+    this.drawn[name] = text;
+    drawPanel(body, this.name, value);
   }
 
   takeRow(row) {

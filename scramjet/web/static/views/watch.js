@@ -2,11 +2,11 @@
 
 import { element, replace, setText } from "../parts/dom.js";
 import { number, whole } from "../parts/format.js";
-import { makePicture } from "../parts/picture.js";
-import { makeThoughts } from "../parts/thought_bars.js";
-import { makeValueChart } from "../parts/value_chart.js";
-import { makeChoices, makeTransport, stepOf } from "../parts/watch_controls.js";
-import { makeEpisodes } from "../parts/watch_episodes.js";
+import { makePicture } from "../parts/watch/picture.js";
+import { makeThoughts } from "../parts/watch/thoughts.js";
+import { makeValueChart } from "../parts/watch/value_chart.js";
+import { makeChoices, makeTransport, stepOf } from "../parts/watch/controls.js";
+import { makeEpisodes } from "../parts/watch/episodes.js";
 
 export async function show(root, parameters, page) {
   page.title(`Watch ${parameters.name}`);

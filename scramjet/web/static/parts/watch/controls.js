@@ -1,7 +1,7 @@
 /** The controls of a performance: play and pause, step, restart, seed, speed; and who plays. */
 
-import { element, replace, setText } from "./dom.js";
-import { whole } from "./format.js";
+import { element, replace, setText } from "../dom.js";
+import { whole } from "../format.js";
 
 const [SLOWEST, FASTEST] = [0.5, 60];
 const MOST_LISTED = 200;

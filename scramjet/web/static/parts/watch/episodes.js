@@ -1,7 +1,7 @@
 /** The episodes that were watched to their end, the last one first; any of them can be played again. */
 
-import { element, replace, setText } from "./dom.js";
-import { number, whole } from "./format.js";
+import { element, replace, setText } from "../dom.js";
+import { number, whole } from "../format.js";
 
 const MOST_LISTED = 50;
 
