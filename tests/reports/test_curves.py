@@ -55,7 +55,7 @@ def test_a_run_without_the_metric_is_told_and_a_metric_that_none_has_is_refused(
     assert check_metrics(["return_100"], runs, Tables()) == ["left out for want of return_100: b"]
     (panel, _) = panels_of(tmp_path, "return_100")
     assert [series.label for series in panel.series] == ["a"]
-    with pytest.raises(ConfigError, match="no run has the metric 'return_99'. Did you mean 'return_100'"):
+    with pytest.raises(ConfigError, match=r"no run has the metric 'return_99'\. Did you mean 'return_100'"):
         check_metrics(["return_99"], runs, Tables())
 
 

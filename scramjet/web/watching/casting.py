@@ -83,9 +83,9 @@ def make_cast(agents: Agents, request: WatchRequest) -> Cast:
     samples = agent.config.eval.samples if request.samples is None else request.samples
     config, notes = agent.config, [agent.note]
     if request.against is not None:
-        config, world_note = for_several(config)
-        config, opening_note = from_the_start(config, ())
-        notes += [world_note, opening_note]
+        config, note = for_several(config)
+        config, _ = from_the_start(config, ())
+        notes.append(note)
     performer = _performer(agent, config, request.search, samples=samples)
     opponent = None if request.against is None else _opponent(agents, request.against, config, samples=samples)
     scene = Scene(config)

@@ -46,7 +46,7 @@ class Watching {
     this.choosers = makeChoices((name, value) => this.choose(name, value));
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.retry = element("button", { type: "button", hidden: true, on: { click: () => this.start() } }, "Try again");
-    this.notes = element("div");
+    this.notes = element("div", { class: "watch-notes" });
     this.newer = element("button", { type: "button", hidden: true, on: { click: () => this.choose("checkpoint", "latest") } });
     this.status = element("p", { class: "watch-status quiet", role: "status" }, "connecting");
     this.facts = element("p", { class: "watch-facts" });
