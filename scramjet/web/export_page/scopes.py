@@ -13,12 +13,13 @@ from typing import Any
 _RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "arguments await break case catch class const continue debugger default delete do else enum eval export extends "
-        "false finally for function if implements import in instanceof interface let new null package private protected "
-        "public return static super switch this throw true try typeof undefined var void while with yield NaN Infinity "
-        "Math Number BigInt Array Object String Map Set Symbol Error NdArray Dict Canvas Slice",
+        "arguments await break case catch class const continue debugger default delete do else enum eval export "
+        "extends false finally for function if implements import in instanceof interface let new null package private "
+        "protected public return static super switch this throw true try typeof undefined var void while with yield "
+        "NaN Infinity Math Number BigInt Array Object String Map Set Symbol Error NdArray Dict Canvas Slice",
     )
 )
+"""Words that a variable of JavaScript cannot or should not be called."""
 
 MISSING = object()
 """What is known of a name before the page runs: nothing."""

@@ -32,7 +32,9 @@ def translated(program: Program, function: FunctionType, name: str) -> str:
 class Statements(Calls):
     """Translates the statements of one function, a list of lines each."""
 
-    numbers: set[str]
+    def __init__(self, program: Program, function: FunctionType) -> None:
+        super().__init__(program, function)
+        self.numbers: set[str] = set()  # variables of the function that are plain numbers
 
     def function_lines(self, node: ast.FunctionDef, name: str, defaults: tuple[object, ...] = ()) -> list[str]:
         """A function with its parameters, variables and body."""
@@ -43,8 +45,8 @@ class Statements(Calls):
         names = parameters(node)
         own = [one for one in bound_names(node.body) if one not in names]
         self.scopes.append({*names, *own})
-        self.numbers, outer_numbers = scalars(node.body), getattr(self, "numbers", set())
-        before, self.num_temporaries = self.num_temporaries, self.num_temporaries
+        outer_numbers, self.numbers = self.numbers, scalars(node.body)
+        before = self.num_temporaries
         body = self._block(node.body)
         self.scopes.pop()
         self.numbers = outer_numbers
