@@ -8,7 +8,9 @@ import inspect
 import re
 import textwrap
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
+
+from scramjet.envs.api import Env
 
 _RESERVED = frozenset(
     re.findall(
@@ -20,6 +22,20 @@ _RESERVED = frozenset(
     )
 )
 """Words that a variable of JavaScript cannot or should not be called."""
+
+
+class Whole(Protocol):
+    """The program that a translated function becomes part of."""
+
+    env: Env
+    world: str
+
+    def function(self, function: FunctionType) -> str:
+        """The name in JavaScript of another function, which becomes part of the program too."""
+
+    def constant(self, name: str, value: Any) -> str:
+        """The name in JavaScript of a constant; raises NotALiteralError."""
+
 
 MISSING = object()
 """What is known of a name before the page runs: nothing."""
