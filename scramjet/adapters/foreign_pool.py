@@ -7,15 +7,15 @@ ended with whatever numbers their `info` had.
 
 from __future__ import annotations
 
-import contextlib
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from scramjet.adapters.info.selection import InfoSelection
 from scramjet.adapters.spaces import action_shape_and_dtype, adapted_action_space, adapted_observation_space
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
@@ -43,6 +43,9 @@ class ForeignPool(Pool):
     It implements `_reset(seed)` and `_step(actions, out)`; both write `obs` and `mask` (and `turn`) of the given
     Transition, the latter also rewards, flags and the last observations of episodes that ended.
     """
+
+    info = InfoSelection()
+    """Which numbers of an episode's last `info` are kept."""
 
     def __init__(
         self,
@@ -118,7 +121,9 @@ class ForeignPool(Pool):
     def episodes(self) -> Episodes:
         log, num_ended = list(self._log), self._num_ended
         self._forget_log()
-        names = dict.fromkeys(name for block in log for name in block.stats)
+        found = dict.fromkeys(name for block in log for name in block.stats)
+        if warning := self.info.missing(found, num_ended):
+            self.say(f"{self.name} {warning}")
         rows = _joined([block.rows for block in log], np.int64)
         return Episodes(
             num_ended=num_ended,
@@ -126,7 +131,10 @@ class ForeignPool(Pool):
             lengths=_joined([block.lengths for block in log], np.int64),
             env_ids=rows // self.rows_per_env,
             players=np.arange(len(rows)) % self._players if self._players > 1 else rows % self.rows_per_env,
-            stats={name: _joined([_stat_of(block, name) for block in log], np.float64) for name in names},
+            stats={
+                name: _joined([_stat_of(block, key) for block in log], np.float64)
+                for name, key in self.info.selected(found).items()
+            },
         )
 
     def _count(
@@ -249,31 +257,3 @@ def _joined(parts: list[np.ndarray], dtype: type[np.generic]) -> np.ndarray:
 
 def _stat_of(block: EndedTogether, name: str) -> np.ndarray:
     return block.stats[name] if name in block.stats else np.full(len(block.rows), np.nan)
-
-
-def numbers_in(info: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, float]:
-    """What of an episode's last `info` can be averaged: its numbers and truth values."""
-    skipped = {"episode", "final_obs", "final_info", "action_mask", *without}
-    found: dict[str, float] = {}
-    for name, value in info.items():
-        if not isinstance(name, str) or name in skipped or name.startswith("_"):
-            continue
-        if isinstance(value, np.ndarray) and value.shape == ():
-            value = value[()]
-        if isinstance(value, int | float | np.number | np.bool_) and not isinstance(value, np.complexfloating):
-            with contextlib.suppress(OverflowError):  # no float is so large
-                found[name] = float(value)
-    return found
-
-
-def recorded(*infos: Mapping[str, Any]) -> tuple[float, int] | tuple[None, None]:
-    """The score and length of an episode that an env keeps count of itself, as RecordEpisodeStatistics does; of the
-    first `info` that tells both."""
-    for info in infos:
-        record = info.get("episode")
-        if isinstance(record, Mapping):
-            with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
-                score, length = float(np.asarray(record["r"]).item()), int(np.asarray(record["l"]).item())
-                if abs(length) < 2**62:
-                    return score, length
-    return None, None

@@ -110,6 +110,8 @@ class Library:
     """Whether all its envs show images, which take a convolutional network."""
     auto_actors: int | None = None
     """Actors of asynchronous training where nobody says how many; None: one for each core."""
+    tells_info: bool = True
+    """Whether the `info` of an episode's last step is known."""
     preset: str | None = None
     """The preset that all its worlds share; None: each may have one of its own."""
     render_hint: str = ""

@@ -16,6 +16,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from scramjet.adapters.info.selection import InfoSelection
 from scramjet.adapters.libraries.ale import ALE
 from scramjet.adapters.libraries.envpool import ENVPOOL
 from scramjet.adapters.libraries.factory import FACTORY
@@ -48,6 +49,7 @@ class ForeignWorld:
     name: str
     parameters: dict[str, Any] = field(default_factory=dict)
     workers: WorkerSettings = field(default=WorkerSettings(), compare=False)
+    info: InfoSelection = field(default_factory=InfoSelection, compare=False)
     stat_names = ()
     """Known only from episodes that ended."""
     max_episode_steps = None
@@ -98,7 +100,7 @@ class ForeignWorld:
     def pool(self, num_envs: int, *, learns: bool = True, workers: WorkerSettings | None = None) -> ForeignPool:
         """A pool of its envs; `learns`: to train with, where that differs (Atari's lives and clipped rewards)."""
         made = self.library.make_pool(self, PoolRequest(num_envs, learns, workers or self.workers))
-        made.env = self
+        made.env, made.info = self, self.info
         vars(self)["_spaces"] = made.observation_space, made.action_space  # no env needs to be made for them
         return made
 

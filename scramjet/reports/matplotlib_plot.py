@@ -76,7 +76,7 @@ def _draw_panel(axes: Axes, panel: Panel, theme: Theme) -> None:
     axes.set_title(_literal(panel.title), color=theme.text, fontsize=11)
     axes.set_xlabel(panel.x_title, color=theme.text)
     axes.set_ylabel(_literal(panel.y_title), color=theme.text)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     for each in (axes.xaxis, axes.yaxis):
         each.set_major_formatter(FuncFormatter(lambda value, place: axis_number(value)))
     axes.grid(color=theme.grid, linewidth=0.8)

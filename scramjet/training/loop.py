@@ -33,6 +33,7 @@ from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
 from scramjet.training.persistence.saving import Saver
+from scramjet.training.pictures.within_run import RunVideos
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
@@ -98,10 +99,10 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
     session.sinks.append(Screen(display, session.news))
     if config.track:  # after the screen, so that it is closed before, and its last messages are shown
         steps = session.step_after(session.first_update), session.step_after(session.num_updates)
-        session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append))
+        session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append, display.event))
     display.start(run_info(session))
     callbacks.start(session)
-    with stopping, Saver(session, display, clock) as saver:
+    with stopping, Saver(session, display, clock) as saver, RunVideos(session, display) as videos:
         for update in range(session.first_update + 1, session.num_updates + 1):
             step = session.step_after(update)
             with clock.phase("rollout"):
@@ -127,8 +128,10 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             with clock.phase("checkpoint"):
                 is_last = update == session.num_updates or stopped_by is not None
                 saver.save_if_due(update, evaluation, is_last=is_last)
+                videos.record_if_due(update)
             if stopped_by:
                 break
+        videos.finish(is_stopped=stopped_by is not None)
         callbacks.saved(session)
         callbacks.raise_failure(session, is_finished=stopped_by is None)
         display.finish(summary_of(session, record, evaluation, clock, stopped_by))

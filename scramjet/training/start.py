@@ -16,6 +16,7 @@ from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.runtime.runs import Run
+from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.settings import coerce
 from scramjet.training.config import files as config_files
@@ -138,6 +139,8 @@ def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, 
     """
     require_installed(config.track)
     resolved = resolve(config)
+    if resolved.video_every:
+        require_packages()
     if resolved.algorithm != "ppo":
         check_searchable(resolved.make_env(), None, resolved.algorithm)
     return (resolved, "") if config.num_threads != "auto" else limit_threads(resolved, network)

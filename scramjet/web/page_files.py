@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from scramjet.errors import ConfigError
+from scramjet.web.security import LOCAL_NAMES
 
 STATIC = Path(__file__).parent / "static"
 
@@ -26,12 +27,13 @@ def routes() -> list[BaseRoute]:
 
 
 def _plotly(request: Request) -> Response:
-    """Plotly's script, a third as long where the browser unpacks it; kept by the browser until its version changes."""
+    """Plotly's script, packed unless the browser is on this machine; kept by the browser until its version changes."""
     version = f'"{plotly_version()}"'
     headers = {"etag": version, "vary": "accept-encoding"}
     if request.headers.get("if-none-match") == version:
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    is_local = request.client is not None and request.client.host in LOCAL_NAMES
+    if "gzip" in request.headers.get("accept-encoding", "") and not is_local:
         return Response(_packed(), media_type="text/javascript", headers={**headers, "content-encoding": "gzip"})
     return Response(plotly_script(), media_type="text/javascript", headers=headers)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scramjet.cli import run
-from scramjet.commands import bench, check, eval, example, list, tournament, train
+from scramjet.commands import bench, check, compare, eval, example, list, plot, tournament, train
 from scramjet.commands.arguments.flags import flags_of
 from scramjet.commands.command_line import parse, read_words
 from scramjet.commands.train import Arguments, Place, base_config
@@ -23,7 +23,7 @@ from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import RunConfig
 
 COMMANDS = {"train": train, "eval": eval, "tournament": tournament, "list": list, "example": example, "check": check}
-COMMANDS["bench"] = bench
+COMMANDS |= {"bench": bench, "plot": plot, "compare": compare}
 NAMES = [name for name, _, _ in field_docs()]
 
 
@@ -129,7 +129,7 @@ def test_the_help_shows_exactly_the_flags_that_are_read_and_fits_80_columns(
     assert max(len(line) for line in output.getvalue().splitlines()) <= 80
     (place,) = [flag for flag in flags_of(COMMANDS[name].Arguments) if flag.metavar is not None]
     usage = output.getvalue().splitlines()[0]
-    assert f" {place.metavar}" in usage if name in ("eval", "check") else f" [{place.metavar}]" in usage
+    assert f" {place.metavar}" in usage if name in ("eval", "check", "plot", "compare") else f" [{place.metavar}]" in usage
 
 
 def test_every_name_of_the_table_leads_to_a_setting_of_ours_and_hides_none() -> None:

@@ -20,40 +20,7 @@ from scramjet.arena.head_to_head import from_the_start
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers import ROOT
 from tests.helpers.command_calls import call, refusal
-
-OWN_GAME = '''
-"""Take one or two matches; who takes the last one wins."""
-import numpy as np
-from scramjet.envs import Box, Discrete, Env
-
-class Nim(Env):
-    num_seats = 2
-    max_episode_steps = 20
-    observation_space = Box(0, 9, (1,), np.float32)
-    action_space = Discrete(2)
-    action_names = ("one", "two")
-    state = {"left": np.int32, "turn": np.int32}
-
-    def reset(self, s):
-        s.left = 7
-
-    def seat(self, s):
-        return s.turn
-
-    def step(self, s, action, reward):
-        s.left = max(0, s.left - 1 - action)
-        if s.left == 0:
-            reward[s.turn] = 1.0
-            reward[1 - s.turn] = -1.0
-        s.turn = 1 - s.turn
-        return s.left == 0
-
-    def observe(self, s, obs, player):
-        obs[0] = s.left
-
-    def mask(self, s, mask, player):
-        mask[1] = s.left > 1
-'''
+from tests.helpers.world_files import NIM
 
 
 def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
@@ -109,7 +76,7 @@ def test_a_world_of_the_users_own_is_played_by_the_names_of_its_actions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = tmp_path / "nim.py"
-    world.write_text(OWN_GAME)
+    world.write_text(NIM)
     type_lines(monkeypatch, "one", "two", "1", "TWO", "no")  # 7, 6, 4, 2, 0: the one who moves second wins
     assert call("play", world, "--against", "person") == 0
     told = capsys.readouterr().out

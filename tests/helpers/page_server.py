@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,3 +21,13 @@ class PageServer:
     def address(self) -> str:
         """host:port"""
         return urlsplit(self.url).netloc
+
+
+def wait_until(page: Any, script: str, argument: Any = None, seconds: float = 15.0) -> Any:
+    """The value of a script in the page once it is true. Playwright's own `wait_for_function` needs eval, which the
+    page's policy forbids."""
+    deadline = time.monotonic() + seconds
+    while not (value := page.evaluate(script, argument)):
+        assert time.monotonic() < deadline, f"not so within {seconds} s: {script}"
+        page.wait_for_timeout(50)
+    return value

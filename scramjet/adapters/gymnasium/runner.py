@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from scramjet.adapters.foreign_pool import numbers_in, recorded
 from scramjet.adapters.gymnasium import env_state, env_state_trial
 from scramjet.adapters.gymnasium.env_results import (
     Ended,
@@ -30,6 +29,7 @@ from scramjet.adapters.gymnasium.env_results import (
     check_same_spaces,
     has_time_limit,
 )
+from scramjet.adapters.info.numbers import numbers_in, recorded
 from scramjet.adapters.spaces import (
     UnfitObservationError,
     adapted_action_space,

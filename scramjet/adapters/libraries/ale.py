@@ -36,6 +36,7 @@ ALE = Library(
     parameter_defaults=_parameter_defaults,
     can_be_async=True,
     shows_images=True,
+    tells_info=False,  # what ALE gives with an episode's end is the next game's
     auto_actors=4,  # ALE steps the games on threads of its own; beside a GPU with 16 cores faster than 8 or 16
     preset="atari",
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scramjet.adapters.foreign_pool import numbers_in
+from scramjet.adapters.info.numbers import numbers_in
 from scramjet.adapters.pettingzoo.pool import MakeEnv, PettingZooPool, listed
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy

@@ -156,9 +156,8 @@ class _AvEncoder:
     """Frames to H.264 or VP9."""
 
     def __init__(self, path: Path, suffix: str, shape: tuple[int, int], rate: float, threads: int) -> None:
-        import av
-
-        self._av: Any = av
+        av: Any = importlib.import_module("av")
+        self._make_frame = av.VideoFrame.from_ndarray
         codec, options = _CODECS[suffix]
         flags = {"movflags": "+faststart"} if suffix == ".mp4" else {}  # plays before all of it is loaded
         self._container = av.open(str(path), "w", format=suffix[1:], options=flags)
@@ -170,7 +169,7 @@ class _AvEncoder:
         context.color_primaries = context.color_trc = context.colorspace = context.color_range = _BT709
 
     def add(self, frame: np.ndarray) -> None:
-        picture = self._av.VideoFrame.from_ndarray(frame, format="rgb24")
+        picture = self._make_frame(frame, format="rgb24")
         picture = picture.reformat(format="yuv420p", dst_colorspace=_BT709)
         self._container.mux(self._stream.encode(picture))
 

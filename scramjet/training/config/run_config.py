@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from scramjet.adapters.info.check import check_log_info
+from scramjet.adapters.info.selection import InfoSelection
 from scramjet.adapters.library import DEFAULT_TIMEOUT, WorkerSettings
 from scramjet.adapters.registry import (
-    LIBRARIES,
     ForeignWorld,
     check_num_envs,
     is_foreign,
-    library_of,
     load_world,
 )
 from scramjet.algorithms.alphazero import AlphaZeroConfig
@@ -26,6 +26,7 @@ from scramjet.errors import ConfigError, shortened
 from scramjet.policies.networks import PolicyConfig
 from scramjet.settings import largest_divisor, plain_parameters, require, require_counts, settle
 from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
+from scramjet.training.config.mode_checks import check_mode
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.telemetry.tracking.registry import TrackerName
@@ -35,6 +36,7 @@ MAX_TIMESTEPS = 2**53
 """Whole numbers up to here are exact as floats too."""
 MAX_SEED = 2**62 - 1
 MAX_FRAMES = 1024
+MAX_TAGS, MAX_TAG_LENGTH = 20, 50
 MAX_THREADS = 1024
 """Most threads or processes."""
 
@@ -111,6 +113,11 @@ class RunConfig:
     restart with --mode async."""
     env_timeout: float = DEFAULT_TIMEOUT
     """Seconds after which an env that does not answer counts as hanging."""
+    log_info: tuple[str, ...] = ()
+    """Numbers in a Gymnasium env's info to log as stat/NAME, by the last step of each episode: success, or reward/x for
+    info["reward"]["x"]; without it, all that are not nested."""
+    video_every: int = 0
+    """Updates between videos of the policy at play, made in the background into RUN/videos; 0: none."""
     mode: Literal["sync", "async"] = "sync"
     """sync: learn from each rollout after it is played; async: learn while actors go on playing."""
     num_actors: int | Literal["auto"] = "auto"
@@ -131,6 +138,8 @@ class RunConfig:
     fused: bool = True
     """Run plain networks with compiled functions, which are faster (Numba on the CPU, Triton on the GPU); off: with
     torch's operators."""
+    tags: tuple[str, ...] = ()
+    """Words of your own by which the page finds the run, such as --tags baseline paper."""
     track: tuple[TrackerName, ...] = ()
     """Tools that get every number, the config and videos while the run trains: tensorboard, aim, wandb, mlflow,
     trackio."""
@@ -158,20 +167,32 @@ class RunConfig:
         check_name(self.env)
         self._check_numbers()
         self._check_devices()
-        self._check_mode()
+        check_mode(self)
+        self._check_tags()
         if len(set(self.track)) < len(self.track):
             raise ConfigError(f"track names one twice ({', '.join(self.track)}); name each once")
         if self.track_project == "":
             raise ConfigError("track_project is empty; give a name, or leave it out")
         check_algorithm(self)
+        check_log_info(self.env, self.log_info)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
+
+    def _check_tags(self) -> None:
+        """Refuse tags that cannot be shown."""
+        if len(self.tags) > MAX_TAGS:
+            raise ConfigError(f"tags has {len(self.tags)} words; give at most {MAX_TAGS}")
+        for tag in self.tags:
+            if not (0 < len(tag) <= MAX_TAG_LENGTH and tag.isprintable() and tag == tag.strip()):
+                raise ConfigError(
+                    f"tags has {shortened(tag)}; a tag has 1 to {MAX_TAG_LENGTH} printable characters, such as baseline"
+                )
 
     def _check_numbers(self) -> None:
         """Refuse numbers that are out of range or do not fit each other."""
         require_counts(self, ("num_envs", "num_steps"))
         require_counts(self, ("frame_stack",), most=MAX_FRAMES)
-        require_counts(self, ("max_policy_lag",), least=0)
+        require_counts(self, ("max_policy_lag", "video_every"), least=0)
         require_counts(self, ("total_timesteps",), most=MAX_TIMESTEPS)
         require_counts(self, ("num_threads", "num_actors"), most=MAX_THREADS)
         require_counts(self, ("num_workers",), least=0, most=MAX_THREADS)
@@ -209,45 +230,6 @@ class RunConfig:
                 f"or --frame-stack 1 and --policy.memory gru"
             )
 
-    def _check_mode(self) -> None:
-        """Refuse settings that do not fit the mode."""
-        if self.mode == "sync":
-            for name in ("record_schedule", "replay_schedule"):
-                if getattr(self, name):
-                    raise ConfigError(f"{name} is for actors beside the learner; add --mode async")
-            if self.num_actors not in ("auto", 1):
-                raise ConfigError(f"num_actors={self.num_actors} are actors beside the learner; add --mode async")
-            return
-        if self.replay_schedule == "":
-            raise ConfigError("replay_schedule is empty; give the schedule.jsonl of a recorded run, or leave it out")
-        if self.record_schedule and self.replay_schedule is not None:
-            raise ConfigError(
-                f"record_schedule, and replay_schedule={self.replay_schedule}: what is replayed is recorded already; "
-                f"leave one out"
-            )
-        if self.max_policy_lag < 1:
-            raise ConfigError(
-                f"max_policy_lag={self.max_policy_lag} leaves actors nothing to do while the learner learns; "
-                f"use --max-policy-lag 1 or more, or --mode sync"
-            )
-        if self.num_envs != "auto" and self.num_actors != "auto" and self.num_envs % self.num_actors:
-            most = largest_divisor(self.num_envs, self.num_actors)
-            problem = "are more than" if self.num_actors > self.num_envs else "do not evenly divide"
-            raise ConfigError(f"{self.num_actors} actors {problem} num_envs={self.num_envs}; try --num-actors {most}")
-        library = library_of(self.env)
-        if library is not None and not library.can_be_async:
-            others = ", ".join(each.prefix for each in LIBRARIES.values() if each.can_be_async)
-            raise ConfigError(
-                f"mode='async' cannot step {self.env}: its library steps all envs at once; use --mode sync, or envs of "
-                f"{others}"
-            )
-        if self.env_device == "cuda":
-            raise ConfigError("mode='async' steps envs on the CPU, and env_device is 'cuda'; use --env-device cpu")
-        if self.frame_stack > 1 and library is not None:
-            raise ConfigError(
-                f"mode='async' has no frame stacks of {library.prefix} envs; use --frame-stack 1, or wrap the env"
-            )
-
     def make_env(self) -> Env | ForeignWorld:
         """The world that this config trains on; one of another library is tried out once, and then kept."""
         return self._foreign_world if is_foreign(self.env) else load_world(self.env, self.env_parameters)
@@ -258,6 +240,7 @@ class RunConfig:
         assert isinstance(world, ForeignWorld)
         return replace(
             world,
+            info=InfoSelection(self.log_info),
             workers=WorkerSettings(
                 None if self.num_workers == "auto" else self.num_workers,
                 self.env_timeout,

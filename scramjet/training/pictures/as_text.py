@@ -10,6 +10,7 @@ from scramjet.search.rows import SearchSettings
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.pictures.episodes import watch
 from scramjet.training.pictures.stages import text_stage
+from scramjet.training.seeds import unseen_episodes
 
 
 def play(
@@ -18,6 +19,6 @@ def play(
     """Play episodes one step at a time: a picture as text, the return so far, the step, and whether it ended."""
     stage = text_stage(config)
     with contextlib.closing(stage.pool):
-        for moment in watch(stage, policy, config, seed, rounds=episodes, search=search):
+        for moment in watch(stage, policy, config, unseen_episodes(seed), rounds=episodes, search=search):
             total = float(moment.returns.sum())
             yield moment.drawings[0], total, int(moment.steps[0]), bool(moment.has_ended[0])

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.policies.policy import Policy
 from scramjet.search.rows import SearchSettings
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.limits import steps_at_most
 from scramjet.training.pictures.stages import Drawing, Stage
 from scramjet.training.player import make_player
-from scramjet.training.seeds import unseen_episodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,27 @@ class Moment:
 
 
 def watch(
-    stage: Stage, policy: Policy, config: RunConfig, seed: int, *, rounds: int = 1, search: SearchSettings | None = None
+    stage: Stage,
+    policy: Policy,
+    config: RunConfig,
+    seeds: EpisodeSeed,
+    *,
+    rounds: int = 1,
+    search: SearchSettings | None = None,
 ) -> Iterator[Moment]:
     """Play one episode of every env, `rounds` times, and tell of each step; the first moment is before any.
 
     Actions are searched or drawn, and episodes cut, as in an evaluation with this config; the first round plays the
-    episodes that an evaluation with this seed begins with.
+    episodes that an evaluation with these seeds begins with.
     """
     pool = stage.pool
     longest = steps_at_most(pool, config.eval.max_steps)
-    generator = torch.Generator().manual_seed(unseen_episodes(seed).key)
+    generator = torch.Generator().manual_seed(seeds.key)
     shape = (pool.num_envs, pool.num_players)
     is_through = False  # every env has begun its next episode by itself
     for number in range(rounds):
         if not is_through:
-            out = pool.reset(unseen_episodes(seed + number))
+            out = pool.reset(seeds if number == 0 else seeds.after("cut", number))
             player = make_player(pool, policy, generator, samples=config.eval.samples, search=search)
         drawings, returns = stage.drawings(out), np.zeros(shape)
         steps, is_over = np.zeros(pool.num_envs, np.int64), np.zeros(pool.num_envs, np.bool_)

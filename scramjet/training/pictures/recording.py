@@ -25,6 +25,7 @@ from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.pictures.episodes import Moment, watch
 from scramjet.training.pictures.stages import Drawing, picture_stage
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
+from scramjet.training.seeds import unseen_episodes
 
 MOST_CELLS = 36
 """Episodes that fit into one picture."""
@@ -111,7 +112,7 @@ def record_policy(
     check_video(path, fps)
     stage = picture_stage(config, episodes)
     with contextlib.closing(stage.pool):
-        moments = watch(stage, policy, config, seed, search=search)
+        moments = watch(stage, policy, config, unseen_episodes(seed), search=search)
         return record_moments(moments, path, config.env, fps or stage.frames_per_second, progress)
 
 
@@ -119,16 +120,15 @@ def record_moments(
     moments: Iterable[Moment], path: Path, name: str, fps: float, progress: Progress | None = None, *, threads: int = 0
 ) -> Recording:
     """Write a video of episodes while they are played; `name` is their world's in messages."""
-    last: Moment | None = None
     with VideoFile(path, fps, threads=threads) as video:
-        for frame, last in _frames(moments, name):
+        for frame, moment in _frames(moments, name):
             video.add(frame)
+            returns, lengths = moment.returns, moment.steps
             if progress is not None:
                 progress(video.num_frames)
-        assert last is not None
         for _ in range(int(LAST_SECONDS * fps)):
             video.add(frame)
-    return Recording(path, video.num_frames, fps, last.returns, last.steps)
+    return Recording(path, video.num_frames, fps, returns, lengths)
 
 
 def _frames(moments: Iterable[Moment], name: str) -> Iterator[tuple[np.ndarray, Moment]]:

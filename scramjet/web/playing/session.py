@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import logging
 import math
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from scramjet.arena.game import Game
+from scramjet.arena.play.perfect_hints import book_moves
 from scramjet.arena.play.table import Table
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.errors import ENV_FAILURES, ConfigError, PlayError, ScramjetError, shortened
 from scramjet.settings import coerce
@@ -23,6 +26,8 @@ from scramjet.web.playing.steering import SteeredGame
 
 MOST_TOLD = 300
 """Moves of a game that a page is told, the last ones."""
+BEST = "best"
+"""The verdict of a move that the opening book has."""
 NOT_SHOWN = "This world hides things from its players and does not say what each may see: it has no ascii_for."
 
 Message = dict[str, Any]
@@ -44,9 +49,10 @@ class Session:
             yield from self._obey(message)
         except ScramjetError as error:
             yield {"kind": "error", "error": plain_text(str(error))}
-        except ENV_FAILURES as error:
-            said = plain_text(f"the world raised {type(error).__name__}: {error}")
-            yield {"kind": "error", "error": said}
+        except ENV_FAILURES as error:  # a rule or picture of the user's own
+            logging.getLogger(__name__).exception("a game in the page failed")
+            said = f"the game failed, the server's terminal shows where: {type(error).__name__}: {error}"
+            yield {"kind": "error", "error": plain_text(said)}
 
     def close(self) -> None:
         """End the game."""
@@ -77,10 +83,8 @@ class Session:
         yield from self._begin()
 
     def _new(self, message: Message) -> Answers:
-        """Another game of the same players; the page may choose another seat."""
-        setting = self._required()
-        seat = coerce("seat", message.get("seat", setting.facts["seat"]), str)
-        setting.facts["seat"] = seat
+        """Another game of the same players."""
+        self._required()
         self._seed = (self._seed + 1) % (MAX_SEED + 1)
         yield from self._begin()
 
@@ -116,7 +120,7 @@ class Session:
         game = self._required().game
         if not isinstance(game, SteeredGame):
             raise PlayError("this world takes moves, no numbers")
-        game.act(coerce("values", message.get("values"), list[float]))
+        game.act(coerce("values", message.get("values"), tuple[float, ...]))
         yield self._state()
 
     def _undo(self, message: Message) -> Answers:
@@ -146,7 +150,7 @@ class Session:
         if game.adviser is None and not self._required().facts["has_verdicts"]:
             raise PlayError("there is no network to ask: play against a run")
         thoughts = None if game.adviser is None else game.thoughts()
-        moves = game.legal_moves()
+        moves, best = game.legal_moves(), [] if verdicts else self._book_moves(game)
         shares = [None] * len(moves) if thoughts is None else map(_finite, thoughts.probabilities)
         yield {
             "kind": "hint",
@@ -154,10 +158,19 @@ class Session:
             "value": None if thoughts is None else _finite(thoughts.value),
             "chances": None if thoughts is None or thoughts.chances is None else _finite(thoughts.chances),
             "moves": [
-                {**move.as_dict(), "probability": share, "verdict": verdicts.get(move.number)}
+                {
+                    **move.as_dict(),
+                    "probability": share,
+                    "verdict": BEST if move.number in best else verdicts.get(move.number),
+                }
                 for move, share in zip(moves, shares, strict=True)
             ],
         }
+
+    @staticmethod
+    def _book_moves(game: Game) -> list[int]:
+        """The best moves of an opening that a book knows."""
+        return book_moves(game.env, game.pool.record(0)) if isinstance(game.pool, NativePool) else []
 
     def _play_on(self) -> Answers:
         """Show the position, and let the others move until it is a person's turn again."""

@@ -27,6 +27,7 @@ from scramjet.runtime.files import open_regular
 from scramjet.runtime.machine.gpu_load import read_driver_gpu
 from scramjet.runtime.machine.load import LoadMeter
 from scramjet.runtime.run_log import LOG_FILE, read_log
+from scramjet.training.telemetry.metrics import findings
 from scramjet.web.runs.index import RunIndex, Stamp, stamp_of
 
 EVERY_SECONDS = 0.7
@@ -140,6 +141,7 @@ class Live:
                 message["restarted"] = True
             elif reading.records:
                 message["records"] = _spread(reading.records)
+                message["findings"] = findings(reading.records[-1])
             if each.run in rows:
                 message["row"] = rows[each.run]
             if (stamp := stamp_of(path / LOG_FILE)) != each.log:

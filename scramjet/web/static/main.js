@@ -11,7 +11,10 @@ import { toast } from "./parts/toasts.js";
  */
 const ROUTES = [
   ["", "./views/runs.js", "Runs", true],
+  ["compare", "./views/compare.js", "Compare", true],
+  ["run", "./views/run.js", "Run", false],
   ["play", "./views/play.js", "Play", true],
+  ["watch", "./views/watch.js", "Watch", false],
 ];
 
 const page = {

@@ -57,7 +57,7 @@ class WatchRequest:
         if not isinstance(message.get("run"), str):
             raise ConfigError("a message to start must name its run")
         given = {name: coerce(name, message[name], kind) for name, kind in known.items() if name in message}
-        return cls(**{name: value for name, value in given.items() if value not in (None, "")})
+        return cls(**{name: value for name, value in given.items() if name == "run" or value not in (None, "")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ def make_cast(agents: Agents, request: WatchRequest) -> Cast:
     samples = agent.config.eval.samples if request.samples is None else request.samples
     config, notes = agent.config, [agent.note]
     if request.against is not None:
-        config, world_note = for_several(config)
-        config, opening_note = from_the_start(config, ())
-        notes += [world_note, opening_note]
+        config, note = for_several(config)
+        config, _ = from_the_start(config, ())
+        notes.append(note)
     performer = _performer(agent, config, request.search, samples=samples)
     opponent = None if request.against is None else _opponent(agents, request.against, config, samples=samples)
     scene = Scene(config)

@@ -117,10 +117,16 @@ class Performance:
             rewards=self._rewards.tolist(),
             returns=self._returns.tolist(),
             thoughts=[] if self.is_over else self._choose(),
-            names=[performer.player.name for performer in self._seats],
+            names=self._names(),
             ended=self.is_over,
             was_cut=was_cut,
         )
+
+    def _names(self) -> list[str]:
+        """What the players are called; one that plays against itself by its seats."""
+        if len(self._seats) > 1 and len(self._distinct()) == 1:
+            return [f"player {place}" for place in range(1, len(self._seats) + 1)]
+        return [performer.player.name for performer in self._seats]
 
     def _choose(self) -> list[Thought]:
         """Have those to move choose their actions for the next step; returns what they think."""

@@ -41,7 +41,9 @@ class AimTracker(Tracker):
     def write(self, points: Sequence[Point]) -> None:
         """Track every number of every point."""
         for point in points:
-            self._run.track(dict(point.values), step=point.step)
+            # The number of the update comes last, and says that the others are there.
+            others = {name: value for name, value in point.values.items() if name != "update"}
+            self._run.track({**others, "update": point.values.get("update", 0)}, step=point.step)
 
     def video(self, path: Path, step: int) -> None:
         """Track a picture; a video becomes a GIF, which Aim shows as one."""

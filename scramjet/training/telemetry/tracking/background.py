@@ -108,13 +108,14 @@ class Tracking(BuiltInSink):
         goes_on_from: int,
         last_step: int,
         tell: Callable[[str], Any],
+        show: Callable[[str], Any],
         make: Callable[[str], Tracker] = make_tracker,
     ) -> None:
         """`goes_on_from` is the step that the training goes on from, `last_step` the one that it ends at.
 
-        `tell` takes messages for the user, from any thread.
+        `tell` takes messages for the user from any thread, `show` from the training thread, and shows them at once.
         """
-        self._run, self._last_step, self._step, self._tell = run, last_step, -1, tell
+        self._run, self._last_step, self._step, self._show = run, last_step, -1, show
         self._trackers = [BackgroundTracker(name, run, goes_on_from, tell, make) for name in names]
 
     def record(self, record: dict[str, Any]) -> None:
@@ -133,11 +134,11 @@ class Tracking(BuiltInSink):
             tracker.end("finished" if self._step >= self._last_step else "stopped")
         slow = [each for each in self._trackers if not each.wait(deadline - CLOSE_SECONDS + _PATIENCE_SECONDS - _now())]
         if slow:
-            self._tell(f"waiting for {', '.join(each.name for each in slow)} to take the last points")
+            self._show(f"waiting for {', '.join(each.name for each in slow)} to take the last points")
         for tracker in slow:
             if not tracker.wait(deadline - _now()):
                 tracker.is_left = True
-                self._tell(f"{tracker.name} did not end within {CLOSE_SECONDS:.0f} s and was left; "
+                self._show(f"{tracker.name} did not end within {CLOSE_SECONDS:.0f} s and was left; "
                            f"{_remedy(tracker.name, self._run.path)}")  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from scramjet.runtime.metrics_tail import MetricsTail, last_record
 from scramjet.runtime.runs import Run
+from scramjet.training.telemetry.metrics_tail import MetricsTail, last_record
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import Point, Tracker, Value
 from scramjet.training.telemetry.tracking.state import Sent, TrackingState

@@ -16,7 +16,7 @@ const MEANINGS = {
 export function stateMark(state) {
   const name = state in SIGNS ? state : "pending";
   return element("span", { class: `mark ${name === "damaged" ? "bad" : name}`, title: MEANINGS[name] },
-    element("span", { "aria-hidden": "true" }, SIGNS[name]), state);
+    element("span", { "aria-hidden": "true" }, SIGNS[name]), element("span", {}, state));
 }
 
 /** A bar of progress from 0 to 1, with its label for those who do not see it. */
