@@ -10,7 +10,7 @@ import pytest
 from scramjet.errors import RunError
 from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking.process import ProcessFeed
-from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of, records
+from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of, records, send
 from tests.helpers.written_runs import append_records, write_run
 
 mlflow = pytest.importorskip("mlflow")
@@ -82,9 +82,9 @@ def test_what_fails_in_a_process_of_its_own_is_raised_here(tmp_path: Path, clien
 
 
 def test_a_run_that_was_deleted_in_mlflow_is_sent_anew(tmp_path: Path, client: Any):
-    run = feed_twice("mlflow", tmp_path / "runs")
-    client.delete_run(runs(client)["first"].info.run_id)
-    with fed("mlflow", run) as feed:
-        feed.close("finished")
-    history = client.get_metric_history(runs(client)["first"].info.run_id, "update")
-    assert [each.step for each in history] == STEPS
+    run = write_run(tmp_path / "runs", "run", records(1, 2))
+    send("mlflow", run)
+    client.delete_run(runs(client)["run"].info.run_id)
+    send("mlflow", run)
+    history = client.get_metric_history(runs(client)["run"].info.run_id, "update")
+    assert [each.step for each in history] == [1000, 2000]
