@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from scramjet.errors import ConfigError, RunError, did_you_mean, printable
@@ -24,9 +24,7 @@ class Group:
     """Runs that are shown as one."""
 
     runs: list[RunFiles]
-    label: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """What all of its runs agree in, of the settings that groups are made by."""
+    label: str
 
 
 @dataclass(frozen=True)
@@ -85,10 +83,7 @@ def group_runs(runs: Sequence[Configured], by: Sequence[str] = ()) -> list[Group
         labels = [group[0].run.name for group in groups]
     else:
         labels = _labels(shared, groups)
-    return [
-        Group([member.run for member in group], label, settings)
-        for group, label, settings in zip(groups, labels, shared, strict=True)
-    ]
+    return [Group([member.run for member in group], label) for group, label in zip(groups, labels, strict=True)]
 
 
 def setting_name(name: str, runs: Sequence[Configured]) -> str:
