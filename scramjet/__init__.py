@@ -39,6 +39,8 @@ _HOMES = {
     "starting_config": "scramjet.training.config.files",
     "load_policy": "scramjet.training.playing",
     "evaluate": "scramjet.training.playing",
+    "record_video": "scramjet.training.pictures.recording",
+    "Recording": "scramjet.training.pictures.recording",
     "play_match": "scramjet.arena.head_to_head",
     "MatchResult": "scramjet.arena.head_to_head",
     "ScramjetError": "scramjet.errors",
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
     from scramjet.training.config.run_config import RunConfig as RunConfig
     from scramjet.training.evaluation.results import Evaluation as Evaluation
     from scramjet.training.loop import train as train
+    from scramjet.training.pictures.recording import Recording as Recording
+    from scramjet.training.pictures.recording import record_video as record_video
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult

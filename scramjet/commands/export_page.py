@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,9 @@ def export_page_command(words: list[str]) -> int:
         try_page(page, type(env).__name__)
     out = arguments.out or Path(f"{run}.html")
     _write(out, page.html)
-    print(f"{printable(str(out))}: {len(page.html.encode()) / 1e6:.2f} MB; open it in any browser, or send it to a friend")
+    print(
+        f"{printable(str(out))}: {len(page.html.encode()) / 1e6:.2f} MB; open it in any browser, or send it to a friend"
+    )
     return 0
 
 
@@ -87,7 +90,9 @@ def _path(arguments: Arguments) -> str | Path:
     folder = find_run(arguments.path, arguments.runs_dir) / "checkpoints"
     if not (folder / arguments.checkpoint).exists():
         names = sorted(path.name for path in folder.glob("*")) if folder.is_dir() else []
-        raise RunError(f"'{arguments.path}' has no checkpoint {arguments.checkpoint}; it has {', '.join(names) or 'none'}")
+        raise RunError(
+            f"'{arguments.path}' has no checkpoint {arguments.checkpoint}; it has {', '.join(names) or 'none'}"
+        )
     return folder / arguments.checkpoint
 
 
@@ -103,10 +108,8 @@ def _world(config: RunConfig, env_values: dict[str, str]) -> Env:
             f"export-page cannot take {config.env}: its rules are code of another library, not a native world whose "
             f"Python can be translated to run in a page"
         )
-    try:
+    with contextlib.suppress(ConfigError):  # a world for one
         config, _ = for_several(config)
-    except ConfigError:
-        pass  # a world for one
     world = from_the_start(config, env_values)[0].make_env()
     assert isinstance(world, Env)
     return world

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,21 +10,20 @@ from typing import Literal
 import numpy as np
 
 from scramjet.errors import ConfigError, RunError, did_you_mean
-from scramjet.reports.aggregate import Aggregate, band, smoothed
+from scramjet.reports.aggregate import Aggregate, band, mean, on_grid, smoothed
 from scramjet.reports.groups import Configured, Group
-from scramjet.reports.metrics_table import STEP, TIME, Curve, MetricsTable, Numbers, thinned
+from scramjet.reports.metrics_table import STEP, TIME, MetricsTable, Numbers, thinned
 from scramjet.reports.run_files import RunFiles
 from scramjet.training.telemetry.metrics import main_metric
 
 Axis = Literal["steps", "time"]
-COLUMNS: dict[Axis, str] = {"steps": STEP, "time": TIME}
 MOST_POINTS = 800
 """Points of one drawn curve: more could not be told apart."""
 _MAIN = {"return": "return_100", "rating": "self_play/rating"}  # what `main_metric` calls them, and their keys
 _UNITS = ((2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """One curve of a panel; `low` and `high` are NaN where there is no interval."""
 
@@ -71,6 +70,8 @@ class Tables:
                 table.update()
             except RunError as error:
                 self.notes.append(f"{run.name} has no metrics: {error}")
+            if table.unreadable > 0:
+                self.notes.append(f"{run.name}: {table.unreadable:,} lines of its metrics are no records, passed over")
         return self._tables[run.path]
 
 
@@ -121,36 +122,52 @@ def panels(groups: Sequence[Group], runs: Sequence[Configured], tables: Tables, 
     names = list(dict.fromkeys(worlds.values()))
     found = []
     for world in names:
-        there = [[run for run in group.runs if worlds[run] == world] for group in groups]
+        there = [Group([run for run in group.runs if worlds[run] == world], group.label) for group in groups]
         for metric in settings.metrics:
-            for axis in settings.axes:
-                series = []
-                for number, (group, members) in enumerate(zip(groups, there, strict=True)):
-                    curves = {run.name: tables.of(run).curve(metric, COLUMNS[axis]) for run in members}
-                    series += _series(group.label, number, curves, settings)
-                if series:
-                    found.append(_panel(world if len(names) > 1 else "", metric, axis, series))
-    return found
+            drawn = [_drawn(group, number, metric, tables, settings) for number, group in enumerate(there)]
+            by_steps = {one: members for each in drawn if each is not None for one, members in [each]}
+            title = world if len(names) > 1 else ""
+            for axis in settings.axes if by_steps else ():
+                series = list(by_steps)
+                if axis == "time":
+                    series = [_over_time(one, [tables.of(run) for run in members]) for one, members in by_steps.items()]
+                found.append(_panel(title, metric, axis, [one for one in series if len(one.x) > 0]))
+    return [panel for panel in found if panel.series]
 
 
-def _series(label: str, number: int, curves: Mapping[str, Curve], settings: CurveSettings) -> list[Series]:
-    """The curves of a group, by the names of its runs, as one; none where no run has the metric."""
-    whole = {name: smoothed(curve, settings.smooth) for name, curve in curves.items() if len(curve.x) > 0}
-    if len(whole) > 1:
-        result = band(list(whole.values()), settings.aggregate)
-        if len(result.x) > 0:
-            return [Series(label, number, tuple(whole), result.x, result.center, result.low, result.high)]
+def _drawn(
+    group: Group, number: int, metric: str, tables: Tables, settings: CurveSettings
+) -> tuple[Series, list[RunFiles]] | None:
+    """The curves of a group as one, over steps, and the runs in it; None where no run has the metric."""
+    curves = {run: smoothed(tables.of(run).curve(metric), settings.smooth) for run in group.runs}
+    whole = {run: curve for run, curve in curves.items() if len(curve.x) > 0}
     if not whole:
-        return []
+        return None
+    if len(whole) > 1:
+        names, result = tuple(run.name for run in whole), band(list(whole.values()), settings.aggregate)
+        if len(result.x) > 0:
+            return Series(group.label, number, names, result.x, result.center, result.low, result.high), list(whole)
     # One run, or several of which no two have a number at the same place: the one that came farthest.
-    name = max(whole, key=lambda each: float(whole[each].x[-1]))
-    drawn = thinned(whole[name], MOST_POINTS)
-    nothing = np.full(len(drawn.x), np.nan)
-    return [Series(label, number, (name,), drawn.x, drawn.y, nothing, nothing)]
+    run = max(whole, key=lambda each: float(whole[each].x[-1]))
+    curve = thinned(whole[run], MOST_POINTS)
+    nothing = np.full(len(curve.x), np.nan)
+    return Series(group.label, number, (run.name,), curve.x, curve.y, nothing, nothing), [run]
+
+
+def _over_time(one: Series, tables: Sequence[MetricsTable]) -> Series:
+    """A curve over steps drawn over wall time instead: at each step, the mean time that its runs took to get there.
+
+    Averaging the runs at equal times would mix what they learned with how busy the machine was, and let those that
+    finished early drop out of the mean.
+    """
+    times = mean(on_grid([table.curve(TIME, STEP) for table in tables], one.x))
+    known = np.isfinite(times)
+    later = np.maximum.accumulate(times[known])  # a run that ended early does not turn time back
+    return replace(one, x=later, y=one.y[known], low=one.low[known], high=one.high[known])
 
 
 def _panel(title: str, metric: str, axis: Axis, series: Sequence[Series]) -> Panel:
-    if axis == "steps":
+    if axis == "steps" or not series:
         return Panel(title, "environment steps", metric, axis, tuple(series))
     longest = max(float(one.x[-1]) for one in series)
     _, unit, name = next(each for each in _UNITS if longest >= each[0])

@@ -14,6 +14,8 @@ _NOT_LEARNING = ("config_version", "seed", "time_limit", "env_timeout", "checkpo
 FORKED_FROM = "forked_from"
 """Beside the config's settings: the parent run and step of a fork, "none" for others."""
 _LONGEST_LABEL = 60
+_FEW = 3
+"""Settings that a label has all of, where there is room; else as many as tell the groups apart."""
 _MISSING = "none"
 
 
@@ -120,13 +122,14 @@ def _labels(shared: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[Confi
     if len(shared) == 1:
         first = groups[0][0]
         return [f"{first.config.env or first.run.name} {first.config.algorithm}".strip()]
-    # What people look for first comes first, should the label be cut.
+    # What people look for first comes first.
     names = sorted(differing(shared), key=lambda name: (name != "env.name", name != "algorithm"))
-    labels = [_label(settings, names) for settings in shared]
-    return [
-        label if labels.count(label) == 1 else f"{label} {group[0].run.name}"
-        for label, group in zip(labels, groups, strict=True)
-    ]
+    for count in [*([len(names)] if len(names) <= _FEW else []), *range(1, len(names) + 1)]:
+        labels = [_label(settings, names[:count]) for settings in shared]
+        if len(set(labels)) == len(labels) and max(map(len, labels)) <= _LONGEST_LABEL:
+            return labels
+    firsts = [printable(group[0].run.name) for group in groups]
+    return [first if len(group) == 1 else f"{first} and seeds" for first, group in zip(firsts, groups, strict=True)]
 
 
 def _label(settings: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -135,8 +138,7 @@ def _label(settings: Mapping[str, Any], names: Sequence[str]) -> str:
         value = value_text(settings[name], 24)
         short = name.rpartition(".")[2]
         texts.append(value if name in ("env.name", "algorithm") else f"{printable(short)} {value}")
-    label = ", ".join(texts)
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+    return ", ".join(texts)
 
 
 def _parent(run: RunFiles) -> str:

@@ -99,7 +99,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
     session.sinks.append(Screen(display, session.news))
     if config.track:  # after the screen, so that it is closed before, and its last messages are shown
         steps = session.step_after(session.first_update), session.step_after(session.num_updates)
-        session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append))
+        session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append, display.event))
     display.start(run_info(session))
     callbacks.start(session)
     with stopping, Saver(session, display, clock) as saver, RunVideos(session, display) as videos:

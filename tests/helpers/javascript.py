@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from types import FunctionType
@@ -22,6 +23,12 @@ from scramjet.web.export_page.program import Program, world_program
 from scramjet.web.export_page.world_data import world_data
 
 PLAY = """
+function pixelText(picture) {
+  const { data } = ofArrays.astype(picture, "uint8");
+  let text = "";
+  for (let k = 0; k < data.length; k += 8192) text += String.fromCharCode.apply(null, data.subarray(k, k + 8192));
+  return text;
+}
 function numbersOf(value) {
   return value instanceof NdArray ? value.values().map($.pos) : Object.values(value).flatMap(numbersOf);
 }
@@ -33,7 +40,7 @@ function shown(game) {
   const views = players.map((player) => [numbersOf(game.observation(player)), game.mask(player)?.values() ?? []]);
   return { fields: fields.map($.pos), views, turn: world.playedBy === "seats" ? players[0] : -1 };
 }
-function played(world, key, actions) {
+function played({ world, rules }, key, actions) {
   const game = new Game(world, rules);
   game.begin(key);
   const steps = [shown(game)];
@@ -47,11 +54,12 @@ function played(world, key, actions) {
 """
 
 
-def javascript(source: str = "") -> Any:
-    """An engine with the page's runtime, and more source after it; skips the test where mini-racer is not installed."""
+@functools.cache
+def javascript() -> Any:
+    """An engine with the page's runtime; skips the test where mini-racer is not installed."""
     racer = pytest.importorskip("py_mini_racer", reason="needs mini-racer: pip install 'scramjet[dev]'")
     engine = racer.MiniRacer()
-    engine.eval(f'"use strict";\n{scripts((*RUNTIME, *NETWORK))}\n{source}')
+    engine.eval(f'"use strict";\n{scripts((*RUNTIME, *NETWORK))}\n{PLAY}')
     return engine
 
 
@@ -60,11 +68,14 @@ def translated_function(function: Callable[..., Any], env: Env) -> Callable[...,
     program = Program(env)
     assert isinstance(function, FunctionType)
     name = program.function(function)
-    engine = javascript(f"{program.source({})}\nconst spoken = (value) => JSON.stringify(value);")
+    own = f"(() => {{ 'use strict'; {program.source({})}; return {name}; }})()"
+    engine = javascript()
 
     def call(*arguments: Any) -> Any:
         given = ", ".join(map(json.dumps, arguments))
-        text = engine.eval(f"(() => {{ try {{ return spoken({name}({given})); }} catch (e) {{ return 'E' + e; }} }})()")
+        text = engine.eval(
+            f"(() => {{ try {{ return JSON.stringify({own}({given})); }} catch (e) {{ return 'E' + e; }} }})()"
+        )
         if text.startswith("E"):
             raise RuntimeError(text)
         return json.loads(text)
@@ -72,10 +83,10 @@ def translated_function(function: Callable[..., Any], env: Env) -> Callable[...,
     return call
 
 
-def world_engine(env: Env) -> Any:
-    """An engine that plays a world: `world` is its data and `rules` its functions."""
+def world_source(env: Env) -> str:
+    """A JavaScript expression that makes `{ world, rules }` of a world."""
     program, _ = world_program(env)
-    return javascript(f"{program}\nconst world = {json.dumps(world_data(env))};\n{PLAY}")
+    return f"(() => {{ 'use strict'; {program}\nreturn {{ world: {json.dumps(world_data(env))}, rules }}; }})()"
 
 
 def words_of(seeds: EpisodeSeed) -> list[int]:
@@ -105,4 +116,8 @@ def _shown(pool: NativePool, out: Any) -> dict[str, Any]:
     for row in range(pool.num_rows):
         numbers = np.concatenate([np.ravel(leaf[row]).astype(float) for leaf in leaves(out.obs)])
         views.append([numbers.tolist(), out.mask[row].tolist()])
-    return {"fields": fields.tolist(), "views": views, "turn": int(out.turn[0]) if pool.played_by is PlayedBy.SEATS else -1}
+    return {
+        "fields": fields.tolist(),
+        "views": views,
+        "turn": int(out.turn[0]) if pool.played_by is PlayedBy.SEATS else -1,
+    }

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from scramjet.reports.aggregate import (
+    Aggregate,
     band,
     bootstrap_interval,
     common_grid,
@@ -58,6 +59,14 @@ def test_strata_are_resampled_each_by_itself() -> None:
     assert (low[0], high[0]) == (5.0, 5.0)
     low, high = bootstrap_interval(values)
     assert low[0] < 5.0 < high[0]
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "iqm"])
+def test_runs_that_lack_a_point_do_not_enter_its_interval(aggregate: Aggregate) -> None:
+    values = np.array([[1.0, 1.0], [3.0, np.nan], [np.nan, np.nan]])
+    low, high = bootstrap_interval(values, aggregate)
+    assert (low[0], high[0]) == (1.0, 3.0)
+    assert np.isnan([low[1], high[1]]).all()
 
 
 def test_one_run_has_a_number_and_no_interval() -> None:

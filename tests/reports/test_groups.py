@@ -58,6 +58,20 @@ def test_runs_are_put_together_by_chosen_settings_under_the_names_people_use(tmp
         grouped(tmp_path, ("lerning_rate",))
 
 
+def test_groups_that_differ_in_much_are_told_apart_by_little(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path, f"a-{seed}", env="maze", seed=seed, gamma=0.1, num_envs=8, num_steps=4, device="cpu")
+        write_run(tmp_path, f"b-{seed}", env="snake", seed=seed, gamma=0.2, num_envs=9, num_steps=5, device="cuda")
+    assert grouped(tmp_path) == {"maze": ["a-1", "a-2"], "snake": ["b-1", "b-2"]}
+
+
+def test_groups_without_a_short_label_are_called_by_a_run(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path, f"a-{seed}", seed=seed, path="x" * 30 + "a")
+    write_run(tmp_path, "b", seed=1, path="x" * 30 + "b")
+    assert grouped(tmp_path) == {"b": ["b"], "a-1 and seeds": ["a-1", "a-2"]}
+
+
 def test_runs_that_are_each_alone_keep_their_names(tmp_path: Path) -> None:
     write_run(tmp_path, "fast", learning_rate=0.1)
     write_run(tmp_path, "slow", learning_rate=0.2)

@@ -73,6 +73,10 @@ class LiveDisplay:
             self._draw()
 
     def event(self, text: str) -> None:
+        if self._is_closed:  # nothing is drawn any more
+            with suppress(OSError):
+                self.console.print(Text(self._plain(text)))
+            return
         now = self._clock()
         elapsed = now - self._progress.started_at if self._progress else 0.0
         self._events.append(f"{human_duration(elapsed):>7}  {text}")

@@ -1,8 +1,8 @@
 """Videos within a run: every so many updates the policy as it is then plays an episode, drawn while training goes on.
 
 The weights are copied on the training thread; another thread plays, draws and encodes. It has its own envs and random
-numbers, so that the run is the same with and without videos, and it gives way: it has the lowest priority, and pauses
-after each frame.
+numbers, so that the run is the same with and without videos. It pauses after each frame, to leave most of the time to
+training. (A lower priority would make training wait: one that waits for a core may hold Python's lock.)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_FRAMES, MOST_SECONDS = 1000, 60.0
 """A video ends after so many frames, or when it plays so long."""
 PAUSES = 2.0
 """How long it pauses after each frame, in times that the frame took."""
-WAITING_SECONDS, STOPPED_SECONDS = 30.0, 2.0
+WAITING_SECONDS, STOPPED_SECONDS = 60.0, 2.0
 """How long the end of a run waits for the video under way: one that has finished, and one that was stopped."""
 
 
@@ -107,7 +107,6 @@ class RunVideos:
 
     def _make(self, policy: Policy, path: Path, step: int) -> None:
         """Make a video, on the thread."""
-        _give_way()
         try:
             if not os.path.lexists(self._folder):
                 make_folder(self._folder)
@@ -165,6 +164,8 @@ class RunVideos:
         `is_stopped`: the run was asked to stop before its last update.
         """
         self._wait(STOPPED_SECONDS if is_stopped else WAITING_SECONDS)
+        if self._is_busy:
+            self._display.event(f"the video of step {self._step:,} was given up; scramjet eval --video makes one")
         self._end()
         self._hand_over()
         if self._num_made:
@@ -201,13 +202,6 @@ class RunVideos:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
-
-
-def _give_way() -> None:
-    """Give this thread the lowest priority, where the system has one for threads."""
-    if hasattr(os, "setpriority") and hasattr(threading, "get_native_id") and os.uname().sysname == "Linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 def _text(error: Exception) -> str:

@@ -1,21 +1,21 @@
-"""Where the metrics of a run go. To send them to TensorBoard, Weights & Biases or elsewhere, write a `Sink`.
+"""Where the metrics of a run go. Trackers such as TensorBoard are in tracking/; to send them elsewhere, write a `Sink`.
 
 Each update makes one record: a dict with the keys of `metrics.py`, of which metrics.jsonl holds one a line. The
 training loop gives it to every sink of `Session.sinks`, in order. metrics.jsonl comes first: a checkpoint of an update
 is only written after its line. A sink of your own:
 
-    class TensorBoardSink:
-        def __init__(self, folder):
-            self._writer = SummaryWriter(folder)
+    class BellSink:  # rings the terminal's bell at each new best return
+        def __init__(self):
+            self._best = float("-inf")
 
         def record(self, record):
-            times = {f"time/{name}": value for name, value in record["time"].items()}
-            for name, value in {**record, **times}.items():
-                if isinstance(value, int | float):
-                    self._writer.add_scalar(name, value, record["step"])
+            value = record["return_100"]
+            if value is not None and value > self._best:
+                self._best = value
+                print("\\a", end="", flush=True)
 
         def close(self):
-            self._writer.close()
+            pass
 
 `build_session` in session.py makes the list; a callback can also append to it: `session.sinks.append(...)` in
 `on_start`. What a sink of yours raises ends the run as what a callback raises does: the update is finished and saved

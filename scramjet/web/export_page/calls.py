@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from scramjet.web.export_page.expressions import Expressions
@@ -43,8 +43,8 @@ class Calls(Expressions):
         if native is None and dtype is not None:
             return f"$.cast({text(dtype)}, {', '.join(map(self.argument, node.args))})"
         if native is None:
-            if isinstance(node.func, ast.Attribute) and not inspect.isclass(value):
-                return self._method(node, node.func)
+            if isinstance(node.func, ast.Attribute) and not isinstance(self.static(node.func.value), ModuleType | type):
+                return self._method(node, node.func)  # of a constant
             self.refuse(node, f"a call of {ast.unparse(node.func)}")
         is_numpy = native.startswith("$.np.")
         given = [self._numpy_argument(one) if is_numpy else self.argument(one) for one in node.args]
@@ -92,9 +92,9 @@ class Calls(Expressions):
     def _super_call(self, node: ast.Call) -> str:
         """`super().name(...)`: the function of the next class in line."""
         assert isinstance(node.func, ast.Attribute)
-        cls = dict(
-            zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True)
-        )["__class__"].cell_contents
+        cls = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))[
+            "__class__"
+        ].cell_contents
         line = type(self.program.env).__mro__
         for parent in line[line.index(cls) + 1 :]:
             found = parent.__dict__.get(node.func.attr)

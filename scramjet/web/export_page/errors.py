@@ -17,6 +17,6 @@ def untranslatable(world: str, function: FunctionType, node: ast.AST | None, wha
     line = function.__code__.co_firstlineno + (getattr(node, "lineno", 1) - 1)
     file = function.__code__.co_filename.replace("\\", "/").rpartition("/")[2]
     return UntranslatableError(
-        f"export-page cannot take {world}: {function.__qualname__}, line {line} of {file}, has {what}, which the page's "
+        f"export-page cannot take {world}: {function.__qualname__}, line {line} of {file}, has {what}, which the "
         f"translation to JavaScript does not know"
     )

@@ -1,4 +1,4 @@
-"""Python objects that translated code finds ready-made in the page's runtime: builtins, parts of math and NumPy, draws."""
+"""Python objects that translated code finds ready-made in the page: builtins, parts of math and NumPy, random draws."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BUILTINS = (
     "next", "range", "reversed", "round", "sorted", "str", "sum", "zip",
 )  # fmt: skip
 _MATH = (
-    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "log", "log2", "log10", "log1p",
-    "expm1", "hypot", "pow", "fabs", "sqrt", "floor", "ceil", "trunc", "degrees", "radians", "isnan", "isfinite",
-    "isinf", "copysign", "fmod",
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "log", "log2", "log10",
+    "log1p", "expm1", "hypot", "pow", "fabs", "sqrt", "floor", "ceil", "trunc", "degrees", "radians", "isnan",
+    "isfinite", "isinf", "copysign", "fmod",
 )  # fmt: skip
 _NUMPY = (
     "array", "zeros", "ones", "full", "arange", "linspace", "argwhere", "tile", "clip", "where", "flip", "minimum",
-    "maximum", "hypot", "mod", "sin", "cos", "tan", "sqrt", "exp", "log", "tanh", "floor", "ceil", "abs", "sign", "round",
-    "arctan2", "sum", "min", "max", "ptp", "mean", "any", "all", "argmax", "argmin",
+    "maximum", "hypot", "mod", "sin", "cos", "tan", "sqrt", "exp", "log", "tanh", "floor", "ceil", "abs", "sign",
+    "round", "arctan2", "sum", "min", "max", "ptp", "mean", "any", "all", "argmax", "argmin",
 )  # fmt: skip
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 """Number types that the page's arrays have."""

@@ -93,5 +93,3 @@ def _add_optional(program: Program, roles: dict[str, str], role: str, notes: lis
         notes.append(str(error))
         return
     roles[role] = program.function(function)
-
-

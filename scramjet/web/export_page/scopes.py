@@ -5,16 +5,37 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 import textwrap
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
+
+from scramjet.envs.api import Env
 
 _RESERVED = frozenset(
-    "arguments await break case catch class const continue debugger default delete do else enum eval export extends "
-    "false finally for function if implements import in instanceof interface let new null package private protected "
-    "public return static super switch this throw true try typeof undefined var void while with yield NaN Infinity "
-    "Math Number BigInt Array Object String Map Set Symbol Error NdArray Dict Canvas Slice".split()
+    re.findall(
+        r"\w+",
+        "arguments await break case catch class const continue debugger default delete do else enum eval export "
+        "extends false finally for function if implements import in instanceof interface let new null package private "
+        "protected public return static super switch this throw true try typeof undefined var void while with yield "
+        "NaN Infinity Math Number BigInt Array Object String Map Set Symbol Error NdArray Dict Canvas Slice",
+    )
 )
+"""Words that a variable of JavaScript cannot or should not be called."""
+
+
+class Whole(Protocol):
+    """The program that a translated function becomes part of."""
+
+    env: Env
+    world: str
+
+    def function(self, function: FunctionType) -> str:
+        """The name in JavaScript of another function, which becomes part of the program too."""
+
+    def constant(self, name: str, value: Any) -> str:
+        """The name in JavaScript of a constant; raises NotALiteralError."""
+
 
 MISSING = object()
 """What is known of a name before the page runs: nothing."""
@@ -46,14 +67,14 @@ class _Bindings(ast.NodeVisitor):
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
 
-    def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Store):
             self.names[node.id] = None
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.names[node.name] = None
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> None:
         pass
 
     def visit_comprehension(self, node: ast.comprehension) -> None:

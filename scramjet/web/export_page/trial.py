@@ -35,5 +35,3 @@ def try_page(page: SharedPage, world: str) -> None:
             f"export-page cannot take {world}: its rules or network give another game in JavaScript than in Python "
             f"({difference}); nothing was written"
         )
-
-

@@ -57,7 +57,7 @@ class WatchRequest:
         if not isinstance(message.get("run"), str):
             raise ConfigError("a message to start must name its run")
         given = {name: coerce(name, message[name], kind) for name, kind in known.items() if name in message}
-        return cls(**{name: value for name, value in given.items() if value not in (None, "")})
+        return cls(**{name: value for name, value in given.items() if name == "run" or value not in (None, "")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ def make_cast(agents: Agents, request: WatchRequest) -> Cast:
     samples = agent.config.eval.samples if request.samples is None else request.samples
     config, notes = agent.config, [agent.note]
     if request.against is not None:
-        config, world_note = for_several(config)
-        config, opening_note = from_the_start(config, ())
-        notes += [world_note, opening_note]
+        config, note = for_several(config)
+        config, _ = from_the_start(config, ())
+        notes.append(note)
     performer = _performer(agent, config, request.search, samples=samples)
     opponent = None if request.against is None else _opponent(agents, request.against, config, samples=samples)
     scene = Scene(config)
@@ -160,7 +160,7 @@ def _opponents(config: RunConfig) -> list[str]:
         return []
     if not isinstance(world, Env) or num_players(world) < 2:
         return []
-    if played_by(world) is PlayedBy.AGENTS:
+    if played_by(world) is PlayedBy.AGENTS or world.hidden:  # who looks ahead would look at hidden cards
         return ["random"]
     return [*SCRIPTED, PERFECT] if _is_solved(world) else list(SCRIPTED)
 

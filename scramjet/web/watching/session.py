@@ -69,13 +69,14 @@ class Session:
             self._thread.shutdown(wait=False)
 
     async def _receive(self) -> None:
-        """Read messages into the queue; one that is none of ours is answered with an error."""
-        try:
+        """Read messages into the queue until the socket closes."""
+        with contextlib.suppress(WebSocketDisconnect):
             while True:
-                text = await self._socket.receive_text()
-                await self._messages.put(_parsed(text))
-        except (WebSocketDisconnect, KeyError):  # KeyError: bytes in place of text, which no page of ours sends
-            await self._messages.put(_CLOSED)
+                message = await self._socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    break
+                await self._messages.put(_parsed(message.get("text")))
+        await self._messages.put(_CLOSED)
 
     async def _next_message(self) -> Any:
         """The next message of the page; None where a frame is due first."""
@@ -109,7 +110,7 @@ class Session:
         await self._look_for_checkpoints(always=True)
         await self._send({"kind": "error", "error": text, "has_ended": self._cast is None, **self._listed})
 
-    async def _obey(self, message: Any) -> None:
+    async def _obey(self, message: dict[str, Any]) -> None:
         """Do what the page asks for."""
         deeds: dict[str, Callable[[dict[str, Any]], Any]] = {
             "start": self._start,
@@ -120,7 +121,7 @@ class Session:
             "speed": self._set_speed,
             "seen": self._see,
         }
-        do = message.get("do") if isinstance(message, dict) else None
+        do = message.get("do")
         if not isinstance(do, str) or do not in deeds:
             raise ConfigError(f'a message must be an object with "do", one of {", ".join(deeds)}, not {do!r:.50}')
         await deeds[do](message)
@@ -238,14 +239,15 @@ class Session:
             cast.performance.close()
 
 
-def _parsed(text: Any) -> Any:
-    """The JSON in a message; False, which is no message of ours, where there is none."""
+def _parsed(text: Any) -> dict[str, Any]:
+    """The JSON in a message; an empty object, which asks for nothing, where there is none."""
     if not isinstance(text, str) or len(text) > LONGEST_MESSAGE:
-        return False
+        return {}
     try:
-        return json.loads(text)
-    except ValueError:
-        return False
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def _clipped(speed: float) -> float:

@@ -55,7 +55,7 @@ def loops(a: int, b: int) -> Any:
             break
     for j in range(5, -5, -3):
         seen.append(j)
-        j = 100  # noqa: PLW2901 - the loop goes on from its own count
+        j = 100
     while total > 3:
         total //= 2
     return [seen, total, k]
@@ -78,7 +78,14 @@ def conversions(a: int, b: int) -> Any:
 
 
 def trigonometry(a: int, b: int) -> Any:
-    return [math.sqrt(a * a + b * b), math.hypot(a, b), math.pi * a, math.atan2(a, b), math.degrees(a), math.copysign(1, b)]
+    return [
+        math.sqrt(a * a + b * b),
+        math.hypot(a, b),
+        math.pi * a,
+        math.atan2(a, b),
+        math.degrees(a),
+        math.copysign(1, b),
+    ]
 
 
 def collections(a: int, b: int) -> Any:
@@ -89,12 +96,31 @@ def collections(a: int, b: int) -> Any:
     found = sorted([a, b, 0], key=lambda one: -one)
     ends = squares[:2], squares[-1:], "abcdef"[::-1], [1, 2, 3][1:]
     sums = sum(squares), len(pairs), any(squares), all(squares), list(zip(found, "xyz", strict=False))
-    return [squares, pairs, list(counts.items()), found, ends, sums, NAMES["up"], NAMES[1, 2], list(enumerate("ab", 1)), 7 in counts]
+    return [
+        squares,
+        pairs,
+        list(counts.items()),
+        found,
+        ends,
+        sums,
+        NAMES["up"],
+        NAMES[1, 2],
+        list(enumerate("ab", 1)),
+        7 in counts,
+    ]
 
 
 def texts(a: int, b: int) -> Any:
     signs = f"{a:+d}|{a / 3:.2f}|{a / 7:+.1f}|{abs(a) / 100:.1%}|{a:>5}|{b:<4}|{'x':^5}|{abs(b):03d}|{a * 1000:,}"
-    return [signs, " ".join(str(one) for one in (a, b)), "ab" * 2 + "c", "a b ".rstrip(), "XO"[a % 2], "=" * 3, f"{a:>{3 + b % 3}}"]
+    return [
+        signs,
+        " ".join(str(one) for one in (a, b)),
+        "ab" * 2 + "c",
+        "a b ".rstrip(),
+        "XO"[a % 2],
+        "=" * 3,
+        f"{a:>{3 + b % 3}}",
+    ]
 
 
 def arrays(a: int, b: int) -> Any:

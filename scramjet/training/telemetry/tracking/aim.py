@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from scramjet.runtime.video.as_gif import as_gif
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.pictures import as_gif
 from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
 
 _aim: Any = import_module("aim")
@@ -41,7 +41,9 @@ class AimTracker(Tracker):
     def write(self, points: Sequence[Point]) -> None:
         """Track every number of every point."""
         for point in points:
-            self._run.track(dict(point.values), step=point.step)
+            # The number of the update comes last, and says that the others are there.
+            others = {name: value for name, value in point.values.items() if name != "update"}
+            self._run.track({**others, "update": point.values.get("update", 0)}, step=point.step)
 
     def video(self, path: Path, step: int) -> None:
         """Track a picture; a video becomes a GIF, which Aim shows as one."""

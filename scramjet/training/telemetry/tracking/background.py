@@ -1,8 +1,9 @@
 """Trackers of a run that trains: each on a thread of its own, which can neither slow, stop nor kill the training.
 
 The queue of a tracker is metrics.jsonl itself: the training loop appends each update there anyway, and the thread takes
-what is new a few times a second. A tool that is slow falls behind and loses nothing; one that raises or hangs is left,
-told once, and `scramjet sync` sends the rest later. Videos wait in a queue of their own, which is bounded.
+what is new once a second, or has a process do so (process.py). A tool that is slow falls behind and loses nothing; one
+that raises or hangs is left, told once, and `scramjet sync` sends the rest later. Videos wait in a queue of their own,
+which is bounded.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from scramjet.runtime.runs import Run
 from scramjet.training.display.text import short_path
 from scramjet.training.telemetry.sinks import BuiltInSink
 from scramjet.training.telemetry.tracking.feed import Feed, State
-from scramjet.training.telemetry.tracking.interface import Tracker
+from scramjet.training.telemetry.tracking.process import ProcessFeed
 from scramjet.training.telemetry.tracking.quiet import quiet
 from scramjet.training.telemetry.tracking.registry import make_tracker
+
+AnyFeed = Feed | ProcessFeed
+IN_THIS_PROCESS = ("tensorboard",)
+"""Tools that take less than half a percent of the time of 23 ms updates; the others get a process of their own."""
 
 INTERVAL_SECONDS = 1.0
 """How often a thread looks for new points: rarely enough that its work comes in batches."""
@@ -36,7 +41,7 @@ class BackgroundTracker:
     """One tracker of a run under way, on its thread."""
 
     def __init__(
-        self, name: str, run: Run, goes_on_from: int, tell: Callable[[str], Any], make: Callable[[str], Tracker]
+        self, name: str, run: Run, goes_on_from: int, tell: Callable[[str], Any], make: Callable[[str, Run], AnyFeed]
     ) -> None:
         self.name = name
         self.is_left = False
@@ -70,10 +75,10 @@ class BackgroundTracker:
 
     def _work(self) -> None:
         """Open the tool, send what is new until the run ends, close the tool; an error is told and ends this."""
-        feed: Feed | None = None
+        feed: AnyFeed | None = None
         with quiet():
             try:
-                feed = Feed(self.name, self._run, self._make(self.name))
+                feed = self._make(self.name, self._run)
                 feed.open(self._goes_on_from)
                 if feed.note:
                     self._tell(feed.note)
@@ -85,7 +90,7 @@ class BackgroundTracker:
                 if feed is not None:
                     feed.release()
 
-    def _send_until_the_end(self, feed: Feed) -> None:
+    def _send_until_the_end(self, feed: AnyFeed) -> None:
         ending: State | None = None
         while ending is None:
             self._wake.wait(INTERVAL_SECONDS)
@@ -98,6 +103,11 @@ class BackgroundTracker:
             feed.close(ending)
 
 
+def make_feed(name: str, run: Run) -> AnyFeed:
+    """The feed of a run to a tool, on the thread itself or in another process."""
+    return Feed(name, run, make_tracker(name)) if name in IN_THIS_PROCESS else ProcessFeed(name, run)
+
+
 class Tracking(BuiltInSink):
     """The trackers of a run under way, as one of its sinks."""
 
@@ -108,13 +118,14 @@ class Tracking(BuiltInSink):
         goes_on_from: int,
         last_step: int,
         tell: Callable[[str], Any],
-        make: Callable[[str], Tracker] = make_tracker,
+        show: Callable[[str], Any],
+        make: Callable[[str, Run], AnyFeed] = make_feed,
     ) -> None:
         """`goes_on_from` is the step that the training goes on from, `last_step` the one that it ends at.
 
-        `tell` takes messages for the user, from any thread.
+        `tell` takes messages for the user from any thread, `show` from the training thread, and shows them at once.
         """
-        self._run, self._last_step, self._step, self._tell = run, last_step, -1, tell
+        self._run, self._last_step, self._step, self._show = run, last_step, -1, show
         self._trackers = [BackgroundTracker(name, run, goes_on_from, tell, make) for name in names]
 
     def record(self, record: dict[str, Any]) -> None:
@@ -133,11 +144,11 @@ class Tracking(BuiltInSink):
             tracker.end("finished" if self._step >= self._last_step else "stopped")
         slow = [each for each in self._trackers if not each.wait(deadline - CLOSE_SECONDS + _PATIENCE_SECONDS - _now())]
         if slow:
-            self._tell(f"waiting for {', '.join(each.name for each in slow)} to take the last points")
+            self._show(f"waiting for {', '.join(each.name for each in slow)} to take the last points")
         for tracker in slow:
             if not tracker.wait(deadline - _now()):
                 tracker.is_left = True
-                self._tell(f"{tracker.name} did not end within {CLOSE_SECONDS:.0f} s and was left; "
+                self._show(f"{tracker.name} did not end within {CLOSE_SECONDS:.0f} s and was left; "
                            f"{_remedy(tracker.name, self._run.path)}")  # fmt: skip
 
 

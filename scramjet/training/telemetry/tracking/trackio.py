@@ -62,7 +62,7 @@ class TrackioTracker(Tracker):
         self._run.log({"video": media}, step=step)
 
     def close(self, summary: Mapping[str, Value]) -> None:
-        """Log the numbers of the summary with the last step, and end the run."""
+        """End the run; Trackio has no place for a summary beside the rows, whose last one it shows."""
         self._run.finish()
 
 

@@ -1,7 +1,6 @@
 """Weights & Biases, online or offline as its own settings say (WANDB_MODE, WANDB_PROJECT, WANDB_DIR and the rest).
 
-A resumed run has the same id. W&B cannot say which steps of an offline run it has, so that points are noted as sent
-before they are: after a kill the last second may be missing, but no step is there twice.
+A resumed run has the same id, and goes on behind the last step that W&B's server or its offline files have.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from scramjet.errors import ConfigError
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
 from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
+from scramjet.training.telemetry.tracking.wandb_files import last_step_offline
 
 _wandb: Any = import_module("wandb")
 
 
 class WandbTracker(Tracker):
     """Writes one W&B run."""
-
-    notes_first = True
 
     def open(self, facts: RunFacts, sent: Sent, goes_on_from: int | None) -> Place:
         """Begin a W&B run, or resume the one that this run has."""
@@ -42,8 +40,9 @@ class WandbTracker(Tracker):
             reinit="create_new",
             settings=_wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),
         )
-        has = int(self._run.step) - 1 if self._run.resumed else -1
-        return Place(self._run.id, max(sent.step, has))
+        online = int(self._run.step) - 1 if self._run.resumed else -1
+        offline = last_step_offline(Path(self._run.settings.wandb_dir), sent.run_id) if sent.run_id else -1
+        return Place(self._run.id, max(online, offline))
 
     def write(self, points: Sequence[Point]) -> None:
         """Log a row for each point."""
@@ -51,9 +50,9 @@ class WandbTracker(Tracker):
             self._run.log(dict(point.values), step=point.step, commit=True)
 
     def video(self, path: Path, step: int) -> None:
-        """Add a video or picture to the row of its step, or to the next one where that is written already."""
+        """Add a video or picture as a row of its own, behind those that are written already."""
         media = _wandb.Image(str(path)) if path.suffix == ".png" else _wandb.Video(str(path), format=path.suffix[1:])
-        self._run.log({"video": media}, step=max(step, int(self._run.step)), commit=False)
+        self._run.log({"video": media}, step=max(step, int(self._run.step)), commit=True)
 
     def close(self, summary: Mapping[str, Value]) -> None:
         """Set the summary and end the run."""

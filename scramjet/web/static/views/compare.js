@@ -2,7 +2,7 @@
 
 import { differencesTable, layoutOf, legendOf, numbersTable, tracesOf } from "../parts/compare_parts.js";
 import { element, replace, throttled } from "../parts/dom.js";
-import { draw, forget } from "../parts/plots.js";
+import { draw, forget, loadPlotly } from "../parts/plots.js";
 
 const REFRESH_MILLISECONDS = 3000;
 const FEW_RUNS = 60; // all are offered at once; of more, those that are found
@@ -14,6 +14,7 @@ const SMOOTHING = [["0", "none"], ["0.02", "2 %"], ["0.05", "5 %"], ["0.1", "10 
 export async function show(root, parameters, page) {
   const names = (parameters.runs ?? "").split(",").filter(Boolean);
   if (names.length === 0) return showChoice(root, page);
+  loadPlotly().catch(() => {}); // beside the first answer; whoever draws says what failed
   const view = new CompareView(root, names, parameters, page);
   await view.refresh();
   return () => view.end();

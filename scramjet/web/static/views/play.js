@@ -3,8 +3,8 @@
 import { element, replace, setText } from "../parts/dom.js";
 import { makeBoard } from "../parts/play/board.js";
 import { showChoice } from "../parts/play/choice.js";
-import { isTyping, makeClock, moveOfKey, numbersOfKey } from "../parts/play/keys.js";
-import { makeMoves, makeSliders } from "../parts/play/moves.js";
+import { isTyping, keysText, makeClock, moveOfKey, numbersOfKey } from "../parts/play/keys.js";
+import { ALL_SHOWN, makeMoves, makeSliders } from "../parts/play/moves.js";
 import { makeMoveList, newsOf, showHint } from "../parts/play/panels.js";
 import { makeSetup } from "../parts/play/setup.js";
 
@@ -41,8 +41,10 @@ class PlayView {
     this.build(parameters.name || parameters.world);
     this.onKeyDown = (event) => this.keyDown(event);
     this.onKeyUp = (event) => this.keyUp(event);
+    this.onBlur = () => { this.held = []; };
     document.addEventListener("keydown", this.onKeyDown);
     document.addEventListener("keyup", this.onKeyUp);
+    window.addEventListener("blur", this.onBlur);
     this.socket = page.socket("/api/play", {
       open: () => this.socket.send(this.request),
       message: (message) => this.hear(message),
@@ -54,6 +56,7 @@ class PlayView {
     this.socket.close();
     document.removeEventListener("keydown", this.onKeyDown);
     document.removeEventListener("keyup", this.onKeyUp);
+    window.removeEventListener("blur", this.onBlur);
   }
 
   build(name) {
@@ -71,14 +74,17 @@ class PlayView {
     this.hints = element("div", { class: "hints" });
     this.list = makeMoveList();
     this.setup = element("div", {});
+    this.text = element("pre", {});
+    this.asText = element("details", { class: "as-text" }, element("summary", {}, "The board as text"), this.text);
     const bar = element("div", { class: "play-bar" }, this.undo, this.hint, this.again);
     this.hintCard = element("section", { class: "card", hidden: true }, element("h2", {}, "Hints"), this.hints);
     this.listCard = element("section", { class: "card" }, element("h2", {}, "Moves"), this.list.node);
     replace(this.root, element("div", { class: "view-head" }, this.title), this.problem, this.note,
-      element("div", { class: "play" },
-        element("div", { class: "play-table" }, this.news, this.board.node, this.controls, this.clockBox, bar),
+      element("div", { class: "play-view" },
+        element("div", { class: "play-table" }, this.news, this.board.node, this.controls, bar),
         element("div", { class: "play-side" }, this.hintCard,
-          element("section", { class: "card" }, element("h2", {}, "Game"), this.setup), this.listCard)));
+          element("section", { class: "card" }, element("h2", {}, "Game"), this.setup, this.clockBox, this.asText),
+          this.listCard)));
   }
 
   button(text, key, press) {
@@ -115,11 +121,11 @@ class PlayView {
     setText(this.note, table.note);
     this.note.hidden = table.note === "";
     this.moves = table.bounds ? null : makeMoves(table.moves, {
-      choose: (number) => this.clock.isRunning || this.move(number),
+      choose: (number) => this.isRealTime || this.move(number),
       hover: (number) => this.board.highlight(number),
-      hold: (number) => { this.heldMove = number; },
+      hold: (number) => this.hold(number),
     });
-    this.sliders = table.bounds ? makeSliders(table.bounds, () => this.act(this.sliders.values())) : null;
+    this.sliders = table.bounds ? makeSliders(table.bounds, () => this.pressStep()) : null;
     replace(this.controls, (this.moves ?? this.sliders).node);
     this.hint.hidden = !table.adviser && !table.has_verdicts;
     this.listCard.hidden = table.num_players === 1;
@@ -137,7 +143,10 @@ class PlayView {
     this.clockBox.hidden = this.table.num_players > 1;
     const box = element("input", { type: "checkbox", id: "real-time" });
     box.checked = this.table.is_real_time;
-    box.addEventListener("change", () => this.clock.stop());
+    box.addEventListener("change", () => {
+      this.clock.stop();
+      this.showNews();
+    });
     this.realTime = box;
     const speed = element("select", { id: "speed", "aria-label": "Steps a second", on: { change: () => this.clock.setSpeed(Number(speed.value)) } },
       SPEEDS.map((each) => element("option", { value: each, selected: each === USUAL_SPEED }, `${each} steps a second`)));
@@ -154,19 +163,32 @@ class PlayView {
       this.lastMove = null;
     }
     if (state.result) this.clock.stop();
-    const { text, kind } = newsOf(state);
-    const begins = this.realTime?.checked && !state.result && !this.clock.isRunning;
-    setText(this.news, begins ? "Press a key or a button to begin." : text);
-    this.news.className = `news ${kind}`;
-    this.board.show(state, this.table.title);
+    this.showNews();
+    this.board.show(state, this.table.title, this.table.moves.length > ALL_SHOWN);
+    setText(this.text, state.text);
+    this.asText.hidden = state.picture === null;
     this.board.node.classList.toggle("is-yours", state.person_to_move !== null);
     this.moves?.show(state.legal_moves);
-    if (this.sliders) this.sliders.step.disabled = state.result !== null;
     this.undo.disabled = !state.can_undo;
     this.again.classList.toggle("primary", state.result !== null);
     this.list.show(state);
     if (this.wantsHints && state.person_to_move !== null && !this.clock.isRunning) this.send({ do: "hint" });
     else if (state.result) replace(this.hints, element("p", { class: "quiet" }, "The game is over."));
+  }
+
+  /** Say whose move it is; of a world that is to go on by itself, that it waits for a key. */
+  showNews() {
+    if (this.state === null) return;
+    const { text, kind } = newsOf(this.state);
+    const begins = this.isRealTime && !this.state.result && !this.clock.isRunning;
+    setText(this.news, begins ? "Press a key or hold a button to begin." : text);
+    this.news.className = `news ${kind}`;
+    this.sliders?.showButton(this.isRealTime ? "Start" : "Step", this.state.result !== null);
+  }
+
+  /** Whether the world is to go on by itself, once somebody presses a key. */
+  get isRealTime() {
+    return this.table.num_players === 1 && this.realTime.checked;
   }
 
   get wantsHints() {
@@ -240,7 +262,7 @@ class PlayView {
     if (number === null && values === null) return;
     event.preventDefault();
     if (!this.held.includes(event.key)) this.held.push(event.key);
-    if (this.realTime.checked && this.table.num_players === 1) this.beginClock();
+    if (this.isRealTime) this.beginClock();
     else if (values !== null) this.act(values);
     else this.move(number);
   }
@@ -249,19 +271,20 @@ class PlayView {
     this.held = this.held.filter((key) => key !== event.key);
   }
 
+  /** A button of a move is held down, or let go (null). */
+  hold(number) {
+    this.heldMove = number;
+    if (number !== null && this.isRealTime) this.beginClock();
+  }
+
+  pressStep() {
+    if (this.isRealTime) this.beginClock();
+    else this.act(this.sliders.values());
+  }
+
   beginClock() {
     if (this.clock.isRunning || !this.isPersons) return;
     this.clock.start();
     this.tick();
   }
-}
-
-/** Which keys play, in words. */
-function keysText(table) {
-  const names = table.moves.map((name) => name.toLowerCase());
-  const hasArrows = table.bounds !== null || names.some((name) => moveOfKey("ArrowLeft", [name]) === 0);
-  const hasDigits = names.length > 0 && names.length <= 9;
-  const parts = [hasArrows ? "arrow keys" : null, hasDigits ? `keys 1 to ${names.length}` : null].filter(Boolean);
-  const play = parts.length ? `Play with the ${parts.join(" or ")}. ` : "";
-  return `${play}U undo, N new game${table.adviser || table.has_verdicts ? ", H hints" : ""}.`;
 }

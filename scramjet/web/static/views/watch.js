@@ -2,11 +2,11 @@
 
 import { element, replace, setText } from "../parts/dom.js";
 import { number, whole } from "../parts/format.js";
-import { makePicture } from "../parts/picture.js";
-import { makeThoughts } from "../parts/thought_bars.js";
-import { makeValueChart } from "../parts/value_chart.js";
-import { makeChoices, makeTransport, stepOf } from "../parts/watch_controls.js";
-import { makeEpisodes } from "../parts/watch_episodes.js";
+import { makePicture } from "../parts/watch/picture.js";
+import { makeThoughts } from "../parts/watch/thoughts.js";
+import { makeValueChart } from "../parts/watch/value_chart.js";
+import { makeChoices, makeTransport, stepOf } from "../parts/watch/controls.js";
+import { makeEpisodes, result } from "../parts/watch/episodes.js";
 
 export async function show(root, parameters, page) {
   page.title(`Watch ${parameters.name}`);
@@ -46,7 +46,7 @@ class Watching {
     this.choosers = makeChoices((name, value) => this.choose(name, value));
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.retry = element("button", { type: "button", hidden: true, on: { click: () => this.start() } }, "Try again");
-    this.notes = element("div");
+    this.notes = element("div", { class: "watch-notes" });
     this.newer = element("button", { type: "button", hidden: true, on: { click: () => this.choose("checkpoint", "latest") } });
     this.status = element("p", { class: "watch-status quiet", role: "status" }, "connecting");
     this.facts = element("p", { class: "watch-facts" });
@@ -246,7 +246,11 @@ function facts(frame, ready) {
   return [
     fact("step", whole(frame.step)),
     fact("return", returns),
-    frame.ended ? element("span", { class: "mark" }, frame.was_cut ? "reached its limit" : "ended") : null,
+    frame.ended ? element("span", { class: "mark" }, ending(frame)) : null,
     ready.by_turns && to ? fact("to move", frame.names[to.player]) : null,
   ];
+}
+
+function ending(frame) {
+  return frame.returns.length > 1 ? result(frame) : frame.was_cut ? "reached its limit of steps" : "ended";
 }

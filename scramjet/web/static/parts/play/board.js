@@ -12,9 +12,10 @@ const HINT_FROM = 0.005;
 export function makeBoard({ click, hover }) {
   const picture = element("img", { alt: "", draggable: "false" });
   const mark = element("div", { class: "place-mark", hidden: true });
-  const labels = element("div", { class: "place-labels", "aria-hidden": "true" });
+  const dots = element("div", { "aria-hidden": "true" });
+  const labels = element("div", { "aria-hidden": "true" });
   const text = element("pre", { class: "board-text", hidden: true });
-  const frame = element("div", { class: "board-frame" }, picture, mark, labels);
+  const frame = element("div", { class: "board-frame" }, picture, dots, mark, labels);
   const node = element("div", { class: "board" }, frame, text);
   let places = [];
 
@@ -50,15 +51,16 @@ export function makeBoard({ click, hover }) {
   function highlight(number) {
     const place = places.find((each) => each.number === number);
     mark.hidden = !place;
-    if (place) cover(mark, place);
+    if (place) covering(mark, place);
   }
 
   return {
     node,
     highlight,
-    /** Show a state of the server. */
-    show(state, title) {
+    /** Show a state of the server; `hasDots` puts a dot on the place of each legal move. */
+    show(state, title, hasDots) {
       places = state.places;
+      replace(dots, ...(hasDots ? places : []).map((place) => covering(element("div", { class: "place-dot" }), place)));
       frame.hidden = state.picture === null;
       text.hidden = state.picture !== null;
       text.textContent = state.text;
@@ -72,9 +74,7 @@ export function makeBoard({ click, hover }) {
       replace(labels, ...moves.map((move) => {
         const place = places.find((each) => each.number === move.number);
         if (!place || move.probability === null || move.probability < HINT_FROM) return null;
-        const box = element("div", { class: "place-label" }, element("span", {}, percent(move.probability)));
-        cover(box, place);
-        return box;
+        return covering(element("div", { class: "place-label" }, element("span", {}, percent(move.probability))), place);
       }));
     },
     clearHint() {
@@ -83,9 +83,11 @@ export function makeBoard({ click, hover }) {
   };
 }
 
-function cover(box, place) {
+/** The box, laid over a place of the picture. */
+function covering(box, place) {
   box.style.left = `${100 * place.left}%`;
   box.style.top = `${100 * place.top}%`;
   box.style.width = `${100 * (place.right - place.left)}%`;
   box.style.height = `${100 * (place.bottom - place.top)}%`;
+  return box;
 }

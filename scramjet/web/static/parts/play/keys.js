@@ -37,6 +37,16 @@ export function isTyping(event) {
   return target instanceof HTMLInputElement && target.type !== "checkbox";
 }
 
+/** Which keys play at a table of the server, in words. */
+export function keysText(table) {
+  const names = table.moves.map((name) => name.toLowerCase());
+  const hasArrows = table.bounds !== null || names.some((name) => moveOfKey("ArrowLeft", [name]) === 0);
+  const hasDigits = names.length > 0 && names.length <= 9;
+  const parts = [hasArrows ? "arrow keys" : null, hasDigits ? `keys 1 ${names.length > 2 ? "to" : "and"} ${names.length}` : null].filter(Boolean);
+  const play = parts.length ? `Play with the ${parts.join(" or ")}. ` : "";
+  return `${play}U undo, N new game${table.adviser || table.has_verdicts ? ", H hints" : ""}.`;
+}
+
 /** Calls `tick` so many times a second while it runs; `setSpeed` changes how many. */
 export function makeClock(tick, speed) {
   let timer = null;

@@ -3,7 +3,8 @@
 import { element, replace } from "../dom.js";
 import { number as inFigures } from "../format.js";
 
-const ALL_SHOWN = 12;
+/** Worlds with more moves than this show only the legal ones. */
+export const ALL_SHOWN = 12;
 const DIRECTIONS = ["up", "right", "down", "left"];
 
 /**
@@ -79,7 +80,11 @@ export function makeSliders(bounds, act) {
   const step = element("button", { type: "button", on: { click: () => act() } }, "Step");
   return {
     node: element("div", { class: "sliders" }, rows, step),
-    step,
+    /** Say what the button does now, and whether it can be pressed. */
+    showButton(text, isOver) {
+      step.textContent = text;
+      step.disabled = isOver;
+    },
     values: () => sliders.map(({ input }) => Number(input.value)),
   };
 }

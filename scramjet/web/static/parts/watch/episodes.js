@@ -1,7 +1,7 @@
 /** The episodes that were watched to their end, the last one first; any of them can be played again. */
 
-import { element, replace, setText } from "./dom.js";
-import { number, whole } from "./format.js";
+import { element, replace, setText } from "../dom.js";
+import { number, whole } from "../format.js";
 
 const MOST_LISTED = 50;
 
@@ -48,8 +48,8 @@ export function makeEpisodes(replay) {
   return { node, begin, add };
 }
 
-/** "pole at 256 won", "a draw" or the return. */
-function result({ returns, names, was_cut: wasCut }) {
+/** How an episode ended: "pole at 256 won", "draw", or the return of one who plays alone. */
+export function result({ returns, names, was_cut: wasCut }) {
   const cut = wasCut ? " (cut)" : "";
   if (returns.length === 1) return `${number(returns[0])}${cut}`;
   const best = Math.max(...returns);

@@ -1,14 +1,14 @@
 /** The controls of a performance: play and pause, step, restart, seed, speed; and who plays. */
 
-import { element, replace, setText } from "./dom.js";
-import { whole } from "./format.js";
+import { element, replace, setText } from "../dom.js";
+import { whole } from "../format.js";
 
 const [SLOWEST, FASTEST] = [0.5, 60];
 const MOST_LISTED = 200;
 
 /** The buttons below the picture. `act` has play, step, restart(seed), speed(stepsPerSecond). */
 export function makeTransport(act) {
-  const play = element("button", { type: "button", class: "primary play", on: { click: act.play } }, "Pause");
+  const play = element("button", { type: "button", class: "primary watch-play", on: { click: act.play } }, "Pause");
   const step = element("button", { type: "button", on: { click: act.step }, title: "→ or ." }, "Step");
   const restart = element("button", { type: "button", title: "R", on: { click: () => act.restart(seed.value) } }, "Restart");
   const seed = element("input", { type: "number", min: 0, step: 1, id: "watch-seed", inputmode: "numeric" });

@@ -1,7 +1,7 @@
 /** The value of each player over the steps of one episode: a small chart of lines. */
 
-import { element, setText, svg } from "./dom.js";
-import { number } from "./format.js";
+import { element, setText, svg } from "../dom.js";
+import { number } from "../format.js";
 
 const WIDTH = 320;
 const HEIGHT = 110;

@@ -1,7 +1,7 @@
 /** What a policy thinks of a position: a bar for each action, the one it takes marked, illegal ones greyed out. */
 
-import { element, setText } from "./dom.js";
-import { number } from "./format.js";
+import { element, setText } from "../dom.js";
+import { number } from "../format.js";
 
 const MOST_BARS = 12;
 

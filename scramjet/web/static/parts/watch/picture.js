@@ -1,6 +1,6 @@
 /** A world's picture: crisp, as large as fits, in its own proportions; or its text in a block of even letters. */
 
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 
 /**
  * @param {{tallest?: number}} options `tallest`: share of the window's height that it may take

@@ -1,0 +1,172 @@
+"""Performances that are watched: their frames, and what the players in them think."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import scramjet
+from scramjet.errors import ConfigError
+from scramjet.policies.config import PolicyConfig
+from scramjet.training.config.run_config import EvaluationConfig
+from scramjet.training.pictures.as_text import play
+from scramjet.training.playing import load_trained
+from scramjet.web.agents import Agents
+from scramjet.web.watching.casting import MOST_SEED, WatchRequest, make_cast
+from scramjet.web.watching.performance import Frame, Performance
+from tests.helpers.small_runs import train_small
+
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("watched") / "runs"
+    memory = PolicyConfig(hidden=(8,), memory="gru", memory_size=4)
+    train_small(folder, "pole", "cartpole")
+    train_small(folder, "memory", "masked_cartpole", policy=memory, total_timesteps=64)
+    train_small(folder, "toe", "tic_tac_toe", policy=memory, total_timesteps=64)
+    train_small(folder, "four", "connect_four")
+    short = EvaluationConfig(every=0, final_episodes=0, max_steps=9)
+    train_small(folder, "pendulum", "pendulum", eval=short, total_timesteps=64)
+    return folder
+
+
+@contextlib.contextmanager
+def performance(runs: Path, run: str, **request: Any) -> Iterator[Performance]:
+    cast = make_cast(Agents(runs), WatchRequest(run, **request))
+    with contextlib.closing(cast.performance):
+        yield cast.performance
+
+
+def watched(shown: Performance, seed: int = SEED) -> list[Frame]:
+    frames = [shown.begin(seed)]
+    while not frames[-1].ended:
+        frames.append(shown.advance())
+    return frames
+
+
+@pytest.mark.parametrize("run", ["pole", "memory", "toe", "pendulum"])
+def test_the_frames_are_the_steps_and_returns_that_play_tells_of(runs: Path, run: str) -> None:
+    policy, config, _ = load_trained(runs / run)
+    with performance(runs, run) as shown:
+        frames = watched(shown)
+    told = [(total, step, ended) for _, total, step, ended in play(policy, config, SEED, 1)]
+    assert [(sum(frame.returns), frame.step, frame.ended) for frame in frames] == told
+
+
+def test_the_episode_is_the_one_that_an_evaluation_with_the_seed_plays(runs: Path) -> None:
+    with performance(runs, "pole") as shown:
+        last = watched(shown)[-1]
+    evaluation = scramjet.evaluate(runs / "pole", episodes=1, seed=SEED)
+    assert (last.returns[0], last.step) == (evaluation.mean_return, evaluation.mean_length)
+
+
+def test_the_same_seed_is_the_same_episode_and_another_is_another(runs: Path) -> None:
+    with performance(runs, "pole", samples=True) as shown:
+        first, again, other = watched(shown), watched(shown), watched(shown, SEED + 1)
+    assert [frame.as_dict() for frame in first] == [frame.as_dict() for frame in again]
+    assert first[0].thoughts != other[0].thoughts
+
+
+def test_probabilities_and_value_are_those_of_the_network_and_the_taken_action_the_likeliest(runs: Path) -> None:
+    agent = Agents(runs).load("pole")
+    with performance(runs, "pole") as shown:
+        frame = shown.begin(SEED)
+        obs = torch.from_numpy(shown.scene.pool.views())
+    with torch.inference_mode():
+        output = agent.policy(obs)
+    choice = frame.thoughts[0].choices[0]
+    assert choice.probabilities == pytest.approx(output.logits.softmax(-1)[0].tolist(), abs=1e-6)
+    assert choice.taken == int(np.argmax(choice.probabilities))
+    assert frame.thoughts[0].value == pytest.approx(float(output.value) * agent.reward_scale, rel=1e-5)
+
+
+def test_the_value_of_a_policy_with_memory_is_that_after_all_it_has_seen(runs: Path) -> None:
+    agent = Agents(runs).load("memory")
+    seen = []
+    with performance(runs, "memory") as shown:
+        frame = shown.begin(SEED)
+        seen.append(shown.scene.pool.views().copy())
+        for _ in range(3):
+            frame = shown.advance()
+            seen.append(shown.scene.pool.views().copy())
+    sequence = torch.from_numpy(np.concatenate(seen))  # [T, ...]: four steps of one row
+    with torch.inference_mode():
+        output = agent.policy(sequence, agent.policy.initial_state(1), torch.zeros(4, 1, dtype=torch.bool))
+    assert frame.thoughts[0].value == pytest.approx(float(output.value[-1]) * agent.reward_scale, rel=1e-4)
+
+
+def test_illegal_actions_have_no_probability_and_are_never_taken(runs: Path) -> None:
+    with performance(runs, "toe", samples=True) as shown:
+        frames = watched(shown)
+    for frame in frames[1:-1]:
+        choice = frame.thoughts[0].choices[0]
+        assert choice.legal is not None
+        assert choice.legal.count(False) == frame.step
+        assert all(share == 0 for share, legal in zip(choice.probabilities, choice.legal, strict=True) if not legal)
+        assert math.isclose(sum(choice.probabilities), 1)
+        assert choice.legal[choice.taken]
+
+
+def test_a_continuous_action_lies_between_its_bounds_with_its_spread_around_the_mean(runs: Path) -> None:
+    with performance(runs, "pendulum") as shown:
+        assert shown.actions.as_dict() == {"choices": [], "numbers": [[-2.0, 2.0]]}
+        number = shown.begin(SEED).thoughts[0].numbers[0]
+    assert -2 <= number.low < number.mean < number.high <= 2
+    assert number.taken == number.mean
+
+
+def test_two_agents_meet_with_names_and_the_seed_says_who_begins(runs: Path) -> None:
+    with performance(runs, "four", against="four/step_00000128") as shown:
+        even, odd = shown.begin(0), shown.begin(1)
+        frames = watched(shown, 0)
+    assert even.names == ["four at 256", "four at 128"]
+    assert odd.names == ["four at 128", "four at 256"]
+    assert [frame.thoughts[0].player for frame in frames[:-1]] == [step % 2 for step in range(len(frames) - 1)]
+    assert all(frame.thoughts[0].value is not None for frame in frames[:-1])
+
+
+def test_each_of_two_agents_thinks_with_its_own_network(runs: Path) -> None:
+    agents = Agents(runs)
+    with performance(runs, "four", against="four/step_00000128") as shown:
+        shown.begin(0)
+        frame = shown.advance()
+        obs = torch.from_numpy(shown.scene.pool.views()[1:2])  # what the second seat sees
+    other = agents.load("four", "step_00000128")
+    with torch.inference_mode():
+        value = float(other.policy(obs).value) * other.reward_scale
+    assert frame.thoughts[0].value == pytest.approx(value, rel=1e-4)
+
+
+@pytest.mark.parametrize("request_", [{"against": "random"}, {"against": "minimax:2"}, {"search": "alphazero:4"}])
+def test_other_players_and_searches_play_to_the_end(runs: Path, request_: dict[str, str]) -> None:
+    with performance(runs, "four", **request_) as shown:
+        last = watched(shown)[-1]
+    assert sorted(last.returns) in ([-1, 1], [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"run": "pole", "against": "random"}, "played by one"),
+        ({"run": "four", "against": "pole"}, "trained on cartpole"),
+        ({"run": "four", "against": "os:system"}, "would run code"),
+        ({"run": "four", "against": "player.py"}, "would run code"),
+        ({"run": "four", "against": "minimax:9"}, "too far ahead"),
+        ({"run": "four", "search": "alphazero:9999"}, "too much to watch"),
+        ({"run": "four", "search": "chess"}, "names no search"),
+        ({"run": "pole", "seed": -1}, "must be from 0"),
+        ({"run": "pole", "seed": MOST_SEED + 1}, "must be from 0"),
+    ],
+)
+def test_what_cannot_be_watched_says_why(runs: Path, request_: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_cast(Agents(runs), WatchRequest(**request_))
