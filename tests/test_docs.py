@@ -13,7 +13,21 @@ from typing import Any
 import pytest
 
 from scramjet import cli, errors
-from scramjet.commands import bench, check, command_line, eval, example, grade, list, play, sync, tournament, train
+from scramjet.commands import (
+    bench,
+    check,
+    command_line,
+    compare,
+    eval,
+    example,
+    grade,
+    list,
+    play,
+    plot,
+    sync,
+    tournament,
+    train,
+)
 from scramjet.commands.command_line import read_words
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
@@ -28,6 +42,8 @@ ARGUMENTS = {
     "play": play.Arguments,
     "grade": grade.Arguments,
     "sync": sync.Arguments,
+    "plot": plot.Arguments,
+    "compare": compare.Arguments,
     "list": list.Arguments,
     "example": example.Arguments,
     "check": check.Arguments,

@@ -15,7 +15,7 @@ FORKED_FROM = "forked_from"
 """Beside the config's settings: the parent run and step of a fork, "none" for others."""
 _LONGEST_LABEL = 60
 _FEW = 3
-"""Settings that a label always has; of more, as many as tell the groups apart."""
+"""Settings that a label has all of, where there is room; else as many as tell the groups apart."""
 _MISSING = "none"
 
 
@@ -124,7 +124,7 @@ def _labels(shared: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[Confi
         return [f"{first.config.env or first.run.name} {first.config.algorithm}".strip()]
     # What people look for first comes first.
     names = sorted(differing(shared), key=lambda name: (name != "env.name", name != "algorithm"))
-    for count in [len(names)] if len(names) <= _FEW else range(1, len(names) + 1):
+    for count in [*([len(names)] if len(names) <= _FEW else []), *range(1, len(names) + 1)]:
         labels = [_label(settings, names[:count]) for settings in shared]
         if len(set(labels)) == len(labels) and max(map(len, labels)) <= _LONGEST_LABEL:
             return labels

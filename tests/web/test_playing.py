@@ -123,6 +123,12 @@ def test_connect_four_has_the_solvers_verdict_of_each_move(session: Session) -> 
         assert move["verdict"].startswith("a draw" if score == 0 else "a win" if score > 0 else "a loss")
 
 
+def test_the_opening_book_tells_the_best_first_move_of_connect_four(session: Session) -> None:
+    say(session, "start", world="connect_four", opponent="person", seed=1)
+    (hint,) = say(session, "hint")
+    assert [move["name"] for move in hint["moves"] if move["verdict"] == "best"] == ["4"]  # Allis 1988
+
+
 def test_search_strength_changes_during_a_game_and_survives_undo(session: Session) -> None:
     _, table, _ = say(session, "start", run="tic_tac_toe", seed=1, simulations=8)
     assert (table["search"]["strengths"][:2], table["simulations"]) == ([0, 8], 8)

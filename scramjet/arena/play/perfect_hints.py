@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scramjet.arena.solver.opening_book import best_moves_in, opening_book
 from scramjet.arena.solver.position import Position
 from scramjet.arena.solver.solver import Solver
 from scramjet.arena.verdicts import in_words
@@ -13,6 +14,13 @@ from scramjet.errors import ConfigError
 
 MOST_CELLS_LEFT = 30
 """Free cells of a Connect Four board up to which the scores of all moves take about a second at most."""
+
+
+def book_moves(env: Env, s: Any) -> list[int]:
+    """The best moves of an early position of Connect Four on 6 x 7, as the opening book has them; else none."""
+    if not isinstance(env, ConnectFour) or (env.rows, env.cols, env.connect) != (6, 7, 4):
+        return []
+    return best_moves_in(opening_book(), Position.from_pieces(s.pieces[::-1] if s.turn else s.pieces)) or []
 
 
 class PerfectHints:

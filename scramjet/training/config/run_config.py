@@ -168,13 +168,7 @@ class RunConfig:
         self._check_numbers()
         self._check_devices()
         check_mode(self)
-        for tag in self.tags:
-            if not (0 < len(tag) <= MAX_TAG_LENGTH and tag.isprintable() and tag == tag.strip()):
-                raise ConfigError(
-                    f"tags has {shortened(tag)}; a tag has 1 to {MAX_TAG_LENGTH} printable characters, such as baseline"
-                )
-        if len(self.tags) > MAX_TAGS:
-            raise ConfigError(f"tags has {len(self.tags)} words; give at most {MAX_TAGS}")
+        self._check_tags()
         if len(set(self.track)) < len(self.track):
             raise ConfigError(f"track names one twice ({', '.join(self.track)}); name each once")
         if self.track_project == "":
@@ -183,6 +177,16 @@ class RunConfig:
         check_log_info(self.env, self.log_info)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
+
+    def _check_tags(self) -> None:
+        """Refuse tags that cannot be shown."""
+        if len(self.tags) > MAX_TAGS:
+            raise ConfigError(f"tags has {len(self.tags)} words; give at most {MAX_TAGS}")
+        for tag in self.tags:
+            if not (0 < len(tag) <= MAX_TAG_LENGTH and tag.isprintable() and tag == tag.strip()):
+                raise ConfigError(
+                    f"tags has {shortened(tag)}; a tag has 1 to {MAX_TAG_LENGTH} printable characters, such as baseline"
+                )
 
     def _check_numbers(self) -> None:
         """Refuse numbers that are out of range or do not fit each other."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from scramjet.web.export_page.errors import untranslatable
 from scramjet.web.export_page.literals import NotALiteralError, literal
 from scramjet.web.export_page.natives import native_name
-from scramjet.web.export_page.scopes import MISSING, outer_value, spelled, target_names
-
-if TYPE_CHECKING:
-    from scramjet.web.export_page.program import Program
+from scramjet.web.export_page.scopes import MISSING, Whole, outer_value, spelled, target_names
 
 _BINARY = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -26,7 +23,7 @@ _UNARY = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 class Expressions:
     """Translates the expressions of one function; `scopes` are the names that are its own, the innermost last."""
 
-    def __init__(self, program: Program, function: FunctionType) -> None:
+    def __init__(self, program: Whole, function: FunctionType) -> None:
         self.program, self.function = program, function
         self.scopes: list[set[str]] = []
         self.num_temporaries = 0

@@ -18,8 +18,8 @@ _BUILTINS = (
 )  # fmt: skip
 _MATH = (
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "exp", "log", "log2", "log10",
-    "log1p", "expm1", "hypot", "pow", "fabs", "sqrt", "floor", "ceil", "trunc", "degrees", "radians", "isnan", "isfinite",
-    "isinf", "copysign", "fmod",
+    "log1p", "expm1", "hypot", "pow", "fabs", "sqrt", "floor", "ceil", "trunc", "degrees", "radians", "isnan",
+    "isfinite", "isinf", "copysign", "fmod",
 )  # fmt: skip
 _NUMPY = (
     "array", "zeros", "ones", "full", "arange", "linspace", "argwhere", "tile", "clip", "where", "flip", "minimum",

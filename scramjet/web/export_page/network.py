@@ -150,7 +150,7 @@ class NetworkWriter:
         for name, _, entry in planes._entries:
             if isinstance(entry, GridEntry):
                 is_last = entry.layout is not None and entry.layout.is_channels_last
-                given = {"channels": entry.num_planes, "isLast": is_last, "divisor": entry.divisor}
+                given: Description = {"channels": entry.num_planes, "isLast": is_last, "divisor": entry.divisor}
             else:
                 given = {"start": list(entry.start)}
             entries.append({"name": name, **given})

@@ -89,6 +89,7 @@ def _filled(env: Env, facts: Facts, script: str, weights: bytes) -> str:
     texts = {
         "policy": html.escape("; ".join(f"{name} {source}" for name, source in rules.items())),
         "title": html.escape(f"{_title(type(env).__name__)}: {facts.run}"),
+        "name": html.escape(_title(type(env).__name__)),
         "about": html.escape(about),
         "footer": html.escape(f"Made with scramjet. Run {facts.run}, trained for {facts.num_steps:,} steps."),
         "speed": str(20 if world_data(env)["moves"] else 2 if num_players(env) > 1 else 5),

@@ -8,17 +8,34 @@ import inspect
 import re
 import textwrap
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol
+
+from scramjet.envs.api import Env
 
 _RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "arguments await break case catch class const continue debugger default delete do else enum eval export extends "
-        "false finally for function if implements import in instanceof interface let new null package private protected "
-        "public return static super switch this throw true try typeof undefined var void while with yield NaN Infinity "
-        "Math Number BigInt Array Object String Map Set Symbol Error NdArray Dict Canvas Slice",
+        "arguments await break case catch class const continue debugger default delete do else enum eval export "
+        "extends false finally for function if implements import in instanceof interface let new null package private "
+        "protected public return static super switch this throw true try typeof undefined var void while with yield "
+        "NaN Infinity Math Number BigInt Array Object String Map Set Symbol Error NdArray Dict Canvas Slice",
     )
 )
+"""Words that a variable of JavaScript cannot or should not be called."""
+
+
+class Whole(Protocol):
+    """The program that a translated function becomes part of."""
+
+    env: Env
+    world: str
+
+    def function(self, function: FunctionType) -> str:
+        """The name in JavaScript of another function, which becomes part of the program too."""
+
+    def constant(self, name: str, value: Any) -> str:
+        """The name in JavaScript of a constant; raises NotALiteralError."""
+
 
 MISSING = object()
 """What is known of a name before the page runs: nothing."""

@@ -5,21 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING
 
 from scramjet.web.export_page.calls import Calls
 from scramjet.web.export_page.errors import untranslatable
 from scramjet.web.export_page.expressions import getting, setting
 from scramjet.web.export_page.literals import NotALiteralError, literal
-from scramjet.web.export_page.scopes import bound_names, definition, is_range, parameters, scalars, spelled
-
-if TYPE_CHECKING:
-    from scramjet.web.export_page.program import Program
+from scramjet.web.export_page.scopes import Whole, bound_names, definition, is_range, parameters, scalars, spelled
 
 INDENT = "  "
 
 
-def translated(program: Program, function: FunctionType, name: str) -> str:
+def translated(program: Whole, function: FunctionType, name: str) -> str:
     """A function of a world as a JavaScript function of the given name."""
     try:
         node = definition(function)
@@ -32,7 +28,9 @@ def translated(program: Program, function: FunctionType, name: str) -> str:
 class Statements(Calls):
     """Translates the statements of one function, a list of lines each."""
 
-    numbers: set[str]
+    def __init__(self, program: Whole, function: FunctionType) -> None:
+        super().__init__(program, function)
+        self.numbers: set[str] = set()  # variables of the function that are plain numbers
 
     def function_lines(self, node: ast.FunctionDef, name: str, defaults: tuple[object, ...] = ()) -> list[str]:
         """A function with its parameters, variables and body."""
@@ -43,8 +41,8 @@ class Statements(Calls):
         names = parameters(node)
         own = [one for one in bound_names(node.body) if one not in names]
         self.scopes.append({*names, *own})
-        self.numbers, outer_numbers = scalars(node.body), getattr(self, "numbers", set())
-        before, self.num_temporaries = self.num_temporaries, self.num_temporaries
+        outer_numbers, self.numbers = self.numbers, scalars(node.body)
+        before = self.num_temporaries
         body = self._block(node.body)
         self.scopes.pop()
         self.numbers = outer_numbers

@@ -51,7 +51,8 @@ def _record_layout(env: Env) -> dict[str, Any]:
     dtype = state_dtype(env)
     fields = []
     for name in dtype.names or ():
-        field, offset = (dtype.fields or {})[name][:2]
+        assert dtype.fields is not None
+        field, offset = dtype.fields[name][:2]
         kind = field.base.name
         if kind not in DTYPES:
             raise WorldError(

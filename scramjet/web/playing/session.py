@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scramjet.arena.game import Game
+from scramjet.arena.play.perfect_hints import book_moves
 from scramjet.arena.play.table import Table
+from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.errors import ENV_FAILURES, ConfigError, PlayError, ScramjetError, shortened
 from scramjet.settings import coerce
@@ -24,6 +26,8 @@ from scramjet.web.playing.steering import SteeredGame
 
 MOST_TOLD = 300
 """Moves of a game that a page is told, the last ones."""
+BEST = "best"
+"""The verdict of a move that the opening book has."""
 NOT_SHOWN = "This world hides things from its players and does not say what each may see: it has no ascii_for."
 
 Message = dict[str, Any]
@@ -79,10 +83,8 @@ class Session:
         yield from self._begin()
 
     def _new(self, message: Message) -> Answers:
-        """Another game of the same players; the page may choose another seat."""
-        setting = self._required()
-        seat = coerce("seat", message.get("seat", setting.facts["seat"]), str)
-        setting.facts["seat"] = seat
+        """Another game of the same players."""
+        self._required()
         self._seed = (self._seed + 1) % (MAX_SEED + 1)
         yield from self._begin()
 
@@ -148,7 +150,7 @@ class Session:
         if game.adviser is None and not self._required().facts["has_verdicts"]:
             raise PlayError("there is no network to ask: play against a run")
         thoughts = None if game.adviser is None else game.thoughts()
-        moves = game.legal_moves()
+        moves, best = game.legal_moves(), [] if verdicts else self._book_moves(game)
         shares = [None] * len(moves) if thoughts is None else map(_finite, thoughts.probabilities)
         yield {
             "kind": "hint",
@@ -156,10 +158,19 @@ class Session:
             "value": None if thoughts is None else _finite(thoughts.value),
             "chances": None if thoughts is None or thoughts.chances is None else _finite(thoughts.chances),
             "moves": [
-                {**move.as_dict(), "probability": share, "verdict": verdicts.get(move.number)}
+                {
+                    **move.as_dict(),
+                    "probability": share,
+                    "verdict": BEST if move.number in best else verdicts.get(move.number),
+                }
                 for move, share in zip(moves, shares, strict=True)
             ],
         }
+
+    @staticmethod
+    def _book_moves(game: Game) -> list[int]:
+        """The best moves of an opening that a book knows."""
+        return book_moves(game.env, game.pool.record(0)) if isinstance(game.pool, NativePool) else []
 
     def _play_on(self) -> Answers:
         """Show the position, and let the others move until it is a person's turn again."""

@@ -56,7 +56,11 @@ def make_setting(agents: Agents, request: PlayRequest) -> Setting:
     name = _chosen(request.opponent, opponents) if opponents else PERSON
     opponent = _opponent(name, config, search, Temperature(request.temperature))
     pool = make_pool(config, num_envs=1, num_threads=1)
-    game = SteeredGame(pool, adviser) if isinstance(pool.action_space, Box) else Game(pool, adviser)
+    try:
+        game = SteeredGame(pool, adviser) if isinstance(pool.action_space, Box) else Game(pool, adviser)
+    except ConfigError:
+        pool.close()
+        raise
     facts = {
         "run": request.run,
         "checkpoint": None if agent is None else agent.checkpoint_name,

@@ -18,7 +18,7 @@ from scramjet.training.pictures.episodes import watch
 from scramjet.training.pictures.recording import record_policy
 from scramjet.training.pictures.stages import newest_image, picture_stage
 from scramjet.training.seeds import unseen_episodes
-from tests.runtime.video.test_video_file import frames_of
+from tests.helpers.videos import frames_of
 
 pytest.importorskip("av")
 pytest.importorskip("PIL")

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from scramjet.envs.api import Env
-from scramjet.envs.registry import load_env
+from scramjet.envs.registry import load_env, registrations
 from scramjet.errors import WorldError
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.assets import asset
 from scramjet.web.export_page.page import Facts, SharedPage, shared_page
+from scramjet.web.export_page.program import world_program
 from scramjet.web.export_page.trial import try_page
+from scramjet.web.export_page.world_data import world_data
 from tests.helpers.command_calls import call, refusal
 from tests.helpers.javascript import javascript
 from tests.helpers.small_runs import train_small
@@ -210,3 +212,16 @@ def test_a_visitor_plays_takes_back_and_plays_to_the_end(tic_tac_toe: SharedPage
     assert seen["isBack"]
     assert sum(seen["returns"]) == 0
     assert seen["canUndo"]
+
+
+def test_the_table_in_the_docs_says_of_every_built_in_world_what_a_page_can_do() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "share.md").read_text()
+    told = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w+) \| (\w+) \|$", text, re.MULTILINE)
+    found = []
+    for name in sorted(entry.name for entry in registrations() if str(entry.target).startswith("scramjet.")):
+        env = load_env(name)
+        roles = world_program(env)[0].splitlines()[-1]
+        picture = "yes" if " render:" in roles else "text" if " ascii:" in roles else "none"
+        buttons = "sliders" if world_data(env)["action"]["kind"] == "box" else "buttons"
+        found.append((name, "yes", picture, "click" if " action_at:" in roles else buttons))
+    assert told == found

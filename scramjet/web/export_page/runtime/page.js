@@ -162,7 +162,10 @@ class Page {
     drawPicture(session.game.picture(this.isWatching || session.game.isOver ? null : session.visitor), parts.board, parts.text);
     parts.status.textContent = statusText(session);
     parts.undo.disabled = !session.canUndo;
-    this.buttons.forEach((button, action) => (button.disabled = !isVisitors || !session.isLegal(action)));
+    this.buttons.forEach((button, action) => {
+      button.disabled = !isVisitors || !session.isLegal(action);
+      button.hidden = button.disabled && this.buttons.length > MANY_BUTTONS;
+    });
     parts.actions.hidden = this.isWatching || this.buttons.length === 0;
     parts.values.hidden = this.isWatching || this.fields.length === 0;
     parts.pause.textContent = this.isPaused ? "Go on" : "Pause";

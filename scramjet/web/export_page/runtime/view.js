@@ -1,6 +1,7 @@
 /** Drawing the page: elements, the board, buttons for actions, what the network thinks. */
 
-const MOST_BUTTONS = 200;
+const MOST_BUTTONS = 4000;
+const MANY_BUTTONS = 40; // of more, those of illegal actions are not shown
 const MOST_THOUGHTS = 8;
 const ARROWS = { ArrowUp: "up", ArrowRight: "right", ArrowDown: "down", ArrowLeft: "left" };
 

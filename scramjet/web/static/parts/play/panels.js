@@ -4,6 +4,7 @@ import { element, replace } from "../dom.js";
 import { number, percent } from "../format.js";
 
 const MOST_HINTS = 12;
+const EARLY = "Verdicts of perfect play begin with 30 free cells. Before that an opening book knows the best moves of some positions.";
 const SIDES = ["first", "second"];
 
 /** What a player of a state is called: "you" where only one person plays. */
@@ -94,9 +95,8 @@ export function showHint(root, hint, table) {
   const others = moves.length - rows.length;
   const table_ = element("table", { class: "hint-table" },
     element("caption", { class: "visually-hidden" }, "What the network thinks of each move"), element("tbody", {}, rows));
-  const early = table.has_verdicts && !hasVerdicts
-    ? element("p", { class: "quiet" }, "Verdicts of perfect play begin with 30 free cells; before that they take too long.")
-    : null;
+  const isEarly = table.has_verdicts && !hint.moves.some((move) => move.verdict !== null && move.verdict !== "best");
+  const early = isEarly ? element("p", { class: "quiet" }, EARLY) : null;
   replace(root, hasShares ? value(hint, table) : null, hasShares || hasVerdicts ? table_ : null,
     others > 0 ? element("p", { class: "quiet" }, `and ${others} less likely ones`) : null, early);
 }
@@ -109,7 +109,7 @@ function bar(share) {
 
 function verdict(text) {
   if (text === null) return "";
-  const kind = text.includes("win") ? "good" : text.includes("loss") ? "bad" : "";
+  const kind = text.includes("win") || text === "best" ? "good" : text.includes("loss") ? "bad" : "";
   return element("span", { class: `mark ${kind}` }, text.replace(/^a win/, "wins").replace(/^a loss/, "loses").replace(/^a draw/, "draw"));
 }
 
