@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ def serve_command(words: list[str]) -> int:
     with contextlib.closing(listening):
         url = _url(arguments.host, listening.getsockname()[1], access.token)
         print(_welcome(arguments, url, is_local), flush=True)
+        sys.setswitchinterval(0.001)  # an answer does not wait for the thread that reads the folder
         server = make_server(make_app(arguments.runs_dir, trust=arguments.trust, access=access))
         if arguments.open:
             webbrowser.open(url)
