@@ -86,6 +86,8 @@ def _check(arguments: Arguments) -> None:
         raise ConfigError(
             f"out={arguments.out}: give a name that ends in .html, .svg or .png: {arguments.out.stem}.html"
         )
+    if not arguments.out.parent.is_dir():
+        raise ConfigError(f"out={arguments.out}: there is no folder {arguments.out.parent}; make it first")
     if not 0 <= arguments.smooth <= 1:
         raise ConfigError(f"smooth={arguments.smooth} must be from 0 to 1, a share of the curve: try --smooth 0.05")
 

@@ -129,9 +129,7 @@ def on_grid(curves: Sequence[Curve], grid: Numbers) -> Numbers:
     return np.array(rows).reshape(len(curves), len(grid))
 
 
-def band(
-    curves: Sequence[Curve], aggregate: Aggregate = "mean", *, strata: Sequence[int] | None = None, points: int = 200
-) -> Band:
+def band(curves: Sequence[Curve], aggregate: Aggregate = "mean", *, points: int = 200) -> Band:
     """The curves of several seeds as one, with bootstrap intervals.
 
     Only places where more than half of the curves have a number count, and none behind the end of a curve that went
@@ -142,7 +140,7 @@ def band(
     first, last = _shared_stretch(curves)
     kept = (2 * np.isfinite(values).sum(axis=0) > len(curves)) & (grid >= first) & (grid <= last)
     grid, values = grid[kept], values[:, kept]
-    low, high = bootstrap_interval(values, aggregate, strata=None if strata is None else np.asarray(strata))
+    low, high = bootstrap_interval(values, aggregate)
     return Band(grid, _statistic(values, aggregate), low, high)
 
 

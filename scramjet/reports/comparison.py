@@ -60,7 +60,7 @@ def compare(
             group,
             ", ".join(dict.fromkeys(by_run[run].config.env for run in group.runs)),
             tuple(dict.fromkeys(str(run.state()) for run in group.runs)),
-            _numbers(group, tables, metric, level, aggregate),
+            _numbers(group, tables, (metric, level), aggregate, [by_run[run].config.env for run in group.runs]),
         )
         for group in groups
     )
@@ -77,14 +77,19 @@ def _values(group: Group, by_run: Mapping[RunFiles, Configured], name: str) -> s
 
 
 def _numbers(
-    group: Group, tables: Tables, metric: str, level: float | None, aggregate: Aggregate
+    group: Group, tables: Tables, wanted: tuple[str, float | None], aggregate: Aggregate, worlds: Sequence[str]
 ) -> dict[str, Estimate]:
-    each = [_numbers_of(tables.of(run), metric, level) for run in group.runs]
-    names = dict.fromkeys(name for numbers in each for name in numbers)
+    """The numbers of a group: those of its one run, or estimates over its runs, resampled within each world.
+
+    `wanted` are the metric and the level, `worlds` [runs] the runs' worlds.
+    """
+    each = [_numbers_of(tables.of(run), *wanted) for run in group.runs]
     if len(each) == 1:
         return each[0]
-    values = {name: [numbers[name].center for numbers in each if name in numbers] for name in names}
-    return {name: estimate(found, aggregate) for name, found in values.items()}
+    strata = [worlds.index(world) for world in worlds]
+    names = dict.fromkeys(name for numbers in each for name in numbers)
+    values = {name: [numbers[name].center if name in numbers else math.nan for numbers in each] for name in names}
+    return {name: estimate(found, aggregate, strata) for name, found in values.items()}
 
 
 def _numbers_of(table: MetricsTable, metric: str, level: float | None) -> dict[str, Estimate]:

@@ -70,6 +70,8 @@ class Tables:
                 table.update()
             except RunError as error:
                 self.notes.append(f"{run.name} has no metrics: {error}")
+            if table.unreadable > 0:
+                self.notes.append(f"{run.name}: {table.unreadable:,} lines of its metrics are no records, passed over")
         return self._tables[run.path]
 
 

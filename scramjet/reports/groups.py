@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from scramjet.errors import ConfigError, RunError, did_you_mean, printable
@@ -15,7 +15,7 @@ FORKED_FROM = "forked_from"
 """Beside the config's settings: the parent run and step of a fork, "none" for others."""
 _LONGEST_LABEL = 60
 _FEW = 3
-"""Settings that a label always has; of more, as many as tell the groups apart."""
+"""Settings that a label has all of, where there is room; else as many as tell the groups apart."""
 _MISSING = "none"
 
 
@@ -24,9 +24,7 @@ class Group:
     """Runs that are shown as one."""
 
     runs: list[RunFiles]
-    label: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """What all of its runs agree in, of the settings that groups are made by."""
+    label: str
 
 
 @dataclass(frozen=True)
@@ -85,10 +83,7 @@ def group_runs(runs: Sequence[Configured], by: Sequence[str] = ()) -> list[Group
         labels = [group[0].run.name for group in groups]
     else:
         labels = _labels(shared, groups)
-    return [
-        Group([member.run for member in group], label, settings)
-        for group, label, settings in zip(groups, labels, shared, strict=True)
-    ]
+    return [Group([member.run for member in group], label) for group, label in zip(groups, labels, strict=True)]
 
 
 def setting_name(name: str, runs: Sequence[Configured]) -> str:
@@ -124,7 +119,7 @@ def _labels(shared: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[Confi
         return [f"{first.config.env or first.run.name} {first.config.algorithm}".strip()]
     # What people look for first comes first.
     names = sorted(differing(shared), key=lambda name: (name != "env.name", name != "algorithm"))
-    for count in [len(names)] if len(names) <= _FEW else range(1, len(names) + 1):
+    for count in [*([len(names)] if len(names) <= _FEW else []), *range(1, len(names) + 1)]:
         labels = [_label(settings, names[:count]) for settings in shared]
         if len(set(labels)) == len(labels) and max(map(len, labels)) <= _LONGEST_LABEL:
             return labels

@@ -23,7 +23,6 @@ class Lineage:
     parent_checkpoint: str
     """The path of the parent's checkpoint as seen from the run's folder."""
     parent_step: int | None
-    parent_digest: str
     changed: dict[str, tuple[Any, Any]]
     """Settings by name, `policy.hidden`, with their values before and after."""
     parent: Lineage | None
@@ -50,12 +49,11 @@ def _lineage_in(data: dict[str, Any]) -> Lineage:
     checkpoint, step, changed = data.get("parent_checkpoint"), data.get("parent_step"), data.get("changed")
     checkpoint = checkpoint if isinstance(checkpoint, str) else ""
     pairs = changed.items() if isinstance(changed, dict) else ()
-    digest, older = data.get("parent_digest"), data.get("parent_lineage")
+    older = data.get("parent_lineage")
     return Lineage(
         parent_run=_run_in(checkpoint),
         parent_checkpoint=checkpoint,
         parent_step=step if type(step) is int else None,
-        parent_digest=digest if isinstance(digest, str) else "",
         changed={key: (pair[0], pair[1]) for key, pair in pairs if isinstance(pair, list) and len(pair) == 2},
         parent=_lineage_in(older) if isinstance(older, dict) else None,
     )

@@ -204,6 +204,11 @@ def thinned(curve: Curve, most_points: int) -> Curve:
     return Curve(curve.x[places], curve.y[places])
 
 
+def json_numbers(values: Numbers) -> list[float | None]:
+    """Numbers for JSON: six digits each, more than a plot shows and a third of the bytes; None for NaN."""
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]
+
+
 def _merged(pairs: Numbers, *, keep_later: bool) -> Numbers:
     first, second = pairs[:, 0], pairs[:, 1]
     both = second if keep_later else (first + second) / 2

@@ -11,7 +11,7 @@ import numpy as np
 
 from scramjet.errors import printable
 from scramjet.reports.curves import Panel, Series
-from scramjet.reports.metrics_table import Numbers
+from scramjet.reports.metrics_table import json_numbers
 from scramjet.reports.themes import THEMES, Theme, ThemeName
 
 _POINTS_WITH_MARKERS = 3
@@ -89,8 +89,8 @@ def _line(one: Series, theme: Theme) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines+markers" if len(one.x) <= _POINTS_WITH_MARKERS else "lines",
         "name": label,
-        "x": _numbers(one.x),
-        "y": _numbers(one.y),
+        "x": json_numbers(one.x),
+        "y": json_numbers(one.y),
         "line": {"color": theme.colour(one.number), "dash": theme.dash(one.number), "width": 2},
         "hovertemplate": "%{y:.4~g}" + f"<extra>{label}</extra>",
     }
@@ -107,8 +107,8 @@ def _interval(one: Series, theme: Theme) -> list[dict[str, Any]]:
         {
             "type": "scatter",
             "mode": "lines",
-            "x": _numbers(np.concatenate([x, x[::-1]])),
-            "y": _numbers(np.concatenate([low, high[::-1]])),
+            "x": json_numbers(np.concatenate([x, x[::-1]])),
+            "y": json_numbers(np.concatenate([low, high[::-1]])),
             "fill": "toself",
             "fillcolor": f"rgba({red},{green},{blue},0.18)",
             "line": {"width": 0, "color": theme.colour(one.number)},
@@ -130,8 +130,3 @@ def _layout(panel: Panel, theme: Theme) -> dict[str, Any]:
         "xaxis": {**axis, "title": {"text": panel.x_title}},
         "yaxis": {**axis, "title": {"text": escape(printable(panel.y_title))}},
     }
-
-
-def _numbers(values: Numbers) -> list[float | None]:
-    """Six digits of each number: a file of curves would else be twice as large."""
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]

@@ -18,7 +18,7 @@ from scramjet.reports.aggregate import Aggregate, Estimate
 from scramjet.reports.comparison import compare
 from scramjet.reports.curves import Axis, CurveSettings, Panel, Tables, default_metric, panels
 from scramjet.reports.groups import Configured, Group, configured, differing, group_runs
-from scramjet.reports.metrics_table import MetricsTable, Numbers
+from scramjet.reports.metrics_table import MetricsTable, json_numbers
 from scramjet.reports.run_files import RunFiles
 from scramjet.web.context import PageContext
 
@@ -128,19 +128,14 @@ def _panel(panel: Panel) -> dict[str, Any]:
                 "label": one.label,
                 "number": one.number,
                 "runs": list(one.runs),
-                "x": _numbers(one.x),
-                "y": _numbers(one.y),
-                "low": _numbers(one.low) if one.has_interval else None,
-                "high": _numbers(one.high) if one.has_interval else None,
+                "x": json_numbers(one.x),
+                "y": json_numbers(one.y),
+                "low": json_numbers(one.low) if one.has_interval else None,
+                "high": json_numbers(one.high) if one.has_interval else None,
             }
             for one in panel.series
         ],
     }
-
-
-def _numbers(values: Numbers) -> list[float | None]:
-    """Numbers as JSON has them, six digits each; None for NaN."""
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
 def _estimate(number: Estimate) -> dict[str, float | None]:

@@ -129,7 +129,9 @@ def test_the_help_shows_exactly_the_flags_that_are_read_and_fits_80_columns(
     assert max(len(line) for line in output.getvalue().splitlines()) <= 80
     (place,) = [flag for flag in flags_of(COMMANDS[name].Arguments) if flag.metavar is not None]
     usage = output.getvalue().splitlines()[0]
-    assert f" {place.metavar}" in usage if name in ("eval", "check", "plot", "compare") else f" [{place.metavar}]" in usage
+    assert (
+        f" {place.metavar}" in usage if name in ("eval", "check", "plot", "compare") else f" [{place.metavar}]" in usage
+    )
 
 
 def test_every_name_of_the_table_leads_to_a_setting_of_ours_and_hides_none() -> None:
@@ -140,7 +142,7 @@ def test_every_name_of_the_table_leads_to_a_setting_of_ours_and_hides_none() -> 
         assert entry.names or entry.note
 
 
-BROUGHT = ["lr", "envs", "n_envs", "steps", "timesteps", "gpu", "n_steps", "ent_coef", "vf_coef", "anneal_lr", "track"]
+BROUGHT = ["lr", "envs", "n_envs", "steps", "timesteps", "gpu", "n_steps", "ent_coef", "vf_coef", "anneal_lr", "wandb"]
 
 
 @pytest.mark.parametrize("name", BROUGHT)

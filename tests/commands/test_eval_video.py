@@ -7,47 +7,35 @@ from pathlib import Path
 
 import pytest
 
-import scramjet
-from scramjet.cli import main
-from tests.runtime.video.test_video_file import frames_of
+from tests.helpers.command_calls import call, refusal
+from tests.helpers.videos import frames_of
 
 pytest.importorskip("av")
 pytest.importorskip("PIL")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return scramjet.train(
-        "tic_tac_toe", runs_dir=tmp_path_factory.mktemp("runs"), display="quiet", device="cpu", total_timesteps=128,
-        num_envs=4, num_steps=16, minibatch_size=64, eval={"every": 0, "final_episodes": 0},
-    ).run_path  # fmt: skip
-
-
 def test_a_video_of_an_agent_is_written_and_its_returns_printed(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    video = tmp_path / "game.gif"
-    assert main(["eval", str(run), "--video", str(video), "--fps", "4", "--episodes", "2"]) == 0
+    video = tmp_path / "pole.gif"
+    assert call("eval", trained, "--video", video, "--fps", 4, "--episodes", 2, "--max-steps", 6) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(f"{video}: ")
-    assert "4 a second" in printed
-    assert "returns" in printed
-    assert len(frames_of(video)) >= 5  # a game has that many moves at least
+    assert printed == f"{video}: 11 frames, 4 a second, 2.8 s\n  returns  6.00, 6.00 (mean 6.00)\n"
+    assert len(frames_of(video)) == 7  # the last one stays for a second
 
 
 def test_games_against_another_are_filmed_side_by_side(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained_game: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     video = tmp_path / "games.webm"
-    words = ["eval", str(run), "--against", "greedy", "--video", str(video), "--games", "4", "--json"]
-    assert main(words) == 0
+    assert call("eval", trained_game, "--against", "greedy", "--video", video, "--games", 4, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["frames"] == max(told["lengths"]) + 1 + 2  # and the last one for a second
     assert len(told["returns"]) == 4
     assert all(sum(returns) == 0 for returns in told["returns"])
     frames = frames_of(video)
     assert len(frames) == told["frames"]
-    assert frames[0].shape[1] == pytest.approx(frames[0].shape[0], rel=0.1)  # two by two
+    assert frames[0].shape[1] == pytest.approx(frames[0].shape[0], rel=0.2)  # two by two
 
 
 @pytest.mark.parametrize(
@@ -62,7 +50,6 @@ def test_games_against_another_are_filmed_side_by_side(
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_played(
-    run: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    trained: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["eval", str(run), *words]) == 2
-    assert said in capsys.readouterr().err
+    assert said in refusal(capsys, "eval", trained, *words)

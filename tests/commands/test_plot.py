@@ -81,6 +81,7 @@ def test_without_a_file_name_a_page_is_written_that_asks_nothing_of_the_internet
     ("words", "message"),
     [
         (["--out", "curves.pdf"], r"out=curves\.pdf: give a name that ends in \.html, \.svg or \.png"),
+        (["--out", "nowhere/curves.svg"], r"out=nowhere/curves\.svg: there is no folder nowhere; make it first"),
         (["--smooth", "7"], r"smooth=7\.0 must be from 0 to 1"),
         (["--metric", "retrun_100"], r"no run has the metric 'retrun_100'\. Did you mean 'return_100'"),
         (["--group-by", "nothing"], "--group-by nothing: no run has this setting"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +12,9 @@ from typing import Any
 from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking.feed import Feed, State
 from scramjet.training.telemetry.tracking.interface import Tracker
+from scramjet.training.telemetry.tracking.process import ProcessFeed
 from scramjet.training.telemetry.tracking.registry import make_tracker
+from scramjet.training.telemetry.tracking.state import read_state
 from tests.helpers.written_runs import append_records, record_at, write_run
 
 STEPS = [1000, 2000, 3000, 4000, 5000]
@@ -55,7 +55,11 @@ def cut_after(run: Path, update: int) -> None:
 def feed_twice(name: str, runs_dir: Path) -> Path:
     """A run that was killed after update 4 without ending in the tool, then resumed from update 2 up to update 5."""
     run = write_run(runs_dir, "first", records(1, 4), total_timesteps=5000, seed=3)
-    _send_and_be_killed(name, run)
+    if name == "tensorboard":  # it runs in the process of the training, and is left without an end
+        with fed(name, run):
+            pass
+    else:
+        _send_and_be_killed(name, run)
     cut_after(run, 2)
     with fed(name, run, goes_on_from=2000) as feed:
         append_records(run, records(3, 5))
@@ -67,20 +71,17 @@ def feed_twice(name: str, runs_dir: Path) -> Path:
 
 def _send_and_be_killed(name: str, run: Path) -> None:
     """Send a run in a process that is killed once it has sent everything."""
-    child = _CLEAN.Process(target=_send_and_kill, args=(name, run))
-    child.start()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-
-
-_CLEAN = multiprocessing.get_context("forkserver")  # this process may have a tool's threads
-_CLEAN.set_forkserver_preload(["scramjet.training.telemetry.tracking.feed"])
-
-
-def _send_and_kill(name: str, run: Path) -> None:
-    with fed(name, run):
-        time.sleep(0.7)  # tools have threads of their own
-        os.kill(os.getpid(), signal.SIGKILL)
+    feed = ProcessFeed(name, Run.open(run))
+    feed.open(goes_on_from=0)
+    deadline = time.monotonic() + 60
+    while read_state(run / "tracking" / name / "state.json").step < 4000:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.7)  # tools have threads of their own
+    assert feed._process is not None
+    feed._process.kill()
+    assert feed._process.wait() == -signal.SIGKILL
+    feed.release()
 
 
 def fork_of(runs_dir: Path, steps: Sequence[int] = (3,)) -> Path:

@@ -96,10 +96,11 @@ def test_a_band_ends_where_most_of_its_curves_have_ended() -> None:
 
 
 def test_a_band_ends_with_the_first_of_curves_that_end_about_together() -> None:
-    curves = [curve([0, 99], [1, 1]), curve([0, 97], [3, 3]), curve([0, 100], [8, 8]), curve([0, 30], [0, 0])]
+    ends, heights = (97, 99, 100, 100, 30), (1, 3, 8, 0, 8)
+    curves = [curve([0, end], [height, height]) for end, height in zip(ends, heights, strict=True)]
     result = band(curves, points=101)
     assert result.x[-1] == 97
-    np.testing.assert_allclose(result.center[[0, 30, 31, 97]], [3, 3, 4, 4])
+    np.testing.assert_allclose(result.center[[0, 30, 31, 97]], [4, 4, 3, 3])
 
 
 def test_bands_of_single_points_and_of_nothing_are_points_and_nothing() -> None:

@@ -76,6 +76,17 @@ def test_seeds_are_taken_together_with_their_mean(tmp_path: Path) -> None:
     assert poor.numbers["return_100"].count == 3
 
 
+def test_runs_of_several_worlds_in_one_group_are_resampled_world_by_world(tmp_path: Path) -> None:
+    for world, top in (("maze", 1.0), ("snake", 101.0)):
+        for seed in (1, 2, 3):
+            write_run(tmp_path, f"{world}-{seed}", rising(top), env=world, seed=seed)
+    runs, _ = configured(find_runs([str(tmp_path)], tmp_path))
+    (together,) = compare(group_runs(runs, ("algorithm",)), runs, Tables(), "return_100").contenders
+    number = together.numbers["return_100"]
+    # every resample has three of each world, whose seeds are all alike
+    assert (number.center, number.low, number.high) == pytest.approx((51.0, 51.0, 51.0))
+
+
 def test_forks_tell_whose_they_are_also_over_generations(tmp_path: Path) -> None:
     from_a = {"parent_checkpoint": "../a/checkpoints/step_00001000", "parent_step": 1000, "changed": {"gamma": [1, 2]}}
     from_b = {"parent_checkpoint": "../b/checkpoints/step_00002000", "parent_step": 2000, "parent_lineage": from_a}

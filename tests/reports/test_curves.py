@@ -10,7 +10,7 @@ from scramjet.errors import ConfigError
 from scramjet.reports.curves import CurveSettings, Panel, Tables, check_metrics, default_metric, panels
 from scramjet.reports.groups import configured, group_runs
 from scramjet.reports.run_selection import find_runs
-from tests.helpers.written_runs import record_at, write_run
+from tests.helpers.written_runs import append_records, record_at, write_run
 
 
 def panels_of(runs_dir: Path, *metrics: str) -> list[Panel]:
@@ -64,3 +64,16 @@ def test_the_default_metric_is_the_return_and_against_a_pool_the_rating(tmp_path
     assert default_metric(find_runs(["alone"], tmp_path)) == "return_100"
     write_run(tmp_path, "pool", [record_at(1, self_play__pool=3, self_play__rating=1200.0)])
     assert default_metric(find_runs(["pool"], tmp_path)) == "self_play/rating"
+
+
+def test_lines_that_are_no_records_and_files_that_are_none_are_noted(tmp_path: Path) -> None:
+    append_records(write_run(tmp_path, "torn"), [record_at(1, return_100=1.0)])
+    with (tmp_path / "torn" / "metrics.jsonl").open("ab") as file:
+        file.write(b"\0\0\n{\n")
+    (write_run(tmp_path, "odd") / "metrics.jsonl").unlink()
+    (tmp_path / "odd" / "metrics.jsonl").mkdir()
+    tables = Tables()
+    lengths = {run.name: len(tables.of(run)) for run in find_runs([str(tmp_path)], tmp_path)}
+    assert lengths == {"torn": 1, "odd": 0}
+    assert "is a folder, not a file" in tables.notes[0]
+    assert tables.notes[1] == "torn: 2 lines of its metrics are no records, passed over"

@@ -67,8 +67,8 @@ def test_groups_that_differ_in_much_are_told_apart_by_little(tmp_path: Path) -> 
 
 def test_groups_without_a_short_label_are_called_by_a_run(tmp_path: Path) -> None:
     for seed in (1, 2):
-        write_run(tmp_path, f"a-{seed}", seed=seed, first="x" * 30, second="y" * 30, third="z" * 30)
-    write_run(tmp_path, "b", seed=1, first="u" * 30, second="v" * 30, third="w" * 30)
+        write_run(tmp_path, f"a-{seed}", seed=seed, path="x" * 30 + "a")
+    write_run(tmp_path, "b", seed=1, path="x" * 30 + "b")
     assert grouped(tmp_path) == {"b": ["b"], "a-1 and seeds": ["a-1", "a-2"]}
 
 

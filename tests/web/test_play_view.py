@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.contrast import faint_texts
 from tests.helpers.page_server import PageServer
 from tests.helpers.played_runs import tiny_run
 from tests.helpers.world_files import NIM
@@ -219,6 +220,25 @@ def test_the_page_fits_a_phone_in_the_dark(server: PageServer, open_page: Callab
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     for button in page.locator(".move").all():
         assert button.bounding_box()["height"] >= 38  # of a thumb's width
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_every_text_stands_out_with_hints_and_at_the_end_of_a_game(
+    server: PageServer, open_page: Callable[..., Any], colours: str
+) -> None:
+    page = open_page(color_scheme=colours)
+    open_game(page, server, "/noughts?seed=3")
+    page.keyboard.press("h")
+    page.get_by_text("expects").wait_for()
+    assert faint_texts(page) == []
+    page.get_by_label("Opponent").select_option("person")
+    page.get_by_text("Player 1 to move.").wait_for()
+    for number, key in enumerate("14253"):
+        page.locator("h1").click()
+        page.keyboard.press(key)
+        wait_for_answer(page, number)
+    assert page.locator(".news").inner_text() == "Player 1 won."
+    assert faint_texts(page) == []
 
 
 def test_a_run_that_is_not_there_is_said_plainly(server: PageServer, browser_page: Any) -> None:

@@ -22,6 +22,7 @@ from scramjet.web.agents import Agents
 from scramjet.web.watching.casting import MOST_SEED, WatchRequest, make_cast
 from scramjet.web.watching.performance import Frame, Performance
 from tests.helpers.small_runs import train_small
+from tests.helpers.world_files import COUNT
 
 SEED = 7
 
@@ -151,6 +152,26 @@ def test_other_players_and_searches_play_to_the_end(runs: Path, request_: dict[s
     with performance(runs, "four", **request_) as shown:
         last = watched(shown)[-1]
     assert sorted(last.returns) in ([-1, 1], [0, 0])
+
+
+def test_an_env_of_gymnasium_draws_itself_and_plays_as_in_an_evaluation(tmp_path: Path) -> None:
+    pytest.importorskip("pygame")
+    train_small(tmp_path, "gym", "gym:CartPole-v1", total_timesteps=64)
+    with performance(tmp_path, "gym") as shown:
+        frames = watched(shown)
+    evaluation = scramjet.evaluate(tmp_path / "gym", episodes=1, seed=SEED)
+    assert (frames[-1].returns[0], frames[-1].step) == (evaluation.mean_return, evaluation.mean_length)
+    assert all(np.shape(frame.picture) == (400, 600, 3) for frame in frames)
+    assert (frames[0].picture != frames[-1].picture).any()
+
+
+def test_an_env_that_draws_nothing_is_watched_without_pictures(tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(COUNT)
+    train_small(tmp_path / "runs", "count", f"{tmp_path / 'count.py'}:Count", total_timesteps=64)
+    with performance(tmp_path / "runs", "count") as shown:
+        frames = watched(shown)
+    assert [frame.step for frame in frames] == list(range(7))  # its episodes are six steps long
+    assert "draws no pictures" in str(frames[0].picture)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ NESTED = "/"
 """A name that begins so is of a number within a mapping: "/reward/x" of info["reward"]["x"]."""
 MOST_LEVELS = 4
 MOST_NESTED = 256
-"""How deep and how many numbers within mappings are looked for."""
+"""How deep and how many numbers within one mapping are looked for."""
 
 _SKIPPED = {"final_obs", "final_info", "action_mask"}
 
@@ -27,9 +28,8 @@ def numbers_in(info: Mapping[str, Any]) -> dict[str, float]:
         if not isinstance(name, str) or name in _SKIPPED or name.startswith("_"):
             continue
         if isinstance(value, Mapping):
-            for path, number in _nested_in(value, f"{NESTED}{name}", MOST_LEVELS):
-                if len(found) < MOST_NESTED:
-                    found[path] = number
+            nested = _nested_in(value, f"{NESTED}{name}", MOST_LEVELS)
+            found.update(itertools.islice(nested, MOST_NESTED))
         elif name != "episode" and (number := _number(value)) is not None:
             found[name] = number
     return found

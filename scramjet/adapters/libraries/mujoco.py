@@ -37,5 +37,5 @@ MUJOCO = Library(
     can_be_async=True,
     has_workers=True,
     has_gymnasium_ids=True,
-    render_hint="; without a screen, set MUJOCO_GL=egl",
+    render_hint="; without a screen, set MUJOCO_GL=egl, or osmesa without a GPU",
 )

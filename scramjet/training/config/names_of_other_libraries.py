@@ -35,8 +35,10 @@ _ROLLOUT = "A rollout has num_envs x num_steps samples: choose these."
 _MINIBATCH = "It is the samples of one gradient step; a rollout has num_envs x num_steps."
 _ANNEAL = "A schedule in its place: 0.001@0,0@end falls from 0.001 to 0 at the end of training."
 _WORLD = 'The world is named without a flag, `scramjet train cartpole`, and in a file by env = "cartpole".'
-_TRACK = "Each run writes runs/NAME/metrics.jsonl, one JSON object an update."
-_PICTURES = "Watch a trained agent with `scramjet eval RUN --render`."
+_LOG = "Each run writes runs/NAME/metrics.jsonl, one JSON object an update."
+_TRACK = "It takes the names of tools: tensorboard, aim, wandb, mlflow, trackio."
+_VIDEO = "Updates between videos; of a trained agent: `scramjet eval RUN --video out.mp4`."
+_PICTURES = "Watch a trained agent with `scramjet eval RUN --render`, or in the browser with `scramjet serve`."
 
 _TABLE: dict[str, Ours] = {
     **_same("learning_rate", "lr", "alpha", "step_size", "lr_rate", "policy_lr"),
@@ -120,9 +122,12 @@ _TABLE: dict[str, Ours] = {
     ),
     **_same("fused", "compile", "torch_compile", "jit", "executor"),
     **_none(_WORLD, "env_id", "env_name", "environment", "task", "game", "world", "env"),
-    **_none(_TRACK, "track", "wandb", "use_wandb", "wandb_project_name", "wandb_project", "wandb_entity"),
-    **_none(_TRACK, "tensorboard", "tensorboard_log", "logger", "log_interval", "mlflow", "neptune"),
-    **_none(_PICTURES, "capture_video", "record_video", "video", "render", "render_mode", "save_video"),
+    **_same("track", "wandb", "use_wandb", "tensorboard", "tensorboard_log", "logger", "mlflow", "aim", note=_TRACK),
+    **_same("track_project", "wandb_project_name", "wandb_project"),
+    **_same("log_info", "info_keywords", "info_keys"),
+    **_same("video_every", "capture_video", "record_video", "video", "save_video", note=_VIDEO),
+    **_none(_LOG, "log_interval", "neptune", "wandb_entity"),
+    **_none(_PICTURES, "render", "render_mode"),
     **_none("The best and newest policy are always saved.", "save_model", "save", "save_best"),
     **_none("A run on the CPU is always the same twice.", "torch_deterministic", "deterministic", "cuda_deterministic"),
 }

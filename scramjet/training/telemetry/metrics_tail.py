@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from scramjet.runtime.metrics_log import LONGEST_LINE, parse_line
 
 
 class MetricsTail:
-    """The records of a metrics file beyond some step, in order, as they come.
+    """The records of a metrics file beyond some step, in order, as they come; lines that are no records are left out.
 
     A resumed run cuts its file back to a checkpoint and writes those steps again: records up to the last step that was
     returned are passed over then, so that no step comes twice.
@@ -24,8 +25,6 @@ class MetricsTail:
         self.last_step = last_step
         self.offset = 0
         """Bytes read so far: where the last whole line ended."""
-        self.num_unreadable = 0
-        """Whole lines that were no records, and were passed over."""
         self._last_line = b""
         self._hint = offset
 
@@ -69,13 +68,23 @@ class MetricsTail:
             if not line.endswith(b"\n"):  # at the end, or a line that is still being written
                 break
             self.offset, self._last_line = self.offset + len(line), line
-            record = parse_line(line)
-            if record is None:
-                self.num_unreadable += 1
-            elif record["step"] > self.last_step:
+            record = _record_in(line)
+            if record is not None and record["step"] > self.last_step:
                 self.last_step = record["step"]
                 records.append(record)
         return records
+
+
+def _record_in(line: bytes) -> dict[str, Any] | None:
+    """The record in a line, or None if there is none; nested values of it are not looked at.
+
+    Ten times as quick as the parser of `MetricsLog`, which refuses numbers that are not finite: those stay.
+    """
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and type(record.get("step")) is int else None
 
 
 def last_record(path: Path) -> dict[str, Any] | None:

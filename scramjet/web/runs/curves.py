@@ -7,9 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from scramjet.reports.metrics_table import MetricsTable
+from scramjet.reports.metrics_table import MetricsTable, json_numbers
 
 MOST_ROWS = 1_200
 _TABLES_KEPT = 16
@@ -27,7 +25,7 @@ class RunCurves:
         table, lock = self._table(run)
         with lock:
             table.update()
-            columns = {name: _as_json(table.column(name)) for name in table.names}
+            columns = {name: json_numbers(table.column(name)) for name in table.names}
             return {"columns": columns, "unreadable": table.unreadable}
 
     def evaluations(self, run: Path) -> list[tuple[int, float]]:
@@ -46,8 +44,3 @@ class RunCurves:
             if len(self._tables) > _TABLES_KEPT:
                 self._tables.popitem(last=False)
             return self._tables[run]
-
-
-def _as_json(column: np.ndarray) -> list[float | None]:
-    """A column with six figures a number, which is more than a plot shows and a third of the bytes."""
-    return [float(f"{number:.6g}") if number == number else None for number in column.tolist()]

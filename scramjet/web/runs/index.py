@@ -34,9 +34,15 @@ class _Entry:
     spark: list[float] | None = None
     spark_of: Stamp = _NONE
 
+    row: dict[str, Any] | None = None
+    """The line as the page gets it, made anew when it changes."""
+
     def as_json(self, name: str) -> dict[str, Any]:
-        row = {"name": name, "state": "pending"} if self.facts is None else self.facts.as_json()
-        return {**row, "spark": self.spark or []}
+        """The line of the run."""
+        if self.row is None:
+            facts = {"name": name, "state": "pending"} if self.facts is None else self.facts.as_json()
+            self.row = {**facts, "spark": self.spark or []}
+        return self.row
 
 
 class RunIndex:
@@ -55,6 +61,12 @@ class RunIndex:
         self._is_complete.wait(wait_seconds)
         with self._lock:
             return [entry.as_json(name) for name, entry in self._entries.items()]
+
+    def row(self, name: str) -> dict[str, Any] | None:
+        """The line of one run, None where it is not known."""
+        with self._lock:
+            entry = self._entries.get(name)
+            return None if entry is None else entry.as_json(name)
 
     def facts(self) -> list[RunFacts]:
         """What is known of the runs, without those not read yet."""
@@ -77,6 +89,12 @@ class RunIndex:
         current = dict(entries)
         return [current[name].as_json(name) for name in dict.fromkeys(changed)], gone
 
+    def refresh(self, name: str) -> dict[str, Any] | None:
+        """Look at one run alone; returns its line if that changed. On the thread that scans."""
+        with self._lock:
+            entry = self._entries.get(name)
+        return entry.as_json(name) if entry is not None and self._refresh(name, entry) else None
+
     def _names(self) -> set[str]:
         try:
             names = list_run_folders(self.runs_dir)
@@ -89,8 +107,9 @@ class RunIndex:
     def _refresh(self, name: str, entry: _Entry) -> bool:
         """Read what changed of one run; returns whether its line did."""
         path = self.runs_dir / name
-        config = stamp_of(path / "config.toml")
-        others = (stamp_of(path / "metrics.jsonl"), stamp_of(path / "checkpoints"), stamp_of(path / "lineage.json"))
+        folder = str(path)  # joined as text: paths would take most of the time of a look
+        config = stamp_of(f"{folder}/config.toml")
+        others = (stamp_of(f"{folder}/metrics.jsonl"), stamp_of(f"{folder}/checkpoints"))
         is_running = entry.facts is not None and entry.facts.state == "running"
         if (config, others) == (entry.config, entry.others) and not is_running:
             return False
@@ -103,6 +122,8 @@ class RunIndex:
             facts = damaged(name, error)
         entry.config, entry.others = config, others
         before, entry.facts = entry.facts, facts
+        if facts != before:
+            entry.row = None
         return facts != before
 
     def _draw_sparks(self, entries: list[tuple[str, _Entry]]) -> list[str]:
@@ -111,6 +132,7 @@ class RunIndex:
         for name, entry in waiting[:_SPARKS_AT_ONCE]:
             entry.spark_of = entry.others[0]
             entry.spark = read_spark(self.runs_dir / name / "metrics.jsonl")
+            entry.row = None
         return [name for name, _ in waiting[:_SPARKS_AT_ONCE]]
 
 
@@ -122,7 +144,7 @@ def _is_safe(name: str) -> bool:
     return True
 
 
-def stamp_of(path: Path) -> Stamp:
+def stamp_of(path: Path | str) -> Stamp:
     """The stamp of a file or folder; a link is not followed."""
     try:
         found = os.lstat(path)

@@ -47,6 +47,8 @@ class Subscriber:
     """The run that it looks at; None: the list."""
     position: Position | None = None
     log: Stamp | None = None
+    row: dict[str, Any] | None = None
+    """The line of the list that it was told last."""
 
 
 class Live:
@@ -111,39 +113,45 @@ class Live:
         await websocket.close(1013)
 
     def _watch(self) -> None:
+        """Look at the runs that somebody looks at every time, and at the whole folder as often as that is cheap."""
+        next_scan = 0.0
         while not self._stop.is_set():
             began = time.monotonic()
-            rows, gone = self._index.scan()
-            with self._lock:
-                subscribers = list(self._subscribers)
-            if rows or gone:
-                self._tell(
-                    [each for each in subscribers if each.run is None], {"type": "rows", "rows": rows, "gone": gone}
-                )
-            self._tell_of_runs(
-                [each for each in subscribers if each.run is not None], {row["name"]: row for row in rows}
-            )
-            took = time.monotonic() - began
-            self._stop.wait(max(EVERY_SECONDS - took, took / SHARE_OF_TIME))
+            if began >= next_scan:
+                worked = time.thread_time()
+                rows, gone = self._index.scan()
+                next_scan = began + (time.thread_time() - worked) / SHARE_OF_TIME
+                if rows or gone:
+                    self._tell(self._watching(None), {"type": "rows", "rows": rows, "gone": gone})
+            for name in {each.run for each in self._watching() if each.run is not None}:
+                self._tell_of_run(name)
+            self._stop.wait(max(EVERY_SECONDS / 2, EVERY_SECONDS - (time.monotonic() - began)))
 
-    def _tell_of_runs(self, subscribers: list[Subscriber], rows: dict[str, dict[str, Any]]) -> None:
-        """Tell those who look at one run of its new records, its state, its log and the load of the machine."""
-        for each in subscribers:
-            assert each.run is not None
+    def _watching(self, *runs: str | None) -> list[Subscriber]:
+        """Those who look at one of these; without an argument all who look at a single run."""
+        with self._lock:
+            return [each for each in self._subscribers if (each.run in runs if runs else each.run is not None)]
+
+    def _tell_of_run(self, name: str) -> None:
+        """Tell those who look at a run of its new records, its state, its log and the load of the machine."""
+        row = self._index.refresh(name)
+        if row is not None:
+            self._tell(self._watching(None), {"type": "rows", "rows": [row], "gone": []})
+        for each in self._watching(name):
+            message: dict[str, Any] = {"type": "run", "name": name, "load": asdict(self._load.read())}
             try:
-                path = self._run_path(each.run)
+                path = self._run_path(name)
                 reading = read_records(path / "metrics.jsonl", each.position or Position())
             except (ScramjetError, HTTPException):
                 continue
-            message: dict[str, Any] = {"type": "run", "name": each.run, "load": asdict(self._load.read())}
             each.position = reading.position
             if reading.restarted:
                 message["restarted"] = True
             elif reading.records:
-                message["records"] = _spread(reading.records)
-                message["findings"] = findings(reading.records[-1])
-            if each.run in rows:
-                message["row"] = rows[each.run]
+                message |= {"records": _spread(reading.records), "findings": findings(reading.records[-1])}
+            facts = self._index.row(name)
+            if facts != each.row:
+                each.row, message["row"] = facts, facts
             if (stamp := stamp_of(path / LOG_FILE)) != each.log:
                 each.log, message["log"] = stamp, read_log(path)
             self._tell([each], message)

@@ -16,7 +16,7 @@ from scramjet.web.runs.details import metric_table, run_details, video_path
 from scramjet.web.runs.forks import fork_tree
 from scramjet.web.runs.index import RunIndex
 
-FIRST_ANSWER_SECONDS = 0.15
+FIRST_ANSWER_SECONDS = 0.05
 """How long the first list waits for the runs to be read; what is not read by then is pushed."""
 
 
@@ -31,9 +31,8 @@ def routes(context: PageContext, index: RunIndex) -> list[BaseRoute]:
     def answer_run(request: Request) -> Response:
         path = context.run_path(request.path_params["name"])
         facts = index.facts()
-        row = next((each.as_json() for each in facts if each.name == path.name), None)
         tree = fork_tree(context.runs_dir, path.name, facts)
-        return JSONResponse({"row": row, "forks": tree, **run_details(path, curves)})
+        return JSONResponse({"row": index.row(path.name), "forks": tree, **run_details(path, curves)})
 
     def answer_curves(request: Request) -> Response:
         return JSONResponse(curves.columns(context.run_path(request.path_params["name"])))

@@ -160,7 +160,7 @@ def _opponents(config: RunConfig) -> list[str]:
         return []
     if not isinstance(world, Env) or num_players(world) < 2:
         return []
-    if played_by(world) is PlayedBy.AGENTS:
+    if played_by(world) is PlayedBy.AGENTS or world.hidden:  # who looks ahead would look at hidden cards
         return ["random"]
     return [*SCRIPTED, PERFECT] if _is_solved(world) else list(SCRIPTED)
 

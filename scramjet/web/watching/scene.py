@@ -7,12 +7,14 @@ from functools import partial
 import numpy as np
 
 from scramjet.adapters.registry import ForeignWorld
+from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
+from scramjet.errors import ConfigError, WorldError
 from scramjet.training.components import make_pool
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.limits import steps_at_most
-from scramjet.training.pictures.stages import NativeStage, Stage, picture_stage
+from scramjet.training.pictures.stages import CONTROL_RATE, TURN_RATE, NativeStage, Stage, picture_stage
 from scramjet.training.seeds import unseen_episodes
 from scramjet.web.pictures import checked_picture, drawn, plain_text
 
@@ -55,8 +57,28 @@ class Scene:
         self.pool.close()
 
 
+class _UndrawnStage:
+    """An env of others that draws nothing: words stand in place of its pictures."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.pool: Pool = make_pool(config, num_envs=1)
+        self.frames_per_second = TURN_RATE if self.pool.played_by is PlayedBy.SEATS else CONTROL_RATE
+
+    def drawings(self, out: Transition) -> list[str]:
+        """The words."""
+        return [f"{self.pool.name} draws no pictures."]
+
+    def step(self, actions: np.ndarray, watched: np.ndarray) -> tuple[Transition, dict[int, str]]:
+        """Step the env; the words stay."""
+        out = self.pool.step(actions)
+        return out, {0: self.drawings(out)[0]}
+
+
 def _stage(config: RunConfig) -> Stage:
     world = config.make_env()
-    if isinstance(world, ForeignWorld):
+    if not isinstance(world, ForeignWorld):
+        return NativeStage(make_pool(config, num_envs=1, num_threads=1), partial(drawn, world))
+    try:
         return picture_stage(config, 1, num_workers=1)
-    return NativeStage(make_pool(config, num_envs=1, num_threads=1), partial(drawn, world))
+    except (ConfigError, WorldError):  # what is wrong with more than its pictures is told by the other stage
+        return _UndrawnStage(config)

@@ -17,6 +17,7 @@ from scramjet.runtime.video.fitting import fitted  # noqa: E402
 from scramjet.runtime.video.grid import Grid  # noqa: E402
 from scramjet.runtime.video.text_picture import LEAST_COLUMNS, MARGIN, text_picture  # noqa: E402
 from scramjet.runtime.video.video_file import VideoFile, check_video  # noqa: E402
+from tests.helpers.videos import frames_of  # noqa: E402
 
 PAPER, INK = (250, 248, 244), (200, 30, 60)
 
@@ -26,18 +27,6 @@ def board(place: int, height: int = 21, width: int = 31) -> np.ndarray:
     picture = np.full((height, width, 3), PAPER, np.uint8)
     picture[place : place + 4, place : place + 4] = INK
     return picture
-
-
-def frames_of(path: Path) -> list[np.ndarray]:
-    if path.suffix == ".gif":
-        with Image.open(path) as gif:
-            pictures = []
-            for number in range(gif.n_frames):
-                gif.seek(number)
-                pictures.append(np.asarray(gif.convert("RGB")))
-            return pictures
-    with av.open(str(path)) as container:
-        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif", ".webm"])

@@ -11,7 +11,7 @@ import pytest
 import scramjet
 from scramjet.errors import ConfigError
 from scramjet.training.pictures import within_run
-from tests.runtime.video.test_video_file import frames_of
+from tests.helpers.videos import frames_of
 
 pytest.importorskip("av")
 pytest.importorskip("PIL")

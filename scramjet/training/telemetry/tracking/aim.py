@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from scramjet.runtime.video.as_gif import as_gif
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import DEFAULT_PROJECT, Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.pictures import as_gif
 from scramjet.training.telemetry.tracking.state import Sent, run_id_beside
 
 _aim: Any = import_module("aim")

@@ -1,8 +1,9 @@
 """Trackers of a run that trains: each on a thread of its own, which can neither slow, stop nor kill the training.
 
 The queue of a tracker is metrics.jsonl itself: the training loop appends each update there anyway, and the thread takes
-what is new a few times a second. A tool that is slow falls behind and loses nothing; one that raises or hangs is left,
-told once, and `scramjet sync` sends the rest later. Videos wait in a queue of their own, which is bounded.
+what is new once a second, or has a process do so (process.py). A tool that is slow falls behind and loses nothing; one
+that raises or hangs is left, told once, and `scramjet sync` sends the rest later. Videos wait in a queue of their own,
+which is bounded.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from scramjet.runtime.runs import Run
 from scramjet.training.display.text import short_path
 from scramjet.training.telemetry.sinks import BuiltInSink
 from scramjet.training.telemetry.tracking.feed import Feed, State
-from scramjet.training.telemetry.tracking.interface import Tracker
+from scramjet.training.telemetry.tracking.process import ProcessFeed
 from scramjet.training.telemetry.tracking.quiet import quiet
 from scramjet.training.telemetry.tracking.registry import make_tracker
+
+AnyFeed = Feed | ProcessFeed
+IN_THIS_PROCESS = ("tensorboard",)
+"""Tools that take less than half a percent of the time of 23 ms updates; the others get a process of their own."""
 
 INTERVAL_SECONDS = 1.0
 """How often a thread looks for new points: rarely enough that its work comes in batches."""
@@ -36,7 +41,7 @@ class BackgroundTracker:
     """One tracker of a run under way, on its thread."""
 
     def __init__(
-        self, name: str, run: Run, goes_on_from: int, tell: Callable[[str], Any], make: Callable[[str], Tracker]
+        self, name: str, run: Run, goes_on_from: int, tell: Callable[[str], Any], make: Callable[[str, Run], AnyFeed]
     ) -> None:
         self.name = name
         self.is_left = False
@@ -70,10 +75,10 @@ class BackgroundTracker:
 
     def _work(self) -> None:
         """Open the tool, send what is new until the run ends, close the tool; an error is told and ends this."""
-        feed: Feed | None = None
+        feed: AnyFeed | None = None
         with quiet():
             try:
-                feed = Feed(self.name, self._run, self._make(self.name))
+                feed = self._make(self.name, self._run)
                 feed.open(self._goes_on_from)
                 if feed.note:
                     self._tell(feed.note)
@@ -85,7 +90,7 @@ class BackgroundTracker:
                 if feed is not None:
                     feed.release()
 
-    def _send_until_the_end(self, feed: Feed) -> None:
+    def _send_until_the_end(self, feed: AnyFeed) -> None:
         ending: State | None = None
         while ending is None:
             self._wake.wait(INTERVAL_SECONDS)
@@ -96,6 +101,11 @@ class BackgroundTracker:
                 feed.video(*self._videos.popleft())
         if not self.is_left:
             feed.close(ending)
+
+
+def make_feed(name: str, run: Run) -> AnyFeed:
+    """The feed of a run to a tool, on the thread itself or in another process."""
+    return Feed(name, run, make_tracker(name)) if name in IN_THIS_PROCESS else ProcessFeed(name, run)
 
 
 class Tracking(BuiltInSink):
@@ -109,7 +119,7 @@ class Tracking(BuiltInSink):
         last_step: int,
         tell: Callable[[str], Any],
         show: Callable[[str], Any],
-        make: Callable[[str], Tracker] = make_tracker,
+        make: Callable[[str, Run], AnyFeed] = make_feed,
     ) -> None:
         """`goes_on_from` is the step that the training goes on from, `last_step` the one that it ends at.
 

@@ -18,6 +18,8 @@ from scramjet.training.telemetry.tracking.state import Sent, TrackingState
 State = Literal["finished", "stopped", "running"]
 """How a run stands: it has made its last update, ended before it, or is still being trained."""
 
+_NUMBERS = (float, int)
+_LARGEST = 1e300
 _SUMMARIZED = ("step", "update", "return_100", "length_100", "self_play/rating")
 
 
@@ -38,6 +40,11 @@ class Feed:
     def note(self) -> str:
         """What to tell the user about what was kept of an earlier time; often empty."""
         return self._state.note
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a process sends this run to this tool."""
+        return self._state.is_in_use
 
     @property
     def step(self) -> int:
@@ -112,7 +119,7 @@ def _point(record: Mapping[str, Any], began_at: float) -> Point:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e300
+    return type(value) in _NUMBERS and -_LARGEST < value < _LARGEST  # NaN is not
 
 
 def _elapsed(record: Mapping[str, Any]) -> float:

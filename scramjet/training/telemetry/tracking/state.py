@@ -42,6 +42,11 @@ class TrackingState:
         self.note = ""
         """What to tell the user about the file when it was read; empty if it was whole or there was none."""
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a process sends this run to this tool."""
+        return is_in_use(self._folder)
+
     def acquire(self) -> Sent:
         """Keep other processes from sending this run to this tool; returns what was sent before.
 
@@ -52,7 +57,7 @@ class TrackingState:
                 make_folder(folder)
                 if not is_folder(folder):
                     raise RunError(f"{folder} is a symbolic link, which is not followed; remove it and try again")
-        if is_in_use(self._folder):
+        if self.is_in_use:
             raise RunError(f"another process does the {self._title} already; one at a time can")
         self._lock.acquire(self._title)
         try:

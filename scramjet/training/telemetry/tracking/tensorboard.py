@@ -17,9 +17,10 @@ from typing import IO, Any
 
 from scramjet.errors import RunError
 from scramjet.runtime.files import explain_disk_errors, is_folder, make_folder, open_regular
+from scramjet.runtime.video.as_gif import as_gif
+from scramjet.training.telemetry.tracking.event_records import framed
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import Place, Point, Tracker, Value
-from scramjet.training.telemetry.tracking.pictures import as_gif
 from scramjet.training.telemetry.tracking.state import Sent
 
 _PROTO = "tensorboard.compat.proto"
@@ -28,7 +29,6 @@ _summaries: Any = import_module(f"{_PROTO}.summary_pb2")
 _tensors: Any = import_module(f"{_PROTO}.tensor_pb2")
 _types: Any = import_module(f"{_PROTO}.types_pb2")
 _hparams: Any = import_module("tensorboard.plugins.hparams.summary_v2")
-_records: Any = import_module("tensorboard.summary.writer.record_writer")
 _Event, _Summary = _events.Event, _summaries.Summary
 
 FOLDER = "tensorboard"
@@ -48,8 +48,11 @@ class TensorBoardTracker(Tracker):
         """Add one event for each point."""
         file = self._begun()
         for point in points:
-            values = [_Summary.Value(tag=name, simple_value=value) for name, value in point.values.items()]
-            self._add(_Event(wall_time=point.wall_time, step=point.step, summary=_Summary(value=values)))
+            event = _Event(wall_time=point.wall_time, step=point.step)
+            add = event.summary.value.add
+            for name, value in point.values.items():
+                add(tag=name, simple_value=value)
+            self._add(event)
         file.flush()
 
     def video(self, path: Path, step: int) -> None:
@@ -83,7 +86,6 @@ class TensorBoardTracker(Tracker):
                 raise RunError(f"{folder} is a symbolic link, which is not followed; remove it and try again")
             earlier = [name for name in os.listdir(folder) if name.startswith(_PREFIX)]
             self._file = open(_new_file(folder, earlier), "wb")  # noqa: SIM115 - closed by close
-        self._writer = _records.RecordWriter(self._file)
         now = time.time()
         self._add(_Event(wall_time=now, file_version="brain.Event:2"))
         if earlier:
@@ -97,7 +99,8 @@ class TensorBoardTracker(Tracker):
         return self._file
 
     def _add(self, event: Any) -> None:
-        self._writer.write(event.SerializeToString())
+        assert self._file is not None
+        self._file.write(framed(event.SerializeToString()))
 
     def _add_text(self, tag: str, text: str, step: int = 0) -> None:
         plugin = _summaries.SummaryMetadata.PluginData(plugin_name="text")

@@ -6,7 +6,7 @@ import { makePicture } from "../parts/watch/picture.js";
 import { makeThoughts } from "../parts/watch/thoughts.js";
 import { makeValueChart } from "../parts/watch/value_chart.js";
 import { makeChoices, makeTransport, stepOf } from "../parts/watch/controls.js";
-import { makeEpisodes } from "../parts/watch/episodes.js";
+import { makeEpisodes, result } from "../parts/watch/episodes.js";
 
 export async function show(root, parameters, page) {
   page.title(`Watch ${parameters.name}`);
@@ -246,7 +246,11 @@ function facts(frame, ready) {
   return [
     fact("step", whole(frame.step)),
     fact("return", returns),
-    frame.ended ? element("span", { class: "mark" }, frame.was_cut ? "reached its limit" : "ended") : null,
+    frame.ended ? element("span", { class: "mark" }, ending(frame)) : null,
     ready.by_turns && to ? fact("to move", frame.names[to.player]) : null,
   ];
+}
+
+function ending(frame) {
+  return frame.returns.length > 1 ? result(frame) : frame.was_cut ? "reached its limit of steps" : "ended";
 }

@@ -17,6 +17,7 @@ from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking import background
 from scramjet.training.telemetry.tracking.background import Tracking
 from scramjet.training.telemetry.tracking.facts import RunFacts
+from scramjet.training.telemetry.tracking.feed import Feed
 from scramjet.training.telemetry.tracking.interface import Place, Point, Tracker
 from scramjet.training.telemetry.tracking.registry import require_installed
 from scramjet.training.telemetry.tracking.state import Sent
@@ -72,7 +73,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def track(run: Run, tools: dict[str, Tool], num_updates: int = 6) -> tuple[list[str], float]:
     """Give trackers some updates as the training loop does; the messages told, and the longest time a call took."""
     told: list[str] = []
-    tracking = Tracking(tools, run, 0, 6000, told.append, told.append, make=tools.__getitem__)
+    tracking = Tracking(
+        tools, run, 0, 6000, told.append, told.append, make=lambda name, run: Feed(name, run, tools[name])
+    )
     longest = 0.0
     for record in records(1, num_updates):
         append_records(run.path, [record])
@@ -129,7 +132,7 @@ def test_a_run_that_ends_before_its_last_step_was_stopped(run: Run):
 def test_videos_wait_in_a_queue_that_is_bounded_and_told_when_full(run: Run):
     until = threading.Event()
     tool, told = Tool(open=until.wait), []
-    tracking = Tracking(["aim"], run, 0, 6000, told.append, told.append, make=lambda name: tool)
+    tracking = Tracking(["aim"], run, 0, 6000, told.append, told.append, make=lambda name, run: Feed(name, run, tool))
     for number in range(20):
         tracking.video(run.path / f"{number}.mp4", number)
     until.set()
@@ -145,7 +148,7 @@ def test_what_a_tool_prints_is_not_shown_and_what_others_print_is(run: Run, caps
 
     tool = Tool(open=chatter, write=chatter, close=chatter)
     told: list[str] = []
-    tracking = Tracking(["aim"], run, 0, 6000, told.append, told.append, make=lambda name: tool)
+    tracking = Tracking(["aim"], run, 0, 6000, told.append, told.append, make=lambda name, run: Feed(name, run, tool))
     print("ours")
     append_records(run.path, records(1, 1))
     tracking.close()
@@ -161,7 +164,9 @@ def test_a_tool_that_another_process_sends_to_is_not_sent_to_twice(run: Run):
         until.wait()
 
     told: list[str] = []
-    first = Tracking(["aim"], run, 0, 6000, told.append, told.append, make=lambda name: Tool(open=wait))
+    first = Tracking(
+        ["aim"], run, 0, 6000, told.append, told.append, make=lambda name, run: Feed(name, run, Tool(open=wait))
+    )
     assert began.wait(10)
     second = Tool()
     told_second, _ = track(run, {"aim": second})

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of
+from scramjet.errors import RunError
+from scramjet.runtime.runs import Run
+from scramjet.training.telemetry.tracking.process import ProcessFeed
+from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of, records, send
+from tests.helpers.written_runs import append_records, write_run
 
 mlflow = pytest.importorskip("mlflow")
 
@@ -48,10 +52,39 @@ def test_mlflow_holds_each_step_of_a_resumed_run_once_with_parameters_tags_and_s
     assert [file.path for file in client.list_artifacts(second.info.run_id, "videos")] == ["videos/dot.gif"]
 
 
-def test_a_run_that_was_deleted_in_mlflow_is_sent_anew(tmp_path: Path, client: Any):
-    run = feed_twice("mlflow", tmp_path / "runs")
-    client.delete_run(runs(client)["first"].info.run_id)
-    with fed("mlflow", run) as feed:
+@pytest.mark.parametrize("is_told", [True, False], ids=["ended", "parent killed"])
+def test_a_process_of_its_own_sends_what_the_run_writes_until_it_ends_or_its_parent_is_gone(
+    tmp_path: Path, client: Any, is_told: bool
+):
+    run = write_run(tmp_path / "runs", "run", records(1, 2), total_timesteps=4000)
+    feed = ProcessFeed("mlflow", Run.open(run))
+    feed.open(goes_on_from=0)
+    append_records(run, records(3, 4))
+    feed.video(Path(__file__).with_name("dot.gif"), 3000)
+    if is_told:
         feed.close("finished")
-    history = client.get_metric_history(runs(client)["first"].info.run_id, "update")
-    assert [each.step for each in history] == STEPS
+    feed.release()
+    assert feed._process is not None
+    assert feed._process.wait(60) == 0
+    (found,) = runs(client).values()
+    history = client.get_metric_history(found.info.run_id, "update")
+    assert [each.step for each in history] == [1000, 2000, 3000, 4000]
+    assert found.info.status == ("FINISHED" if is_told else "KILLED")
+    assert [file.path for file in client.list_artifacts(found.info.run_id, "videos")] == ["videos/dot.gif"]
+
+
+def test_what_fails_in_a_process_of_its_own_is_raised_here(tmp_path: Path, client: Any, monkeypatch: Any):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nosuch://place")
+    feed = ProcessFeed("mlflow", Run.open(write_run(tmp_path / "runs", "run")))
+    with pytest.raises(RunError, match="nosuch"):
+        feed.open(goes_on_from=0)
+    feed.release()
+
+
+def test_a_run_that_was_deleted_in_mlflow_is_sent_anew(tmp_path: Path, client: Any):
+    run = write_run(tmp_path / "runs", "run", records(1, 2))
+    send("mlflow", run)
+    client.delete_run(runs(client)["run"].info.run_id)
+    send("mlflow", run)
+    history = client.get_metric_history(runs(client)["run"].info.run_id, "update")
+    assert [each.step for each in history] == [1000, 2000]

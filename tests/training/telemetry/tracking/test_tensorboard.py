@@ -86,3 +86,16 @@ def test_nothing_is_written_through_a_link(tmp_path: Path):
     with pytest.raises(scramjet.ScramjetError, match="symbolic link"):
         send("tensorboard", run)
     assert not [*(tmp_path / "elsewhere").iterdir()]
+
+
+@pytest.mark.parametrize("event", [b"", b"\x00", b"\xff" * 9, bytes(range(256)) * 5])
+def test_an_event_is_framed_as_by_tensorboards_own_writer(event: bytes):
+    import io
+
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    from scramjet.training.telemetry.tracking.event_records import framed
+
+    file = io.BytesIO()
+    RecordWriter(file).write(event)
+    assert framed(event) == file.getvalue()

@@ -48,8 +48,8 @@ export function makeEpisodes(replay) {
   return { node, begin, add };
 }
 
-/** "pole at 256 won", "a draw" or the return. */
-function result({ returns, names, was_cut: wasCut }) {
+/** How an episode ended: "pole at 256 won", "draw", or the return of one who plays alone. */
+export function result({ returns, names, was_cut: wasCut }) {
   const cut = wasCut ? " (cut)" : "";
   if (returns.length === 1) return `${number(returns[0])}${cut}`;
   const best = Math.max(...returns);
