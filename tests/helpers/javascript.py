@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 from collections.abc import Callable
@@ -60,6 +61,7 @@ def javascript() -> Any:
     racer = pytest.importorskip("py_mini_racer", reason="needs mini-racer: pip install 'scramjet[dev]'")
     engine = racer.MiniRacer()
     engine.eval(f'"use strict";\n{scripts((*RUNTIME, *NETWORK))}\n{PLAY}')
+    atexit.register(javascript.cache_clear)  # while Python can still end it
     return engine
 
 

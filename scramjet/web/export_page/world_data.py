@@ -42,9 +42,9 @@ def world_data(env: Env) -> dict[str, Any]:
 
 
 def _moves(env: Env) -> bool:
-    """Whether the world is one of motion, to be played against the clock: its state has fractions."""
+    """Whether the world is one of motion, to be played against the clock: places and speeds are single fractions."""
     state = state_dtype(env)
-    return any(state[name].base.kind == "f" for name in env.state)
+    return mask_size(env) == 0 and any(state[name].kind == "f" for name in env.state)
 
 
 def _record_layout(env: Env) -> dict[str, Any]:

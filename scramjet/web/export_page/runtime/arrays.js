@@ -132,17 +132,14 @@ class NdArray {
 
   /** Every place of this array in the data, in order. */
   places() {
-    const places = new Int32Array(this.size);
-    const index = new Array(this.shape.length).fill(0);
-    let place = this.offset;
-    for (let k = 0; k < places.length; k++) {
-      places[k] = place;
-      for (let axis = this.shape.length - 1; axis >= 0; axis--) {
-        place += this.strides[axis];
-        if (++index[axis] < this.shape[axis]) break;
-        place -= index[axis] * this.strides[axis];
-        index[axis] = 0;
+    let places = Int32Array.of(this.offset);
+    for (let axis = 0; axis < this.shape.length; axis++) {
+      const [length, stride] = [this.shape[axis], this.strides[axis]];
+      const finer = new Int32Array(places.length * length);
+      for (let outer = 0, k = 0; outer < places.length; outer++) {
+        for (let inner = 0, place = places[outer]; inner < length; inner++, place += stride) finer[k++] = place;
       }
+      places = finer;
     }
     return places;
   }
@@ -177,7 +174,8 @@ class NdArray {
 
   map(operation, dtype = "float64") {
     const result = NdArray.zeros(this.shape, dtype);
-    this.places().forEach((place, k) => result.write(k, operation($.pos(this.read(place)))));
+    const [data, places] = [this.numbers(), this.places()];
+    for (let k = 0; k < places.length; k++) result.data[k] = operation(data[places[k]]);
     return result;
   }
 
@@ -216,13 +214,23 @@ function elementwise(operation, a, b, dtype = "float64") {
   const [from, other] = [left.places(), right.places()];
   const result = NdArray.zeros(shape, dtype);
   const [leftData, rightData] = [left.numbers(), right.numbers()];
-  const isBool = result.isBool;
-  for (let k = 0; k < from.length; k++) {
-    const value = operation(leftData[from[k]], rightData[other[k]]);
-    if (isBool) result.data[k] = value ? 1 : 0;
-    else result.data[k] = value;
-  }
+  const loop = LOOPS.get(operation) ?? makeLoop(operation);
+  loop(result.data, leftData, from, rightData, other);
   return result;
+}
+
+/** A loop of its own for an operation: engines make it fast where one loop for all of them would be ten times slower. */
+const LOOPS = new Map();
+function makeLoop(operation) {
+  const plain = {
+    add: (to, a, i, b, j) => { for (let k = 0; k < i.length; k++) to[k] = a[i[k]] + b[j[k]]; },
+    sub: (to, a, i, b, j) => { for (let k = 0; k < i.length; k++) to[k] = a[i[k]] - b[j[k]]; },
+    mul: (to, a, i, b, j) => { for (let k = 0; k < i.length; k++) to[k] = a[i[k]] * b[j[k]]; },
+    any: (to, a, i, b, j) => { for (let k = 0; k < i.length; k++) to[k] = operation(a[i[k]], b[j[k]]); },
+  };
+  const name = ["add", "sub", "mul"].find((one) => $[one] === operation) ?? "any";
+  LOOPS.set(operation, plain[name]);
+  return plain[name];
 }
 
 $.slice = (start, stop, step) => new Slice(start, stop, step);
