@@ -129,8 +129,8 @@ def test_no_setting_but_the_world_and_the_schedule_is_text_that_a_file_decides()
     free = [name for name, kind, _ in field_docs() if "text" in kind]
     # policy.ignore: entries to leave out; self_play.opponents: checkpoints that are only read, and players that
     # `approve_players` refuses
-    # log_info: keys to look up in what a world says; track_project: a label for the run in the user's own tools
-    top = ["env", "time_limit", "log_info", "replay_schedule", "track_project"]
+    # log_info: keys to look up in what a world says; tags, track_project: labels of the run
+    top = ["env", "time_limit", "log_info", "replay_schedule", "tags", "track_project"]
     assert free == [*top, *SCHEDULES, "policy.ignore", "self_play.opponents"]
 
 

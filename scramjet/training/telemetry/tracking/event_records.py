@@ -26,7 +26,7 @@ def _checksum(data: bytes) -> bytes:
 
 def _table() -> np.ndarray:
     """The remainder of each byte, for CRC-32C's polynomial in reversed bits."""
-    table = np.arange(256, dtype=np.uint32)
+    table: np.ndarray = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = (table >> 1) ^ np.where(table & 1, np.uint32(0x82F63B78), np.uint32(0))
     return table
@@ -36,7 +36,7 @@ _TABLE = _table()
 
 
 @compiled
-def _crc32c(data: np.ndarray, table: np.ndarray) -> int:
+def _crc32c(data: np.ndarray, table: np.ndarray) -> np.uint32:
     crc = np.uint32(0xFFFFFFFF)
     for byte in data:
         crc = table[(crc ^ byte) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
