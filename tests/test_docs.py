@@ -20,6 +20,7 @@ from scramjet.commands import (
     compare,
     eval,
     example,
+    export_page,
     grade,
     list,
     play,
@@ -43,6 +44,7 @@ ARGUMENTS = {
     "play": play.Arguments,
     "grade": grade.Arguments,
     "serve": serve.Arguments,
+    "export-page": export_page.Arguments,
     "sync": sync.Arguments,
     "plot": plot.Arguments,
     "compare": compare.Arguments,
@@ -103,7 +105,7 @@ def parse(words: Any) -> None:
         if not settings.env.endswith(".py"):
             train.typed_parameters(settings.env, parameters)
         return
-    if command in ("eval", "play", "tournament", "check"):
+    if command in ("eval", "play", "tournament", "check", "export-page"):
         rest, _ = train.split_env_parameters(rest)
     command_line.parse(ARGUMENTS[command], rest, prog=f"scramjet {command}", description="")
 
