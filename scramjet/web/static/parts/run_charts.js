@@ -20,7 +20,7 @@ export class RunCharts {
     this.metrics = new Map(metrics.map((metric) => [metric.name, metric]));
     this.over = "step";
     this.findings = {};
-    this.main = element("div", { class: "plot main-plot", role: "img" });
+    this.main = element("div", { class: "plot main-plot", role: "img", "aria-label": "Curve of the return" });
     this.small = element("div", { class: "small-charts" });
     this.charts = new Map();
     this.drawMain = throttled(() => this.renderMain(), MAIN_MILLISECONDS);
