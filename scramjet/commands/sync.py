@@ -27,7 +27,6 @@ What a tool has is remembered in the run's folder: the same command again sends 
   scramjet sync cartpole-1 --to wandb --follow      as it trains, until it ends
 """
 
-_BATCH = 500  # points sent at once
 _FOLLOW_SECONDS = 1.0
 _TOLD_EVERY_SECONDS = 2.0
 
@@ -98,12 +97,12 @@ class _Transfer:
         try:
             feed = self._feed or self._open()
             with quiet():
-                sent = feed.send(_BATCH)
+                sent = feed.send()
             while sent:
                 self._sent += sent
                 self._tell_progress(feed)
                 with quiet():
-                    sent = feed.send(_BATCH)
+                    sent = feed.send()
         except Exception as error:
             self._fail(error)
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scramjet.reports.metrics_reading import START, Position, read_last_record, read_records
 from scramjet.runtime.files import open_regular
+from scramjet.training.telemetry.metrics_reading import START, Position, read_last_record, read_records
 
 Numbers = NDArray[np.float64]
 

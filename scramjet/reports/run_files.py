@@ -16,13 +16,13 @@ from typing import Any
 
 from scramjet.errors import CheckpointError, ConfigError, RunError, ScramjetError
 from scramjet.reports.lineage import Lineage, read_lineage
-from scramjet.reports.metrics_reading import START, Position, Reading, read_last_record, read_records
 from scramjet.runtime.checkpoint_format import read_record
 from scramjet.runtime.checkpoints import checkpoints_of
 from scramjet.runtime.files import is_folder, read_link
 from scramjet.runtime.locks import is_in_use
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.training.config.reading import read_file
+from scramjet.training.telemetry.metrics_reading import START, Position, Reading, read_last_record, read_records
 
 
 class RunState(StrEnum):

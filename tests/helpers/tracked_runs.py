@@ -27,7 +27,7 @@ def fed(name: str, run: Path, goes_on_from: int | None = None, tracker: Tracker 
     feed = Feed(name, Run.open(run), tracker or make_tracker(name))
     try:
         feed.open(goes_on_from)
-        while feed.send(2):
+        while feed.send():
             pass
         yield feed
     finally:
@@ -63,7 +63,7 @@ def feed_twice(name: str, runs_dir: Path) -> Path:
     cut_after(run, 2)
     with fed(name, run, goes_on_from=2000) as feed:
         append_records(run, records(3, 5))
-        while feed.send(2):
+        while feed.send():
             pass
         feed.close("finished")
     return run

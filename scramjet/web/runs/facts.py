@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import ScramjetError
-from scramjet.reports.metrics_reading import LONGEST_LINE
 from scramjet.reports.run_files import RunFiles, RunState, state_at_rest
 from scramjet.runtime.files import open_regular, read_regular
 from scramjet.training.telemetry.metrics import main_metric
+from scramjet.training.telemetry.metrics_reading import LONGEST_LINE
 
 MAX_CONFIG = 1 << 20
 SPARK_POINTS = 24

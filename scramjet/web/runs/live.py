@@ -22,12 +22,12 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from scramjet.errors import ScramjetError
-from scramjet.reports.metrics_reading import Position, read_records
 from scramjet.runtime.files import open_regular
 from scramjet.runtime.machine.gpu_load import read_driver_gpu
 from scramjet.runtime.machine.load import LoadMeter
 from scramjet.runtime.run_log import LOG_FILE, read_log
 from scramjet.training.telemetry.metrics import findings
+from scramjet.training.telemetry.metrics_reading import Position, read_records
 from scramjet.web.runs.index import RunIndex, Stamp, stamp_of
 
 EVERY_SECONDS = 0.7

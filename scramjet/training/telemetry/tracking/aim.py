@@ -5,6 +5,7 @@ Aim keeps one value a step, and says which step is its last: a resumed run goes 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -31,8 +32,8 @@ class AimTracker(Tracker):
         self._run["config"] = facts.flat_config
         self._run["folder"] = str(facts.path)
         if is_new:
-            for name, value in facts.tags.items():
-                self._run.add_tag(f"{name} {value}")
+            for tag in (*facts.own_tags, *(f"{name} {value}" for name, value in facts.tags.items())):
+                self._run.add_tag(tag)
         if facts.fork_notes:
             beside = run_id_beside(facts.path, facts.parent or "", "aim")
             self._run["lineage"] = {**facts.fork_notes, "parent_hash": beside}
@@ -47,9 +48,10 @@ class AimTracker(Tracker):
 
     def video(self, path: Path, step: int) -> None:
         """Track a picture; a video becomes a GIF, which Aim shows as one."""
-        picture = path if path.suffix in (".png", ".gif") else as_gif(path)
-        if picture is not None:
-            self._run.track(_aim.Image(str(picture)), name="video", step=step)
+        data = path.read_bytes() if path.suffix in (".png", ".gif") else as_gif(path)
+        if data is not None:
+            picture = import_module("PIL.Image").open(io.BytesIO(data))
+            self._run.track(_aim.Image(picture), name="video", step=step)
 
     def close(self, summary: Mapping[str, Value]) -> None:
         """Set the summary and end the run."""

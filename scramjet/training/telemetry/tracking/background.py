@@ -33,7 +33,6 @@ INTERVAL_SECONDS = 1.0
 CLOSE_SECONDS = 30.0
 """How long the end of a run waits for all trackers together."""
 _PATIENCE_SECONDS = 1.5
-_BATCH = 500  # points sent at once
 _MAX_VIDEOS = 16
 
 
@@ -95,7 +94,7 @@ class BackgroundTracker:
         while ending is None:
             self._wake.wait(INTERVAL_SECONDS)
             ending = self._ending
-            while not self.is_left and feed.send(_BATCH):
+            while not self.is_left and feed.send():
                 pass
             while self._videos and not self.is_left:
                 feed.video(*self._videos.popleft())

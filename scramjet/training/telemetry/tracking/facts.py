@@ -64,6 +64,12 @@ class RunFacts:
         }
 
     @property
+    def own_tags(self) -> tuple[str, ...]:
+        """The words that the user gave with `--tags`."""
+        tags = self.config.get("tags")
+        return tuple(_text(tag) for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else ()
+
+    @property
     def group(self) -> str:
         """The runs that differ in their seed alone, in words."""
         return f"{self.tags['env']} {self.tags['algorithm']}"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scramjet.runtime.runs import Run
-from scramjet.training.telemetry.metrics_tail import MetricsTail, last_record
+from scramjet.training.telemetry.metrics_reading import read_last_record
+from scramjet.training.telemetry.metrics_tail import MetricsTail
 from scramjet.training.telemetry.tracking.facts import RunFacts
 from scramjet.training.telemetry.tracking.interface import Point, Tracker, Value
 from scramjet.training.telemetry.tracking.state import Sent, TrackingState
@@ -65,14 +66,14 @@ class Feed:
         offset = sent.offset if place.last_step == sent.step else 0
         self._tail = MetricsTail(self._run.metrics_path, place.last_step, offset)
         self._state.write(Sent(place.run_id, place.last_step, offset))
-        last = last_record(self._run.metrics_path)
+        last = read_last_record(self._run.metrics_path)
         if last is not None:  # its time, less the seconds trained until then
             self._began_at = os.stat(self._run.metrics_path).st_mtime - _elapsed(last)
             self._summarize(last)
 
-    def send(self, limit: int) -> int:
-        """Send up to `limit` points that are new in metrics.jsonl; returns how many."""
-        records = self._tail.read(limit)
+    def send(self) -> int:
+        """Send the next points that are new in metrics.jsonl; returns how many, 0 when none is left."""
+        records = self._tail.read()
         if not records:
             return 0
         if self._began_at is None:

@@ -73,7 +73,8 @@ class MLflowTracker(Tracker):
 
     def _begin(self, facts: RunFacts) -> Any:
         """A new run with its parameters and tags; a fork lies under its parent."""
-        tags = {**facts.tags, "group": facts.group, **facts.fork_notes}
+        own = {"tags": ", ".join(facts.own_tags)} if facts.own_tags else {}
+        tags = {**facts.tags, **own, "group": facts.group, **facts.fork_notes}
         if parent := run_id_beside(facts.path, facts.parent or "", "mlflow"):
             tags["mlflow.parentRunId"] = parent
         run = self._client.create_run(self._experiment(facts), tags=tags, run_name=facts.name)

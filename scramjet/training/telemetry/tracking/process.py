@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-import scramjet
 from scramjet.errors import RunError
 from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking.feed import Feed, State
@@ -25,7 +24,6 @@ from scramjet.training.telemetry.tracking.registry import make_tracker
 
 _MODULE = "scramjet.training.telemetry.tracking.process"
 _INTERVAL_SECONDS = 1.0
-_BATCH = 500  # points sent at once
 _LAST_SECONDS = 60.0  # that it may take after the end
 _LOCKED_SECONDS = 30.0  # that it waits for the process of a run that was killed
 _NICENESS = 10
@@ -42,7 +40,7 @@ class ProcessFeed:
 
     def open(self, goes_on_from: int) -> None:
         """Start the process, and return once it has begun or continued the run in the tool."""
-        root = Path(scramjet.__file__).parents[1]
+        root = Path(__file__).parents[4]  # where this package lies
         paths = os.pathsep.join([str(root), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, self._name, str(self._run.path), str(goes_on_from)],
@@ -54,7 +52,7 @@ class ProcessFeed:
         )
         self.note = self._answer()
 
-    def send(self, limit: int) -> int:
+    def send(self) -> int:
         """Nothing is left to send: the process does it. Raises what it told if it has failed."""
         assert self._process is not None
         if self._process.poll() is not None:
@@ -142,7 +140,7 @@ def _send_until_the_end(feed: Feed, orders: IO[bytes]) -> None:
                     feed.video(Path(message["video"]), message["step"])
         if ending is not None:
             _end_at_last()
-        while feed.send(_BATCH):
+        while feed.send():
             pass
     feed.close(ending)
 

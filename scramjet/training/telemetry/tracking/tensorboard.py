@@ -57,10 +57,9 @@ class TensorBoardTracker(Tracker):
 
     def video(self, path: Path, step: int) -> None:
         """Add a picture; a video becomes a GIF, which TensorBoard plays."""
-        picture = path if path.suffix in (".gif", ".png") else as_gif(path)
-        if picture is None:
+        data = path.read_bytes() if path.suffix in (".gif", ".png") else as_gif(path)
+        if data is None:
             return
-        data = picture.read_bytes()
         width, height = _size_of(data)
         image = _Summary.Image(encoded_image_string=data, width=width, height=height, colorspace=3)
         file = self._begun()

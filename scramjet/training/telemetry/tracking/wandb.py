@@ -35,7 +35,7 @@ class WandbTracker(Tracker):
             resume="allow" if sent.run_id else None,
             name=facts.name,
             group=facts.group,
-            tags=[f"{name}:{value}"[:64] for name, value in facts.tags.items()],
+            tags=[*facts.own_tags, *(f"{name}:{value}"[:64] for name, value in facts.tags.items())],
             config={**facts.config, **({"lineage": notes} if notes else {})},
             reinit="create_new",
             settings=_wandb.Settings(silent=True, console="off", disable_git=True, save_code=False),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import RunError
-from scramjet.reports.metrics_reading import LONGEST_LINE, parse_record, read_last_record, read_records
+from scramjet.training.telemetry.metrics_reading import LONGEST_LINE, parse_record, read_last_record, read_records
 from tests.helpers.written_runs import append_records, record_at
 
 
