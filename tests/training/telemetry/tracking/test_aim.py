@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ def read(folder: Path) -> dict[str, Any]:
     from aim.sdk.index_manager import RepoIndexManager
 
     repo = aim.Repo.from_path(str(folder))
-    index = RepoIndexManager(repo)
-    for run_hash in repo.list_all_runs():
-        index.index(run_hash)
-    return {run.name: run for run in repo.iter_runs()}
+    index, hashes, runs = RepoIndexManager(repo), repo.list_all_runs(), []
+    for _ in range(20):  # the index may be busy
+        for run_hash in hashes:
+            index.index(run_hash)
+        runs = list(aim.Repo.from_path(str(folder)).iter_runs())
+        if len(runs) == len(hashes):
+            break
+        time.sleep(0.2)
+    return {run.name: run for run in runs}
 
 
 def series(run: Any, name: str) -> tuple[list[int], list[float]]:
