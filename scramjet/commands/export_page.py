@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import Annotated
 
 import tyro
 
-from scramjet.arena.head_to_head import for_several, from_the_start
 from scramjet.arena.play.thoughts import reward_scale
 from scramjet.commands.arguments.env_parameters import split_env_parameters, typed_parameters
 from scramjet.commands.command_line import parse
-from scramjet.envs.api import Env
 from scramjet.errors import ConfigError, RunError, printable
 from scramjet.runtime.files import explain_disk_errors, write_atomic
 from scramjet.runtime.runs import find_run
-from scramjet.training.config.run_config import RunConfig
 from scramjet.training.persistence.checkpoint_facts import run_of
 from scramjet.training.playing import load_trained, note_on_played
 from scramjet.web.export_page.page import Facts, shared_page
 from scramjet.web.export_page.trial import can_try, try_page
+from scramjet.web.sharing import visitors_world
 
 DESCRIPTION = """Write one HTML file in which anyone can play against a trained agent or watch it.
 
@@ -67,7 +64,7 @@ def export_page_command(words: list[str]) -> int:
     if not env_values and (note := note_on_played(config, checkpoint)):
         print(printable(note), file=sys.stderr, flush=True)
     run = run_of(checkpoint).name
-    env = _world(config, env_values)
+    env = visitors_world(config, env_values)
     page = shared_page(env, policy, Facts(run, checkpoint.step, reward_scale(checkpoint)))
     for note in page.notes:
         print(printable(f"note: {note}; the page goes without it"), file=sys.stderr, flush=True)
@@ -94,25 +91,6 @@ def _path(arguments: Arguments) -> str | Path:
             f"'{arguments.path}' has no checkpoint {arguments.checkpoint}; it has {', '.join(names) or 'none'}"
         )
     return folder / arguments.checkpoint
-
-
-def _world(config: RunConfig, env_values: dict[str, str]) -> Env:
-    """The world that visitors play: from the start, and with a seat for each player."""
-    if config.frame_stack > 1:
-        raise ConfigError(
-            f"export-page cannot take a run with frame_stack={config.frame_stack}: the page shows its network one "
-            f"observation at a time"
-        )
-    if not isinstance(config.make_env(), Env):
-        raise ConfigError(
-            f"export-page cannot take {config.env}: its rules are code of another library, not a native world whose "
-            f"Python can be translated to run in a page"
-        )
-    with contextlib.suppress(ConfigError):  # a world for one
-        config, _ = for_several(config)
-    world = from_the_start(config, env_values)[0].make_env()
-    assert isinstance(world, Env)
-    return world
 
 
 def _write(out: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 
 from scramjet.errors import ScramjetError
-from scramjet.web import compare, page_files
+from scramjet.web import compare, page_files, sharing
 from scramjet.web.context import PageContext
 from scramjet.web.playing import routes as play_routes
 from scramjet.web.runs import routes as run_routes
@@ -37,6 +37,7 @@ def make_app(runs_dir: Path, *, trust: bool = False, access: Access | None = Non
         *compare.routes(context),
         *watch_routes.routes(context),
         *play_routes.routes(context),
+        *sharing.routes(context),
         *page_files.routes(),  # last: it takes every path that is left
     ]
     return Starlette(

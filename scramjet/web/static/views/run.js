@@ -7,6 +7,7 @@ import { loadPlotly } from "../parts/plots.js";
 import { OVER, RunCharts } from "../parts/run_charts.js";
 import { RunData } from "../parts/run_data.js";
 import { drawCheckpoints, drawConfig, drawForks, drawLog, drawTimes, drawVideos, panel } from "../parts/run_panels.js";
+import { share } from "../parts/share.js";
 
 const DETAILS_MILLISECONDS = 3000;
 const ADVICE_MILLISECONDS = 4000;
@@ -64,7 +65,8 @@ class RunView {
     this.over = element("div", { class: "choice", role: "group", "aria-label": "Draw over" }, ...over);
     const query = encodeURIComponent(this.name);
     const head = element("div", { class: "view-head" }, element("h1", {}, this.name), this.state, element("span", { class: "spacer" }),
-      element("a", { class: "button", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button", href: `#/play/${query}` }, "Play"));
+      element("a", { class: "button", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button", href: `#/play/${query}` }, "Play"),
+      element("button", { title: "One HTML file in which anyone plays against it or watches it", on: { click: ({ target }) => share(this.name, target) } }, "Share"));
     const curve = element("section", { class: "card main-chart" },
       element("div", { class: "card-head" }, element("h2", {}, "Return"), element("span", { class: "spacer" }), this.over), this.charts.main);
     const small = element("section", { class: "card" }, element("h2", {}, "Diagnostics"), this.charts.small);
