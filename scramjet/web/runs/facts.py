@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from dataclasses import asdict, dataclass
@@ -150,8 +151,8 @@ def read_spark(metrics_path: Path) -> list[float]:
                 at = size * part // (SPARK_POINTS - 1)
                 piece = os.pread(file.fileno(), 4096, max(0, min(at, size - 4096)))
                 match = _MAIN.search(piece) if part < SPARK_POINTS - 1 else ([None, *_MAIN.finditer(piece)])[-1]
-                if match is not None:
-                    found.append(float(match[1]))
+                if match is not None and math.isfinite(number := float(match[1])):  # 1e999 is infinite
+                    found.append(number)
     except (OSError, ValueError):
         return []
     return found
