@@ -4,11 +4,50 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from scramjet.web.runs.curves import RunCurves
+from scramjet.web.runs.details import run_details
 from scramjet.web.runs.facts import read_spark
+from scramjet.web.runs.index import RunIndex
+from tests.helpers.page_runs import append, make_run, record
 
 
 def test_a_number_beyond_all_floats_is_left_out_of_the_small_curve(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step":1,"return_100":1e999}\n')
     assert json.dumps(read_spark(path), allow_nan=False) == "[]"
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"return_100": 10**400},
+        {"approx_kl": 10**400, "entropy": 10**400},
+        {"update": "many"},
+        {"update": [1]},
+        {"time": {"elapsed_seconds": 10**400, "steps_per_second": 10**400}},
+    ],
+)
+def test_wrong_numbers_in_a_record_end_no_look_at_the_folder(metrics: dict[str, Any], tmp_path: Path) -> None:
+    make_run(tmp_path, "fine")
+    strange = make_run(tmp_path, "strange", 2)
+    append(strange, {**record(3), **metrics})
+    index = RunIndex(tmp_path)
+    index.scan()
+    rows = json.loads(json.dumps(index.rows(), allow_nan=False))
+    assert {row["name"]: row["state"] for row in rows} == {"fine": "killed", "strange": "killed"}
+    json.dumps(run_details(strange, RunCurves()), allow_nan=False)
+
+
+@pytest.mark.parametrize("key", ["tags", "algorithm"])
+def test_a_config_of_brackets_ends_no_look_at_the_folder(key: str, tmp_path: Path) -> None:
+    strange = make_run(tmp_path, "strange") / "config.toml"
+    brackets = "[" * 100_000 + "]" * 100_000
+    lines = [line for line in strange.read_text().split("\n") if not line.startswith(f"{key} = ")]
+    strange.write_text("\n".join([f"{key} = {brackets}", *lines]))
+    index = RunIndex(tmp_path)
+    index.scan()
+    assert [row["name"] for row in index.rows()] == ["strange"]

@@ -162,7 +162,7 @@ def _plain(text: bytes) -> Any:
     """A number or a text of TOML as JSON reads it; None for anything else."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -180,4 +180,4 @@ def _whole(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if isinstance(value, float) or _whole(value) is not None else None
