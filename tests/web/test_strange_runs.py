@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from scramjet.web.runs.curves import RunCurves
 from scramjet.web.runs.details import run_details
-from scramjet.web.runs.facts import read_spark
+from scramjet.web.runs.facts import glance_at_config, read_spark
 from scramjet.web.runs.index import RunIndex
 from tests.helpers.page_runs import append, make_run, record
 
@@ -51,3 +52,18 @@ def test_a_config_of_brackets_ends_no_look_at_the_folder(key: str, tmp_path: Pat
     index = RunIndex(tmp_path)
     index.scan()
     assert [row["name"] for row in index.rows()] == ["strange"]
+
+
+def test_a_config_of_lists_that_never_end_is_read_at_once(tmp_path: Path) -> None:
+    text = 'algorithm = "ppo"\n' + "tags = [\n" * 100_000 + '[env]\nname = "cartpole"\n'
+    (tmp_path / "config.toml").write_text(text)
+    began = time.process_time()
+    assert glance_at_config(tmp_path).env == "cartpole"
+    assert time.process_time() - began < 2
+
+
+def test_runs_that_differ_in_seed_and_tags_are_one_group(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, "a"), make_run(tmp_path, "b", seed=2, tags=["x", "y [z]"])]
+    first, second = map(glance_at_config, runs)
+    assert first.group == second.group
+    assert second.tags == ("x", "y [z]")
