@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from scramjet.web.runs.curves import RunCurves
 from scramjet.web.runs.details import run_details
 from scramjet.web.runs.facts import glance_at_config, read_spark
 from scramjet.web.runs.index import RunIndex
+from scramjet.web.server import make_app
 from tests.helpers.page_runs import append, make_run, record
 
 
@@ -67,3 +69,9 @@ def test_runs_that_differ_in_seed_and_tags_are_one_group(tmp_path: Path) -> None
     first, second = map(glance_at_config, runs)
     assert first.group == second.group
     assert second.tags == ("x", "y [z]")
+
+
+def test_a_message_of_brackets_closes_its_socket_and_is_no_error_of_the_server(tmp_path: Path) -> None:
+    with TestClient(make_app(tmp_path), base_url="http://127.0.0.1") as client:
+        with client.websocket_connect("/api/live", headers={"host": "127.0.0.1"}) as socket:
+            socket.send_text("[" * 60_000)  # what the server raises is raised here, at the end
