@@ -72,6 +72,8 @@ def test_runs_that_differ_in_seed_and_tags_are_one_group(tmp_path: Path) -> None
 
 
 def test_a_message_of_brackets_closes_its_socket_and_is_no_error_of_the_server(tmp_path: Path) -> None:
-    with TestClient(make_app(tmp_path), base_url="http://127.0.0.1") as client:
-        with client.websocket_connect("/api/live", headers={"host": "127.0.0.1"}) as socket:
-            socket.send_text("[" * 60_000)  # what the server raises is raised here, at the end
+    with (
+        TestClient(make_app(tmp_path), headers={"host": "localhost"}) as client,
+        client.websocket_connect("/api/live") as socket,
+    ):
+        socket.send_text("[" * 60_000)  # what the server raises is raised here, at the end
