@@ -159,7 +159,10 @@ def _is_same_origin(scope: Scope, headers: Headers) -> bool:
     if scope["type"] == "http" and scope["method"] in ("GET", "HEAD"):
         return headers.get("sec-fetch-site") != "cross-site" or headers.get("sec-fetch-mode") == "navigate"
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    try:
+        return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    except ValueError:  # such as "http://["
+        return False
 
 
 def _cookie_name(scope: Scope) -> str:

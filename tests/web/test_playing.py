@@ -249,6 +249,12 @@ def test_a_mistake_is_answered_and_the_session_goes_on(session: Session, message
     assert say(session, "start", world="tic_tac_toe", seed=1)[-1]["num_moves"] == 0
 
 
+def test_a_seat_that_there_is_not_leaves_no_game_half_begun(session: Session) -> None:
+    assert "seat='banana'" in say(session, "start", run="tic_tac_toe", seat="banana")[-1]["error"]
+    for do in ("undo", "hint", "new"):
+        assert "no game has begun" in say(session, do)[-1]["error"]
+
+
 def test_a_click_that_means_no_legal_move_changes_nothing(session: Session) -> None:
     before = say(session, "start", world="tic_tac_toe", opponent="person", seed=1)[-1]
     assert say(session, "click", x=0.001, y=0.5) == [before]

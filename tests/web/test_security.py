@@ -82,6 +82,7 @@ def test_the_names_of_this_machine_are_answered(page_server: PageServer) -> None
 def test_a_request_of_another_site_is_refused(page_server: PageServer) -> None:
     assert ask(page_server, "/api/runs", "POST", b"{}", origin="http://evil.example")[0] == 403
     assert ask(page_server, "/api/runs", "POST", b"{}", origin="null")[0] == 403
+    assert ask(page_server, "/api/runs", "POST", b"{}", origin="http://[")[0] == 403
     assert ask(page_server, "/api/runs", sec_fetch_site="cross-site", sec_fetch_mode="no-cors")[0] == 403
     assert ask(page_server, "/api/runs", "POST", b"{}", origin=f"http://{page_server.address}")[0] == 405
 
@@ -109,6 +110,7 @@ def test_a_websocket_opens_for_the_page_alone(serve_page: Callable[..., PageServ
     own, cookie = f"http://{server.address}", f"scramjet-{port}={TOKEN}"
     assert upgrade(server, origin=own, cookie=cookie) == 101
     assert upgrade(server, origin="http://evil.example", cookie=cookie) == 403
+    assert upgrade(server, origin="http://[", cookie=cookie) == 403
     assert upgrade(server, origin=own) == 403
     assert upgrade(server, origin=own, cookie=f"scramjet-{port}=wrong") == 403
 

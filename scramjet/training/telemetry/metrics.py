@@ -252,7 +252,8 @@ def statistic_name(key: str) -> str | None:
 
 def findings(record: Record) -> dict[str, str]:
     """The metrics of a record outside their healthy range, as {name: short warning with advice}; None is skipped."""
-    update = record.get("update") or 0
+    update = record.get("update")
+    update = update if isinstance(update, int) else 0
     found: dict[str, str] = {}
     for metric in _FINITE:
         value = _number(record, metric.name)
@@ -291,4 +292,7 @@ def warnings_for(record: Record) -> list[str]:
 
 def _number(record: Record, key: str) -> float | None:
     value = record.get(key)
-    return float(value) if isinstance(value, int | float) else None
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:  # a whole number beyond all floats, in a file of somebody else
+        return None

@@ -80,7 +80,11 @@ class Session:
             self._setting.opponent.simulations = request.simulations
         self._seed = secrets.randbelow(2**31) if request.seed is None else request.seed
         yield {"kind": "table", **self._setting.facts, "simulations": self._simulations()}
-        yield from self._begin()
+        try:
+            yield from self._begin()
+        except Exception:  # such as a seat that there is not: nothing can be played then
+            self.close()
+            raise
 
     def _new(self, message: Message) -> Answers:
         """Another game of the same players."""

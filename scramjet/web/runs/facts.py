@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from dataclasses import asdict, dataclass
@@ -20,9 +21,9 @@ MAX_CONFIG = 1 << 20
 SPARK_POINTS = 24
 _MAX_TAGS, _MAX_TEXT = 20, 100
 _VALUE = re.compile(rb"^(algorithm|seed|total_timesteps|device) = (.+)$", re.MULTILINE)
-_TAGS = re.compile(rb"^tags = (\[.*?\])$", re.MULTILINE | re.DOTALL)
+_TAGS, _END_OF_TAGS = re.compile(rb"^tags = (?=\[)", re.MULTILINE), re.compile(rb"\]$", re.MULTILINE)
 _ENV = re.compile(rb"^\[env\]\nname = (.+)$", re.MULTILINE)
-_SEED_AND_TAGS = re.compile(rb"^(seed = [^\n]+|tags = \[.*?\])\n", re.MULTILINE | re.DOTALL)
+_SEED = re.compile(rb"^seed = [^\n]+\n", re.MULTILINE)
 _MAIN = re.compile(rb'"(?:self_play/rating|return_100)":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]')
 
 
@@ -80,8 +81,8 @@ def glance_at_config(path: Path) -> ConfigGlance:
     """
     data = read_regular(path / "config.toml", MAX_CONFIG)
     found = {key.decode(): _plain(value) for key, value in _VALUE.findall(data.partition(b"\n[")[0])}
-    env, tags = _ENV.search(data), _TAGS.search(data.partition(b"\n[")[0])
-    group = hashlib.sha256(_SEED_AND_TAGS.sub(b"", data)).hexdigest()[:16]
+    env, (tags, others) = _ENV.search(data), _without_tags(data)
+    group = hashlib.sha256(_SEED.sub(b"", others)).hexdigest()[:16]
     if env is None or "algorithm" not in found:
         config = RunFiles(path).config()
         seed, total = config.seed, config.total_timesteps
@@ -92,7 +93,7 @@ def glance_at_config(path: Path) -> ConfigGlance:
         seed=_whole(found.get("seed")),
         total=_whole(found.get("total_timesteps")),
         device=_text(found.get("device")),
-        tags=_tags(None if tags is None else tags[1]),
+        tags=_tags(tags),
         group=group,
     )
 
@@ -150,8 +151,8 @@ def read_spark(metrics_path: Path) -> list[float]:
                 at = size * part // (SPARK_POINTS - 1)
                 piece = os.pread(file.fileno(), 4096, max(0, min(at, size - 4096)))
                 match = _MAIN.search(piece) if part < SPARK_POINTS - 1 else ([None, *_MAIN.finditer(piece)])[-1]
-                if match is not None:
-                    found.append(float(match[1]))
+                if match is not None and math.isfinite(number := float(match[1])):  # 1e999 is infinite
+                    found.append(number)
     except (OSError, ValueError):
         return []
     return found
@@ -161,8 +162,20 @@ def _plain(text: bytes) -> Any:
     """A number or a text of TOML as JSON reads it; None for anything else."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
+
+
+def _without_tags(data: bytes) -> tuple[bytes | None, bytes]:
+    """The list of tags in a config, and the config without its lines.
+
+    Two searches, each once through the file: one pattern for both would begin anew at every "tags = [".
+    """
+    began = _TAGS.search(data, 0, len(data.partition(b"\n[")[0]))
+    ended = None if began is None else _END_OF_TAGS.search(data, began.end())
+    if began is None or ended is None:
+        return None, data
+    return data[began.end() : ended.end()], data[: began.start()] + data[ended.end() + 1 :]
 
 
 def _tags(text: bytes | None) -> tuple[str, ...]:
@@ -179,4 +192,4 @@ def _whole(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    return float(value) if isinstance(value, float) or _whole(value) is not None else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scramjet.errors import RunError, ScramjetError
+from scramjet.errors import RunError
 from scramjet.reports.run_files import list_run_folders
 from scramjet.runtime.runs import check_run_name
 from scramjet.web.runs.facts import ConfigGlance, RunFacts, damaged, glance_at_config, read_facts, read_spark
@@ -118,7 +118,7 @@ class RunIndex:
                 entry.glance = glance_at_config(path)
             modified = max(config[0], others[0][0]) / 1e9
             facts = read_facts(path, entry.glance, config[0] / 1e9, modified)
-        except (ScramjetError, OSError, ValueError) as error:
+        except Exception as error:  # one run must not end the thread that looks at all of them
             facts = damaged(name, error)
         entry.config, entry.others = config, others
         before, entry.facts = entry.facts, facts

@@ -86,7 +86,7 @@ class Live:
         try:
             while True:
                 await self._subscribe(subscriber, await websocket.receive_json())
-        except (WebSocketDisconnect, ValueError, KeyError):  # gone, or no JSON
+        except (WebSocketDisconnect, ValueError, KeyError, RecursionError):  # gone, or no JSON
             pass
         finally:
             with self._lock:

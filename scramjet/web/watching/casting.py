@@ -128,7 +128,7 @@ def _opponent(agents: Agents, against: str, config: RunConfig, *, samples: bool)
     """Who plays the other seats. Only names of players and runs count: a page names no code that would run."""
     name, spec = split_player(against)
     family, _, depth = name.partition(":")
-    if name == PERFECT or family in ("random", "greedy", "minimax"):
+    if name in (PERFECT, "random", "greedy") or family == "minimax":
         if family == "minimax" and depth.isdecimal() and int(depth[:9]) > DEEPEST:
             raise ConfigError(f"{name} looks too far ahead to watch; try minimax:{DEEPEST} or less")
         return Performer(load_player(against, config))
