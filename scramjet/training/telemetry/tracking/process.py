@@ -128,10 +128,14 @@ def _open(feed: Feed, goes_on_from: int) -> None:
 
 
 def _send_until_the_end(feed: Feed, orders: IO[bytes]) -> None:
-    """Send what is new and the videos that are told of, until the end is told or the parent is gone."""
+    """Send what is new and the videos that are told of, until the end is told or the parent is gone.
+
+    Points go first: a tool may take none at a step before that of a video which it has.
+    """
     ending: State | None = None
     rest = b""
     while ending is None:
+        videos: list[dict[str, Any]] = []
         if select.select([orders], [], [], _INTERVAL_SECONDS)[0]:
             data = os.read(orders.fileno(), 1 << 16)
             *lines, rest = (rest + data).split(b"\n")
@@ -139,11 +143,13 @@ def _send_until_the_end(feed: Feed, orders: IO[bytes]) -> None:
             for message in map(json.loads, lines):
                 ending = message.get("end", ending)
                 if "video" in message:
-                    feed.video(Path(message["video"]), message["step"])
+                    videos.append(message)
         if ending is not None:
             _end_at_last()
         while feed.send(_BATCH):
             pass
+        for video in videos:
+            feed.video(Path(video["video"]), video["step"])
     feed.close(ending)
 
 
