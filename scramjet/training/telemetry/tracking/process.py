@@ -107,6 +107,7 @@ def main(words: list[str]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
             print(json.dumps(values), file=answers, flush=True)
 
+    threading.Thread(target=_end_after_parent, daemon=True).start()
     try:
         feed = Feed(name, Run.open(Path(path)), make_tracker(name))
         _open(feed, int(goes_on_from))
@@ -151,6 +152,14 @@ def _send_until_the_end(feed: Feed, orders: IO[bytes]) -> None:
         for video in videos:
             feed.video(Path(video["video"]), video["step"])
     feed.close(ending)
+
+
+def _end_after_parent() -> None:
+    """Wait until the parent is gone, then end in a minute at the latest: a tool may hang before it has begun a run."""
+    ends = select.poll()
+    ends.register(sys.stdin.buffer, 0)  # being hung up is always told
+    ends.poll()
+    _end_at_last()
 
 
 def _end_at_last() -> None:

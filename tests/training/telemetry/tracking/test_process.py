@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
 
 from scramjet.training.telemetry.tracking import process
 from scramjet.training.telemetry.tracking.feed import Feed
+from tests.helpers.written_runs import record_at, write_run
 
 
 class Calls:
@@ -36,3 +39,21 @@ def test_points_are_sent_before_a_video_that_was_told_of_first() -> None:
     with open(reader, "rb") as orders:
         process._send_until_the_end(cast(Feed, feed), orders)
     assert feed.made == ["points", "points", ("a.mp4", 5000), "finished"]
+
+
+def test_a_process_whose_tool_hangs_at_the_beginning_ends_after_its_parent(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "run", [record_at(1)])
+    code = f"""
+import sys, time
+from scramjet.training.telemetry.tracking import process
+process._LAST_SECONDS = 0.2
+process.make_tracker = lambda name: time.sleep(60)
+process.main(["aim", {str(run)!r}, "0"])
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        assert child.stdin is not None
+        child.stdin.close()  # as when the parent ends
+        assert child.wait(timeout=40) == 1
+    finally:
+        child.kill()
