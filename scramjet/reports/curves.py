@@ -76,15 +76,19 @@ class Tables:
 
 
 def default_metric(runs: Sequence[RunFiles]) -> str:
-    """The metric that tells best how these runs go: what the terminal view shows first."""
+    """The metric that tells best how these runs go: what the terminal view shows first.
+
+    The rating only where all have one: a single run against a pool would drive all others out of the picture.
+    """
+    kinds = set()
     for run in runs:
         try:
             last = run.last_record()
         except RunError:
             continue
-        if last is not None and main_metric(last)[0] == "rating":
-            return _MAIN["rating"]
-    return _MAIN["return"]
+        if last is not None:
+            kinds.add(main_metric(last)[0])
+    return _MAIN["rating" if kinds == {"rating"} else "return"]
 
 
 def check_metrics(metrics: Sequence[str], runs: Sequence[RunFiles], tables: Tables) -> list[str]:

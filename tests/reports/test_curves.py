@@ -64,6 +64,7 @@ def test_the_default_metric_is_the_return_and_against_a_pool_the_rating(tmp_path
     assert default_metric(find_runs(["alone"], tmp_path)) == "return_100"
     write_run(tmp_path, "pool", [record_at(1, self_play__pool=3, self_play__rating=1200.0)])
     assert default_metric(find_runs(["pool"], tmp_path)) == "self_play/rating"
+    assert default_metric(find_runs(["pool", "alone"], tmp_path)) == "return_100"
 
 
 def test_lines_that_are_no_records_and_files_that_are_none_are_noted(tmp_path: Path) -> None:
