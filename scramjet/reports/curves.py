@@ -99,7 +99,8 @@ def check_metrics(metrics: Sequence[str], runs: Sequence[RunFiles], tables: Tabl
         if len(missing) == len(runs):
             known = sorted({name for run in runs for name in tables.of(run).names})
             listed = f" They have {', '.join(known)}." if known else " They have no metrics at all yet."
-            raise ConfigError(f"no run has the metric {metric!r}.{did_you_mean(metric, known)}{listed}")
+            why = "".join(f" {note}." for note in tables.notes[:5])
+            raise ConfigError(f"no run has the metric {metric!r}.{did_you_mean(metric, known)}{listed}{why}")
         if missing:
             shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             notes.append(f"left out for want of {metric}: {shown}")

@@ -78,3 +78,10 @@ def test_lines_that_are_no_records_and_files_that_are_none_are_noted(tmp_path: P
     assert lengths == {"torn": 1, "odd": 0}
     assert "is a folder, not a file" in tables.notes[0]
     assert tables.notes[1] == "torn: 2 lines of its metrics are no records, passed over"
+
+
+def test_where_no_metrics_can_be_read_the_message_says_why(tmp_path: Path) -> None:
+    (write_run(tmp_path, "odd", [record_at(1)]) / "metrics.jsonl").unlink()
+    (tmp_path / "odd" / "metrics.jsonl").mkdir()
+    with pytest.raises(ConfigError, match="is a folder, not a file"):
+        check_metrics(["return_100"], find_runs(["odd"], tmp_path), Tables())
