@@ -85,3 +85,8 @@ def test_where_no_metrics_can_be_read_the_message_says_why(tmp_path: Path) -> No
     (tmp_path / "odd" / "metrics.jsonl").mkdir()
     with pytest.raises(ConfigError, match="is a folder, not a file"):
         check_metrics(["return_100"], find_runs(["odd"], tmp_path), Tables())
+
+
+def test_a_number_of_hundreds_of_digits_counts_for_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path, "huge", [record_at(1, return_100=10**400)])
+    assert default_metric(find_runs(["huge"], tmp_path)) == "return_100"

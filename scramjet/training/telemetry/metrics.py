@@ -291,4 +291,7 @@ def warnings_for(record: Record) -> list[str]:
 
 def _number(record: Record, key: str) -> float | None:
     value = record.get(key)
-    return float(value) if isinstance(value, int | float) else None
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:  # a whole number of hundreds of digits, in a damaged file
+        return None
