@@ -5,6 +5,7 @@ Aim keeps one value a step, and says which step is its last: a resumed run goes 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -47,9 +48,9 @@ class AimTracker(Tracker):
 
     def video(self, path: Path, step: int) -> None:
         """Track a picture; a video becomes a GIF, which Aim shows as one."""
-        picture = path if path.suffix in (".png", ".gif") else as_gif(path)
-        if picture is not None:
-            self._run.track(_aim.Image(str(picture)), name="video", step=step)
+        with contextlib.nullcontext(path) if path.suffix in (".png", ".gif") else as_gif(path) as picture:
+            if picture is not None:
+                self._run.track(_aim.Image(str(picture)), name="video", step=step)
 
     def close(self, summary: Mapping[str, Value]) -> None:
         """Set the summary and end the run."""

@@ -6,6 +6,7 @@ after a resume, so that no step is there twice, also when the process before was
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -57,10 +58,10 @@ class TensorBoardTracker(Tracker):
 
     def video(self, path: Path, step: int) -> None:
         """Add a picture; a video becomes a GIF, which TensorBoard plays."""
-        picture = path if path.suffix in (".gif", ".png") else as_gif(path)
-        if picture is None:
-            return
-        data = picture.read_bytes()
+        with contextlib.nullcontext(path) if path.suffix in (".gif", ".png") else as_gif(path) as picture:
+            if picture is None:
+                return
+            data = picture.read_bytes()
         width, height = _size_of(data)
         image = _Summary.Image(encoded_image_string=data, width=width, height=height, colorspace=3)
         file = self._begun()
