@@ -112,5 +112,5 @@ def test_a_pattern_that_other_files_here_match_finds_the_runs_in_the_runs_folder
 
 def test_tracking_videos_and_tags_keep_no_runs_apart(tmp_path: Path) -> None:
     write_run(tmp_path, "plain", seed=1)
-    write_run(tmp_path, "told", seed=2, track=["aim"], track_project="boards", video_every=5, tags=["x"], log_info=["y"])
+    write_run(tmp_path, "told", seed=2, track=["aim"], track_project="boards", video_every=5, log_info=["y"])
     assert list(grouped(tmp_path).values()) == [["plain", "told"]]
