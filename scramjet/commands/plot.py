@@ -70,8 +70,10 @@ def plot_command(words: list[str]) -> int:
     groups = group_runs(runs, arguments.group_by)
     axes: tuple[Axis, ...] = ("steps", "time") if arguments.x == "both" else (arguments.x,)
     settings = CurveSettings(metrics, axes, arguments.aggregate, arguments.smooth)
-    drawn = _drawing(panels(groups, runs, tables, settings), arguments)
-    write_atomic(arguments.out, drawn)
+    found = panels(groups, runs, tables, settings)
+    if not found:
+        raise ConfigError(f"no run has {' or '.join(metrics)} over wall time; give --x steps")
+    write_atomic(arguments.out, _drawing(found, arguments))
     for note in [*notes, *tables.notes]:
         print(printable(f"note: {note}"), file=sys.stderr)
     print(

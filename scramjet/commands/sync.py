@@ -55,8 +55,9 @@ def sync_command(words: list[str]) -> int:
     if not given.to:
         raise ConfigError(f"--to says where to send the runs: scramjet sync {given.runs[0]} --to tensorboard")
     require_installed(given.to)
-    paths = dict.fromkeys(find_run(text, given.runs_dir).resolve() for text in given.runs)
-    transfers = [_Transfer(Run.open(path), name, given.project) for path in paths for name in given.to]
+    runs, has_missed = _runs(given)
+    tools = dict.fromkeys(given.to)  # one that is named twice is sent to once
+    transfers = [_Transfer(run, name, given.project) for run in runs for name in tools]
     try:
         for each in transfers:
             each.send()
@@ -70,7 +71,24 @@ def sync_command(words: list[str]) -> int:
     finally:
         for each in transfers:
             each.close()
-    return 2 if any(each.has_failed for each in transfers) else 0
+    return 2 if has_missed or any(each.has_failed for each in transfers) else 0
+
+
+def _runs(given: Arguments) -> tuple[list[Run], bool]:
+    """The runs, each once, and whether some were none: `runs/*` may name notes beside runs. Raises if none is one."""
+    runs: dict[Path, Run] = {}
+    mistakes: list[ScramjetError] = []
+    for text in given.runs:
+        try:
+            path = find_run(text, given.runs_dir).resolve()
+            runs.setdefault(path, Run.open(path))
+        except ScramjetError as error:
+            mistakes.append(error)
+    if not runs:
+        raise mistakes[0]
+    for mistake in mistakes:
+        print(printable(f"left out: {mistake}"), file=sys.stderr)
+    return list(runs.values()), bool(mistakes)
 
 
 class _Transfer:

@@ -76,15 +76,19 @@ class Tables:
 
 
 def default_metric(runs: Sequence[RunFiles]) -> str:
-    """The metric that tells best how these runs go: what the terminal view shows first."""
+    """The metric that tells best how these runs go: what the terminal view shows first.
+
+    The rating only where all have one: a single run against a pool would drive all others out of the picture.
+    """
+    kinds = set()
     for run in runs:
         try:
             last = run.last_record()
         except RunError:
             continue
-        if last is not None and main_metric(last)[0] == "rating":
-            return _MAIN["rating"]
-    return _MAIN["return"]
+        if last is not None:
+            kinds.add(main_metric(last)[0])
+    return _MAIN["rating" if kinds == {"rating"} else "return"]
 
 
 def check_metrics(metrics: Sequence[str], runs: Sequence[RunFiles], tables: Tables) -> list[str]:
@@ -95,7 +99,8 @@ def check_metrics(metrics: Sequence[str], runs: Sequence[RunFiles], tables: Tabl
         if len(missing) == len(runs):
             known = sorted({name for run in runs for name in tables.of(run).names})
             listed = f" They have {', '.join(known)}." if known else " They have no metrics at all yet."
-            raise ConfigError(f"no run has the metric {metric!r}.{did_you_mean(metric, known)}{listed}")
+            why = "".join(f" {note}." for note in tables.notes[:5])
+            raise ConfigError(f"no run has the metric {metric!r}.{did_you_mean(metric, known)}{listed}{why}")
         if missing:
             shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             notes.append(f"left out for want of {metric}: {shown}")

@@ -41,14 +41,18 @@ def _paths(text: str, runs_dir: Path) -> list[Path]:
 
 
 def _matching(pattern: str, runs_dir: Path) -> list[Path]:
-    try:
-        texts = sorted(glob.glob(pattern)) or sorted(glob.glob(os.path.join(glob.escape(str(runs_dir)), pattern)))
-    except (OSError, ValueError):  # a NUL byte
-        texts = []
-    paths = [Path(text) for text in texts if _is_run(Path(text))]
+    # Runs here, else those in `runs_dir`; other files that match, such as cartpole-notes.txt, count for nothing.
+    paths = _runs_at(pattern) or _runs_at(os.path.join(glob.escape(str(runs_dir)), pattern))
     if not paths:
         raise RunError(f"no run matches {shortened(pattern)}, neither here nor in {runs_dir}/; see `ls {runs_dir}`")
     return paths
+
+
+def _runs_at(pattern: str) -> list[Path]:
+    try:
+        return [Path(text) for text in sorted(glob.glob(pattern)) if _is_run(Path(text))]
+    except (OSError, ValueError):  # a NUL byte
+        return []
 
 
 def _is_run(path: Path) -> bool:

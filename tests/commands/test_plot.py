@@ -124,3 +124,15 @@ def test_many_runs_are_compared_in_several_tables(runs: Path, capsys: pytest.Cap
 def test_one_run_alone_cannot_be_compared(runs: Path) -> None:
     with pytest.raises(ConfigError, match="compare needs two runs or more"):
         run(["compare", "run-0.1-1"])
+
+
+@pytest.mark.parametrize("out", ["curves.svg", "curves.html"])
+def test_records_without_a_time_are_no_plot_over_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = [{"update": update, "step": 1000 * update, "return_100": 1.0} for update in (1, 2)]
+    write_run(tmp_path / "runs", "timeless", records)
+    with pytest.raises(ConfigError, match="over wall time; give --x steps"):
+        run(["plot", "timeless", "--x", "time", "--out", out])
+    assert not (tmp_path / out).exists()

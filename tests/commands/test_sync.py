@@ -131,3 +131,18 @@ def test_mistakes_are_one_message(
     write_run(tmp_path / "runs", "run", records(1, 1))
     assert call("sync", *words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_told_and_the_others_are_sent_once_to_each_tool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = write_run(tmp_path, "run", records(1, 3))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README").touch()
+    words = ["sync", tmp_path / "README", tmp_path / "notes", run, "--to", "tensorboard", "tensorboard"]
+    assert call(*words) == 2
+    output = capsys.readouterr()
+    assert output.out == "run: 3 updates sent to tensorboard, at step 3,000\n"
+    assert "left out: there is no run 'README'" in output.err
+    assert "notes is not a run" in output.err
+    assert steps(run) == [1000, 2000, 3000]

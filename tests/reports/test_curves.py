@@ -64,6 +64,7 @@ def test_the_default_metric_is_the_return_and_against_a_pool_the_rating(tmp_path
     assert default_metric(find_runs(["alone"], tmp_path)) == "return_100"
     write_run(tmp_path, "pool", [record_at(1, self_play__pool=3, self_play__rating=1200.0)])
     assert default_metric(find_runs(["pool"], tmp_path)) == "self_play/rating"
+    assert default_metric(find_runs(["pool", "alone"], tmp_path)) == "return_100"
 
 
 def test_lines_that_are_no_records_and_files_that_are_none_are_noted(tmp_path: Path) -> None:
@@ -77,3 +78,15 @@ def test_lines_that_are_no_records_and_files_that_are_none_are_noted(tmp_path: P
     assert lengths == {"torn": 1, "odd": 0}
     assert "is a folder, not a file" in tables.notes[0]
     assert tables.notes[1] == "torn: 2 lines of its metrics are no records, passed over"
+
+
+def test_where_no_metrics_can_be_read_the_message_says_why(tmp_path: Path) -> None:
+    (write_run(tmp_path, "odd", [record_at(1)]) / "metrics.jsonl").unlink()
+    (tmp_path / "odd" / "metrics.jsonl").mkdir()
+    with pytest.raises(ConfigError, match="is a folder, not a file"):
+        check_metrics(["return_100"], find_runs(["odd"], tmp_path), Tables())
+
+
+def test_a_number_of_hundreds_of_digits_counts_for_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path, "huge", [record_at(1, return_100=10**400)])
+    assert default_metric(find_runs(["huge"], tmp_path)) == "return_100"

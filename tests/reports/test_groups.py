@@ -99,3 +99,18 @@ def test_nested_settings_have_flat_names_and_those_that_differ_are_found() -> No
     assert first == {"a": 1, "b.c": [1, 2], "b.d.e": None}
     assert differing([first, {**first, "a": 2}, {**first, "z": 3}]) == ["a", "z"]
     assert differing([first, dict(first)]) == []
+
+
+def test_a_pattern_that_other_files_here_match_finds_the_runs_in_the_runs_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "runs", "b-1")
+    (tmp_path / "b-notes.txt").touch()
+    monkeypatch.chdir(tmp_path)
+    assert [run.name for run in find_runs(["b-*"], Path("runs"))] == ["b-1"]
+
+
+def test_tracking_videos_and_tags_keep_no_runs_apart(tmp_path: Path) -> None:
+    write_run(tmp_path, "plain", seed=1)
+    write_run(tmp_path, "told", seed=2, track=["aim"], track_project="boards", video_every=5, log_info=["y"])
+    assert list(grouped(tmp_path).values()) == [["plain", "told"]]

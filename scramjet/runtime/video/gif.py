@@ -9,7 +9,8 @@ import numpy as np
 
 TICKS_PER_SECOND = 100
 """A GIF counts time in hundredths of a second; browsers slow down frames of less than two."""
-LEAST_TICKS = 2
+LEAST_TICKS, MOST_TICKS = 2, 60_000
+"""Of one frame. A GIF has 16 bits for them: a frame that stays longer is written again."""
 
 
 class GifEncoder:
@@ -54,10 +55,14 @@ class GifEncoder:
             header, _ = GifImagePlugin.getheader(part, info={"loop": 0})
             self._file.write(b"".join(header))
         ticks = max(LEAST_TICKS, self._ticks_of_waiting)
-        milliseconds = ticks * 1000 // TICKS_PER_SECOND
-        blocks = GifImagePlugin.getdata(part, self._corner, duration=milliseconds, include_color_table=True)
-        self._file.write(b"".join(blocks))
         self._ticks_written += ticks
+        while ticks > 0:
+            # What is left for the last time is not too short to be shown.
+            now = ticks if ticks <= MOST_TICKS else min(MOST_TICKS, ticks - LEAST_TICKS)
+            milliseconds = now * 1000 // TICKS_PER_SECOND
+            blocks = GifImagePlugin.getdata(part, self._corner, duration=milliseconds, include_color_table=True)
+            self._file.write(b"".join(blocks))
+            ticks -= now
 
     def close(self) -> None:
         """Write the last frame and the end of the file."""

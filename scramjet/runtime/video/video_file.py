@@ -26,7 +26,7 @@ from scramjet.runtime.files import disk_error, fsync_directory, temporary_path
 from scramjet.runtime.video.fitting import fitted, scaled_up
 
 SUFFIXES = (".mp4", ".gif", ".webm")
-MOST_FRAMES_PER_SECOND = 240
+LEAST_FRAMES_PER_SECOND, MOST_FRAMES_PER_SECOND = 0.01, 240
 WANTED_SIDE = 480
 """Pixels of the longer side that small pictures are scaled up to, by a whole factor."""
 
@@ -49,8 +49,10 @@ def check_video(path: Path, frames_per_second: float | None = None) -> None:
             f"a video's name ends with {', '.join(SUFFIXES)}, and '{path}' does not; try {_renamed(path)}"
         )
     rate = frames_per_second
-    if rate is not None and not 0 < rate <= MOST_FRAMES_PER_SECOND:
-        raise ConfigError(f"fps={rate} must be above 0 and at most {MOST_FRAMES_PER_SECOND}; try --fps 30")
+    if rate is not None and not LEAST_FRAMES_PER_SECOND <= rate <= MOST_FRAMES_PER_SECOND:
+        raise ConfigError(
+            f"fps={rate} must be from {LEAST_FRAMES_PER_SECOND} to {MOST_FRAMES_PER_SECOND}; try --fps 30"
+        )
     require_packages()
     folder = path.parent
     if not folder.is_dir():

@@ -145,3 +145,21 @@ def test_text_becomes_a_picture_whose_columns_stand_under_each_other() -> None:
         place = slice(MARGIN + column * width, MARGIN + (column + 1) * width)
         np.testing.assert_array_equal(narrow[:, place], wide[:, place])
         assert (narrow[:, place].sum(2) < 300).any()
+
+
+def test_a_gif_shows_a_frame_that_stays_for_longer_than_a_gif_can_say(tmp_path: Path) -> None:
+    path = tmp_path / "long.gif"
+    with VideoFile(path, 0.1) as video:
+        for _ in range(150):  # 1,500 seconds
+            video.add(board(3))
+    with Image.open(path) as gif:
+        total = 0
+        for number in range(gif.n_frames):
+            gif.seek(number)
+            total += gif.info["duration"]
+    assert total == 1_500_000
+
+
+def test_a_rate_that_no_video_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"must be from 0\.01 to 240"):
+        check_video(tmp_path / "slow.mp4", 0.0004)

@@ -105,6 +105,7 @@ def main(words: list[str]) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
             print(json.dumps(values), file=answers, flush=True)
 
+    threading.Thread(target=_end_after_parent, daemon=True).start()
     try:
         feed = Feed(name, Run.open(Path(path)), make_tracker(name))
         _open(feed, int(goes_on_from))
@@ -126,10 +127,14 @@ def _open(feed: Feed, goes_on_from: int) -> None:
 
 
 def _send_until_the_end(feed: Feed, orders: IO[bytes]) -> None:
-    """Send what is new and the videos that are told of, until the end is told or the parent is gone."""
+    """Send what is new and the videos that are told of, until the end is told or the parent is gone.
+
+    Points go first: a tool may take none at a step before that of a video which it has.
+    """
     ending: State | None = None
     rest = b""
     while ending is None:
+        videos: list[dict[str, Any]] = []
         if select.select([orders], [], [], _INTERVAL_SECONDS)[0]:
             data = os.read(orders.fileno(), 1 << 16)
             *lines, rest = (rest + data).split(b"\n")
@@ -137,12 +142,22 @@ def _send_until_the_end(feed: Feed, orders: IO[bytes]) -> None:
             for message in map(json.loads, lines):
                 ending = message.get("end", ending)
                 if "video" in message:
-                    feed.video(Path(message["video"]), message["step"])
+                    videos.append(message)
         if ending is not None:
             _end_at_last()
         while feed.send():
             pass
+        for video in videos:
+            feed.video(Path(video["video"]), video["step"])
     feed.close(ending)
+
+
+def _end_after_parent() -> None:
+    """Wait until the parent is gone, then end in a minute at the latest: a tool may hang before it has begun a run."""
+    ends = select.poll()
+    ends.register(sys.stdin.buffer, 0)  # being hung up is always told
+    ends.poll()
+    _end_at_last()
 
 
 def _end_at_last() -> None:
