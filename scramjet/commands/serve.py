@@ -6,12 +6,14 @@ import contextlib
 import os
 import secrets
 import sys
+import threading
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, shortened
+from scramjet.web.context import THINKING
 from scramjet.web.security import ANY_ADDRESS, LOCAL_NAMES, Access
 from scramjet.web.server import make_app
 from scramjet.web.serving import make_server, open_socket
@@ -61,6 +63,8 @@ def serve_command(words: list[str]) -> int:
             webbrowser.open(url)
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C, after the server has closed its connections
             server.run(sockets=[listening])
+    if any(thread.name.startswith(THINKING) for thread in threading.enumerate()):
+        os._exit(0)  # a player still thinks about a move that nobody waits for
     return 0
 
 

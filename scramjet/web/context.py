@@ -12,6 +12,9 @@ from scramjet.errors import RunError
 from scramjet.runtime.files import is_folder
 from scramjet.runtime.runs import check_run_name
 
+THINKING = "scramjet-page"
+"""How the names of the threads begin in which agents of the page think."""
+
 
 @dataclass(frozen=True)
 class PageContext:

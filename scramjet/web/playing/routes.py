@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from scramjet.engine.layout import num_players
 from scramjet.envs.registry import is_registered_here, registrations
 from scramjet.web.agents import Agents
-from scramjet.web.context import PageContext
+from scramjet.web.context import THINKING, PageContext
 from scramjet.web.playing.session import Session
 
 MOST_SESSIONS = 16
@@ -48,13 +48,17 @@ def routes(context: PageContext) -> list[BaseRoute]:
 
 async def _serve(socket: WebSocket, session: Session) -> None:
     """Play over a socket until it closes. The session lives in a thread of its own: the page is served meanwhile."""
-    loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, thread_name_prefix="play")
+    loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, thread_name_prefix=f"{THINKING}-play")
     try:
         while True:
             answers = session.answers(_parsed(await socket.receive_text()))
             while (answer := await loop.run_in_executor(thread, next, answers, None)) is not None:
                 await socket.send_text(json.dumps(answer, allow_nan=False))
-    except (WebSocketDisconnect, KeyError):  # KeyError: bytes in place of text, which no page of ours sends
+    except (
+        WebSocketDisconnect,
+        asyncio.CancelledError,
+        KeyError,
+    ):  # cancelled: the server ends; KeyError: bytes, no text
         pass
     except Exception:
         logging.getLogger(__name__).exception("a game in the page failed")

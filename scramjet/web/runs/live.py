@@ -49,6 +49,8 @@ class Subscriber:
     log: Stamp | None = None
     row: dict[str, Any] | None = None
     """The line of the list that it was told last."""
+    is_lost: bool = False
+    """It was told that the run cannot be read."""
 
 
 class Live:
@@ -142,8 +144,13 @@ class Live:
             try:
                 path = self._run_path(name)
                 reading = read_records(path / "metrics.jsonl", each.position or Position())
-            except (ScramjetError, HTTPException):
+            except (ScramjetError, HTTPException) as error:
+                if not each.is_lost:
+                    text = error.detail if isinstance(error, HTTPException) else str(error)
+                    self._tell([each], {"type": "error", "error": text})
+                each.is_lost = True
                 continue
+            each.is_lost = False
             each.position = reading.position
             if reading.restarted:
                 message["restarted"] = True

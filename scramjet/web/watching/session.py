@@ -19,6 +19,7 @@ from scramjet.errors import ConfigError, RunError, ScramjetError, shortened
 from scramjet.runtime.files import read_link
 from scramjet.settings import coerce
 from scramjet.web.agents import BEST, Agents, checkpoint_names
+from scramjet.web.context import THINKING
 from scramjet.web.pictures import png
 from scramjet.web.watching.casting import MOST_SEED, Cast, WatchRequest, checked_seed, make_cast
 from scramjet.web.watching.performance import Frame
@@ -44,7 +45,7 @@ class Session:
 
     def __init__(self, socket: WebSocket, agents: Agents) -> None:
         self._socket, self._agents = socket, agents
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="watch")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{THINKING}-watch")
         self._messages: asyncio.Queue[Any] = asyncio.Queue(MOST_MESSAGES)
         self._sending = asyncio.Lock()
         self._cast: Cast | None = None
@@ -61,7 +62,7 @@ class Session:
         try:
             while (message := await self._next_message()) is not _CLOSED:
                 await self._guarded(self._advance if message is None else lambda: self._obey(message))
-        except WebSocketDisconnect:
+        except (WebSocketDisconnect, asyncio.CancelledError):  # cancelled: the server ends
             pass
         finally:
             receiving.cancel()
