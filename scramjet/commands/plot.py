@@ -76,8 +76,10 @@ def plot_command(words: list[str]) -> int:
     write_atomic(arguments.out, _drawing(found, arguments))
     for note in [*notes, *tables.notes]:
         print(printable(f"note: {note}"), file=sys.stderr)
+    drawn = {series.runs for panel in found for series in panel.series}
+    num_runs = len({run for names in drawn for run in names})
     print(
-        printable(f"{len(runs)} runs in {len(groups)} curves: {arguments.out}" if len(runs) > 1 else f"{arguments.out}")
+        printable(f"{num_runs} runs in {len(drawn)} curves: {arguments.out}" if len(runs) > 1 else f"{arguments.out}")
     )
     return 0
 

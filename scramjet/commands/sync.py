@@ -135,7 +135,8 @@ class _Transfer:
                     feed.close(self._state(feed))
                 where = f"at step {feed.step:,}" if feed.step >= 0 else "without a step yet"
                 news = f"{self._sent:,} updates sent" if self._sent else "nothing new"
-                print(f"{printable(self._run.name)}: {news} to {self._name}, {where}", flush=True)
+                damaged = f"; {feed.num_unreadable} unreadable lines left out" if feed.num_unreadable else ""
+                print(f"{printable(self._run.name)}: {news} to {self._name}, {where}{damaged}", flush=True)
         except Exception as error:
             self._fail(error)
         finally:

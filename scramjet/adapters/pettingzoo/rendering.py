@@ -50,7 +50,7 @@ class _Drawn:
         except Exception as error:  # a package or a display that drawing needs is not there
             raise WorldError(f"{self.name} cannot be drawn: {type(error).__name__}: {error}") from error
         if not isinstance(drawn, np.ndarray):
-            raise WorldError(f"{self.name} draws no pictures: render() gave {type(drawn).__name__}; leave out --video")
+            raise WorldError(f"{self.name} draws no pictures: render() gave {type(drawn).__name__}; go without a video")
         self.drawings[i].append(drawn)
 
 

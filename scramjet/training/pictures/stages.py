@@ -125,7 +125,7 @@ def picture_stage(config: RunConfig, num_envs: int, num_workers: int | None = No
     pool.close()
     raise ConfigError(
         f"{world.name} cannot be drawn: it makes many envs at once, which show no pictures; name the same world as "
-        f"single envs, such as --env gym:{world.id.rpartition(':')[2]}, or leave out --video"
+        f"single envs, such as --env gym:{world.id.rpartition(':')[2]}, or go without a video"
     )
 
 

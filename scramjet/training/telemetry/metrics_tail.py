@@ -23,6 +23,8 @@ class MetricsTail:
     def __init__(self, path: Path, last_step: int = -1, offset: int = 0) -> None:
         """`last_step` was returned before; `offset` is where its line ended then, a hint that is checked."""
         self.path, self.last_step = path, last_step
+        self.num_unreadable = 0
+        """Lines that were no records, and were passed over."""
         self._position, self._hint = START, offset
 
     @property
@@ -37,6 +39,7 @@ class MetricsTail:
         while True:
             reading = read_records(self.path, self._position, most_bytes=_AT_ONCE)
             self._position = reading.position
+            self.num_unreadable += reading.unreadable
             records = []
             for record in reading.records:
                 if record["step"] > self.last_step:

@@ -53,6 +53,11 @@ class Feed:
         return self._tail.last_step
 
     @property
+    def num_unreadable(self) -> int:
+        """Lines of metrics.jsonl that were no records, and were passed over."""
+        return self._tail.num_unreadable
+
+    @property
     def is_finished(self) -> bool:
         """Whether the last step is the one that the run was to end at."""
         return self.step >= self._total_steps
