@@ -9,7 +9,10 @@ from typing import Any
 from scramjet.errors import ConfigError, RunError, did_you_mean, printable
 from scramjet.reports.run_files import RunConfigFile, RunFiles
 
-_NOT_LEARNING = ("config_version", "seed", "time_limit", "env_timeout", "checkpoint.every", "checkpoint.keep_last_n")
+_NOT_LEARNING = (
+    *("config_version", "seed", "time_limit", "env_timeout", "checkpoint.every", "checkpoint.keep_last_n"),
+    *("tags", "track", "track_project", "video_every", "log_info"),
+)
 """Settings that do not change what a run learns, but for chance: runs that differ only in these make one group."""
 FORKED_FROM = "forked_from"
 """Beside the config's settings: the parent run and step of a fork, "none" for others."""
