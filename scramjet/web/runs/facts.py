@@ -22,7 +22,9 @@ _MAX_TAGS, _MAX_TEXT = 20, 100
 _VALUE = re.compile(rb"^(algorithm|seed|total_timesteps|device) = (.+)$", re.MULTILINE)
 _TAGS = re.compile(rb"^tags = (\[.*?\])$", re.MULTILINE | re.DOTALL)
 _ENV = re.compile(rb"^\[env\]\nname = (.+)$", re.MULTILINE)
-_SEED_AND_TAGS = re.compile(rb"^(seed = [^\n]+|tags = \[.*?\])\n", re.MULTILINE | re.DOTALL)
+_SEED_AND_TAGS = re.compile(
+    rb"^((seed|track_project|video_every) = [^\n]+|(tags|track|log_info) = \[.*?\])\n", re.MULTILINE | re.DOTALL
+)
 _MAIN = re.compile(rb'"(?:self_play/rating|return_100)":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]')
 
 
@@ -37,7 +39,7 @@ class ConfigGlance:
     device: str = ""
     tags: tuple[str, ...] = ()
     group: str = ""
-    """The same for runs whose configs differ in nothing but the seed and tags."""
+    """The same for runs whose configs differ in nothing but the seed, tags, trackers and videos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,11 @@ def read_spark(metrics_path: Path) -> list[float]:
     try:
         with open(open_regular(metrics_path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
+            if size <= SPARK_POINTS * 4096:  # all of a short file, so that no line counts twice
+                whole = [float(match[1]) for match in _MAIN.finditer(os.pread(file.fileno(), size, 0))]
+                last = len(whole) - 1
+                few = min(len(whole), SPARK_POINTS)
+                return [whole[last * part // max(few - 1, 1)] for part in range(few)]
             for part in range(SPARK_POINTS):
                 at = size * part // (SPARK_POINTS - 1)
                 piece = os.pread(file.fileno(), 4096, max(0, min(at, size - 4096)))
