@@ -12,8 +12,9 @@ import tyro
 
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, ScramjetError, printable
+from scramjet.reports.run_selection import find_runs
 from scramjet.runtime.locks import is_in_use
-from scramjet.runtime.runs import Run, find_run
+from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking.feed import Feed, State
 from scramjet.training.telemetry.tracking.quiet import quiet
 from scramjet.training.telemetry.tracking.registry import TrackerName, make_tracker, require_installed
@@ -56,7 +57,7 @@ def sync_command(words: list[str]) -> int:
     if not given.to:
         raise ConfigError(f"--to says where to send the runs: scramjet sync {given.runs[0]} --to tensorboard")
     require_installed(given.to)
-    paths = dict.fromkeys(find_run(text, given.runs_dir).resolve() for text in given.runs)
+    paths = dict.fromkeys(run.path.resolve() for run in find_runs(given.runs, given.runs_dir))
     transfers = [_Transfer(Run.open(path), name, given.project) for path in paths for name in given.to]
     try:
         for each in transfers:
