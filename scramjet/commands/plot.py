@@ -78,9 +78,8 @@ def plot_command(words: list[str]) -> int:
         print(printable(f"note: {note}"), file=sys.stderr)
     drawn = {series.runs for panel in found for series in panel.series}
     num_runs = len({run for names in drawn for run in names})
-    print(
-        printable(f"{num_runs} runs in {len(drawn)} curves: {arguments.out}" if len(runs) > 1 else f"{arguments.out}")
-    )
+    curves = "1 curve" if len(drawn) == 1 else f"{len(drawn)} curves"
+    print(printable(f"{num_runs} runs in {curves}: {arguments.out}" if len(runs) > 1 else f"{arguments.out}"))
     return 0
 
 

@@ -12,8 +12,9 @@ import tyro
 
 from scramjet.commands.command_line import parse
 from scramjet.errors import ConfigError, ScramjetError, printable
+from scramjet.reports.run_selection import find_runs
 from scramjet.runtime.locks import is_in_use
-from scramjet.runtime.runs import Run, find_run
+from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking.feed import Feed, State
 from scramjet.training.telemetry.tracking.quiet import quiet
 from scramjet.training.telemetry.tracking.registry import TrackerName, make_tracker, require_installed
@@ -80,8 +81,9 @@ def _runs(given: Arguments) -> tuple[list[Run], bool]:
     mistakes: list[ScramjetError] = []
     for text in given.runs:
         try:
-            path = find_run(text, given.runs_dir).resolve()
-            runs.setdefault(path, Run.open(path))
+            for run in find_runs([text], given.runs_dir):
+                path = run.path.resolve()
+                runs.setdefault(path, Run.open(path))
         except ScramjetError as error:
             mistakes.append(error)
     if not runs:

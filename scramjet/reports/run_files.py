@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,6 +72,14 @@ class CheckpointNote:
     """Why it cannot be read, None for one that can."""
 
 
+_FOLDERS = re.compile(r"(?<![^:])[^:]*/(?=[^:/]+\.py\b)")
+
+
+def world_label(name: str) -> str:
+    """A world's name as people call it: `nim.py:Nim` of one in a file, whose path is written as seen from the run."""
+    return _FOLDERS.sub("", name)
+
+
 class RunFiles:
     """The folder of one run, for reading. A RunError if `path` is no folder."""
 
@@ -104,7 +113,7 @@ class RunFiles:
         env = values.get("env")
         return RunConfigFile(
             values=values,
-            env=_text(env.get("name") if isinstance(env, dict) else env),
+            env=world_label(_text(env.get("name") if isinstance(env, dict) else env)),
             algorithm=_text(values.get("algorithm")),
             seed=_whole(values.get("seed")),
             total_timesteps=_whole(values.get("total_timesteps")),

@@ -102,7 +102,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
         session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append, display.event))
     display.start(run_info(session))
     callbacks.start(session)
-    with stopping, Saver(session, display, clock) as saver, RunVideos(session, display) as videos:
+    with stopping, Saver(session, display, clock) as saver, RunVideos(session, display, clock) as videos:
         for update in range(session.first_update + 1, session.num_updates + 1):
             step = session.step_after(update)
             with clock.phase("rollout"):

@@ -160,7 +160,9 @@ def _check_config_unchanged(checkpoint: Checkpoint, config: RunConfig) -> None:
     may_change = (*CHANGEABLE, "env.name")
     trained_with = config_files.to_dict(checkpoint_settings(checkpoint))
     env = checkpoint.metadata["config"].get("env")  # compared as text: the world may not exist any more
-    found = changes({**trained_with, "env": env}, config_files.to_dict(config))
+    named = checkpoint.metadata["config"].get("log_info", [])  # belongs to the world, so the settings are without it
+    log_info = tuple(named) if isinstance(named, list) else named
+    found = changes({**trained_with, "env": env, "log_info": log_info}, config_files.to_dict(config))
     for key, (before, now) in found.items():
         is_from_before = key in ("device", "env_device") and before == "auto"  # there was no choice then
         if key not in may_change and not is_from_before:

@@ -144,5 +144,5 @@ def test_what_is_no_run_is_told_and_the_others_are_sent_once_to_each_tool(
     output = capsys.readouterr()
     assert output.out == "run: 3 updates sent to tensorboard, at step 3,000\n"
     assert "left out: there is no run 'README'" in output.err
-    assert "notes is not a run" in output.err
+    assert "notes is no run" in output.err
     assert steps(run) == [1000, 2000, 3000]

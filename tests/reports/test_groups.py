@@ -41,9 +41,10 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> N
     for seed in (1, 2):
         for rate in (0.01, 0.002):
             write_run(tmp_path, f"run-{rate}-{seed}", seed=seed, learning_rate=rate, checkpoint={"every": seed})
+    write_run(tmp_path, "run-0.01-3", seed=3, learning_rate=0.01, tags=["paper"], track=["aim"], video_every=9)
     assert grouped(tmp_path) == {
         "learning_rate 0.002": ["run-0.002-1", "run-0.002-2"],
-        "learning_rate 0.01": ["run-0.01-1", "run-0.01-2"],
+        "learning_rate 0.01": ["run-0.01-1", "run-0.01-2", "run-0.01-3"],
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import ConfigError, RunError, ScramjetError
-from scramjet.reports.run_files import RunFiles, RunState, list_run_folders
+from scramjet.reports.run_files import RunFiles, RunState, list_run_folders, world_label
 from scramjet.runtime.locks import FolderLock, is_in_use
 from tests.helpers import ROOT
 from tests.helpers.run_files import NO_EVALUATION, lines_of, train
@@ -190,3 +190,16 @@ def test_folders_without_a_run_are_not_listed_and_damaged_runs_are(tmp_path: Pat
     assert list_run_folders(tmp_path / "none") == []
     with pytest.raises(RunError, match="cannot be read"):
         list_run_folders(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("cartpole", "cartpole"),
+        ("../../games/nim.py:Nim", "nim.py:Nim"),
+        ("factory:../../envs.py:make", "factory:envs.py:make"),
+        ("gym:CartPole-v1", "gym:CartPole-v1"),
+    ],
+)
+def test_a_world_in_a_file_is_called_by_the_files_name(name: str, label: str) -> None:
+    assert world_label(name) == label

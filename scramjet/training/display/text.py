@@ -144,10 +144,13 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     if summary.rating is not None or summary.is_game:
         evaluate = [("measure it", f"scramjet eval {run} --against random --games 1000")]
         watch = [] if is_foreign(summary.env) else [("play against it", f"scramjet play {run}")]
+    folder = Path(short_path(summary.run_path)).parent
+    serve = "scramjet serve" if str(folder) == "runs" else f"scramjet serve --runs-dir {shlex.quote(str(folder))}"
     further_on = [("finish it" if summary.stopped_by else "train it further", go_on)]
     return [
         *evaluate,
         *watch,
+        ("see it in the browser", serve),
         *(further_on if not summary.is_replay else []),
         ("start another from it", f"scramjet train --fork {checkpoint} --learning-rate 1e-4{further}"),
     ]

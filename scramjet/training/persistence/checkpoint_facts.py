@@ -44,6 +44,7 @@ def checkpoint_settings(checkpoint: Checkpoint) -> RunConfig:
     """The config recorded in a checkpoint without its world, which is neither looked for nor loaded."""
     check_metadata(checkpoint)
     data = config_files.without_world(checkpoint.metadata["config"])
+    data.pop("log_info", None)  # names in the world's own info: with the default world they would be refused
     return config_files.apply(RunConfig(), data, f"checkpoint {checkpoint.path}")
 
 

@@ -29,6 +29,7 @@ from scramjet.training.pictures.recording import record_moments
 from scramjet.training.pictures.stages import Stage, picture_stage
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Session
+from scramjet.training.telemetry.phase_clock import PhaseClock
 
 FOLDER = "videos"
 MOST_FRAMES, MOST_SECONDS = 1000, 60.0
@@ -55,8 +56,8 @@ class _Made:
 class RunVideos:
     """Makes the videos of a run, one at a time; one that is due while another is being made is left out."""
 
-    def __init__(self, session: Session, display: Display) -> None:
-        self._session, self._display = session, display
+    def __init__(self, session: Session, display: Display, clock: PhaseClock) -> None:
+        self._session, self._display, self._clock = session, display, clock
         self._folder = session.run.path / FOLDER
         self._thread: threading.Thread | None = None
         self._made: deque[_Made] = deque()
@@ -181,7 +182,8 @@ class RunVideos:
         self._thread.join(0.5)
         if self._is_busy:
             self._display.event(f"waiting for the video of step {self._step:,}")
-            self._thread.join(seconds)
+            with self._clock.paused():
+                self._thread.join(seconds)
         self._is_hurried.clear()
 
     def _end(self) -> None:

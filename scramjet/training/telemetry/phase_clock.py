@@ -27,6 +27,15 @@ class PhaseClock:
         finally:
             self._seconds[name] += time.perf_counter() - start
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The time inside is not training: it counts nowhere."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._started += time.perf_counter() - start
+
     @property
     def elapsed(self) -> float:
         """Seconds of training so far, earlier processes of this run included."""

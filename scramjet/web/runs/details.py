@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from scramjet.adapters.registry import is_foreign
 from scramjet.errors import RunError, ScramjetError
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import is_folder
@@ -27,8 +28,10 @@ def run_details(path: Path, curves: RunCurves) -> dict[str, Any]:
     config: dict[str, Any] = {}
     checkpoints: list[dict[str, Any]] = []
     record: dict[str, Any] | None = None
+    world = ""
     try:
-        config = files.config().values
+        read = files.config()
+        config, world = read.values, read.env
     except ScramjetError as error:
         problems.append(str(error))
     try:
@@ -38,6 +41,7 @@ def run_details(path: Path, curves: RunCurves) -> dict[str, Any]:
         problems.append(str(error))
     return {
         "config": config,
+        "is_native": not is_foreign(world),
         "checkpoints": checkpoints,
         "findings": findings(record or {}),
         "log": read_log(path),

@@ -12,18 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from scramjet.errors import ScramjetError
-from scramjet.reports.run_files import RunFiles, RunState, state_at_rest
+from scramjet.reports.run_files import RunFiles, RunState, state_at_rest, world_label
 from scramjet.runtime.files import open_regular, read_regular
 from scramjet.training.telemetry.metrics import main_metric
 from scramjet.training.telemetry.metrics_reading import LONGEST_LINE
 
 MAX_CONFIG = 1 << 20
 SPARK_POINTS = 24
+_PIECE = 4096  # bytes, a record or more
 _MAX_TAGS, _MAX_TEXT = 20, 100
 _VALUE = re.compile(rb"^(algorithm|seed|total_timesteps|device) = (.+)$", re.MULTILINE)
 _TAGS, _END_OF_TAGS = re.compile(rb"^tags = (?=\[)", re.MULTILINE), re.compile(rb"\]$", re.MULTILINE)
 _ENV = re.compile(rb"^\[env\]\nname = (.+)$", re.MULTILINE)
-_SEED = re.compile(rb"^seed = [^\n]+\n", re.MULTILINE)
+_NOT_LEARNING = re.compile(
+    rb"^((seed|time_limit|env_timeout|num_threads|num_workers|track_project|video_every) = [^\n]+"
+    rb"|(track|log_info) = \[[^\]]{0,500}\])\n",
+    re.MULTILINE,
+)
+"""Settings beside tags that do not keep runs of one group apart; see reports/groups.py."""
 _MAIN = re.compile(rb'"(?:self_play/rating|return_100)":(-?[0-9.]+(?:e[+-]?[0-9]+)?)[,}]')
 
 
@@ -38,7 +44,7 @@ class ConfigGlance:
     device: str = ""
     tags: tuple[str, ...] = ()
     group: str = ""
-    """The same for runs whose configs differ in nothing but the seed and tags."""
+    """The same for runs whose configs differ in nothing but the seed, tags, trackers and videos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +88,13 @@ def glance_at_config(path: Path) -> ConfigGlance:
     data = read_regular(path / "config.toml", MAX_CONFIG)
     found = {key.decode(): _plain(value) for key, value in _VALUE.findall(data.partition(b"\n[")[0])}
     env, (tags, others) = _ENV.search(data), _without_tags(data)
-    group = hashlib.sha256(_SEED.sub(b"", others)).hexdigest()[:16]
+    group = hashlib.sha256(_NOT_LEARNING.sub(b"", others)).hexdigest()[:16]
     if env is None or "algorithm" not in found:
         config = RunFiles(path).config()
         seed, total = config.seed, config.total_timesteps
         return ConfigGlance(_text(config.env), _text(config.algorithm), seed, total, group=group)
     return ConfigGlance(
-        env=_text(_plain(env[1])),
+        env=world_label(_text(_plain(env[1]))),
         algorithm=_text(found.get("algorithm")),
         seed=_whole(found.get("seed")),
         total=_whole(found.get("total_timesteps")),
@@ -143,19 +149,30 @@ def damaged(name: str, error: Exception) -> RunFacts:
 
 def read_spark(metrics_path: Path) -> list[float]:
     """Some numbers of the main metric, evenly spread over a metrics file; only as many pieces of it are read."""
-    found = []
+    found: list[float] = []
     try:
         with open(open_regular(metrics_path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
+            if size <= SPARK_POINTS * _PIECE:  # all of a short file, so that no line counts twice
+                return _spread(_numbers(os.pread(file.fileno(), size, 0)))
             for part in range(SPARK_POINTS):
                 at = size * part // (SPARK_POINTS - 1)
-                piece = os.pread(file.fileno(), 4096, max(0, min(at, size - 4096)))
-                match = _MAIN.search(piece) if part < SPARK_POINTS - 1 else ([None, *_MAIN.finditer(piece)])[-1]
-                if match is not None and math.isfinite(number := float(match[1])):  # 1e999 is infinite
-                    found.append(number)
+                there = _numbers(os.pread(file.fileno(), _PIECE, max(0, min(at, size - _PIECE))))
+                found += there[:1] if part < SPARK_POINTS - 1 else there[-1:]
     except (OSError, ValueError):
         return []
     return found
+
+
+def _numbers(data: bytes) -> list[float]:
+    """The main metric of the records in a piece of a metrics file; without what is not finite, as 1e999."""
+    return [number for match in _MAIN.finditer(data) if math.isfinite(number := float(match[1]))]
+
+
+def _spread(numbers: list[float]) -> list[float]:
+    """As many numbers as a small curve shows, the first and the last among them."""
+    last, few = len(numbers) - 1, min(len(numbers), SPARK_POINTS)
+    return [numbers[last * part // max(few - 1, 1)] for part in range(few)]
 
 
 def _plain(text: bytes) -> Any:

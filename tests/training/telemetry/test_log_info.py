@@ -53,6 +53,16 @@ def test_named_numbers_are_those_of_the_last_step_and_no_others_are_logged(
     assert stats_of(records[-1], "eval/stat/") == LAST
 
 
+def test_a_run_with_named_numbers_can_be_loaded_and_resumed(tmp_path: Path) -> None:
+    settings = {"env": make_telling_env, "num_workers": 0, "display": "quiet", "device": "cpu", **SMALL}
+    run = scramjet.train(runs_dir=tmp_path, log_info=NAMES, **settings).run_path
+    scramjet.load_policy(run)
+    resumed = scramjet.train(resume=run, env=make_telling_env, total_timesteps=512, display="quiet")
+    records = [json.loads(line) for line in (resumed.run_path / "metrics.jsonl").read_text().splitlines()]
+    assert records[-1]["step"] == 512
+    assert stats_of(records[-1], "stat/") == LAST
+
+
 def test_without_names_all_numbers_that_are_not_nested_are_logged() -> None:
     pool = ForeignWorld(register_factory(make_telling_env)).pool(2)
     pool.reset(1)

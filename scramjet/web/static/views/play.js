@@ -61,6 +61,7 @@ class PlayView {
 
   build(name) {
     this.title = element("h1", {}, name);
+    const back = this.request.run ? element("a", { href: `#/run/${encodeURIComponent(this.request.run)}` }, "The run") : null;
     this.note = element("p", { class: "advice", hidden: true });
     this.problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.news = element("p", { class: "news", role: "status" }, "Loading…");
@@ -79,7 +80,7 @@ class PlayView {
     const bar = element("div", { class: "play-bar" }, this.undo, this.hint, this.again);
     this.hintCard = element("section", { class: "card", hidden: true }, element("h2", {}, "Hints"), this.hints);
     this.listCard = element("section", { class: "card" }, element("h2", {}, "Moves"), this.list.node);
-    replace(this.root, element("div", { class: "view-head" }, this.title), this.problem, this.note,
+    replace(this.root, element("div", { class: "view-head" }, this.title, back), this.problem, this.note,
       element("div", { class: "play-view" },
         element("div", { class: "play-table" }, this.news, this.board.node, this.controls, bar),
         element("div", { class: "play-side" }, this.hintCard,

@@ -65,8 +65,8 @@ class RunView {
     this.over = element("div", { class: "choice", role: "group", "aria-label": "Draw over" }, ...over);
     const query = encodeURIComponent(this.name);
     const head = element("div", { class: "view-head" }, element("h1", {}, this.name), this.state, element("span", { class: "spacer" }),
-      element("a", { class: "button", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button", href: `#/play/${query}` }, "Play"),
-      element("button", { title: "One HTML file in which anyone plays against it or watches it", on: { click: ({ target }) => share(this.name, target) } }, "Share"));
+      element("a", { class: "button", href: `#/watch/${query}` }, "Watch"), element("a", { class: "button native-only", href: `#/play/${query}` }, "Play"),
+      element("button", { class: "native-only", title: "One HTML file in which anyone plays against it or watches it", on: { click: ({ target }) => share(this.name, target) } }, "Share"));
     const curve = element("section", { class: "card main-chart" },
       element("div", { class: "card-head" }, element("h2", {}, "Return"), element("span", { class: "spacer" }), this.over), this.charts.main);
     const small = element("section", { class: "card" }, element("h2", {}, "Diagnostics"), this.charts.small);
@@ -108,6 +108,7 @@ class RunView {
 
   takeDetails(details) {
     if (details.row) this.takeRow(details.row);
+    this.root.classList.toggle("foreign-world", !details.is_native);
     this.fill("checkpoints", details.checkpoints, drawCheckpoints);
     this.fill("config", details.config, (body, _, config) => drawConfig(body, config));
     this.fill("log", details.log, (body, _, log) => drawLog(body, log));
