@@ -90,7 +90,8 @@ class Feed:
         if not self._tracker.notes_first:
             self._note()
         for record in records:
-            self._summarize(record)
+            if record is records[-1] or "eval/episodes" in record:  # of the others nothing would be kept
+                self._summarize(record)
         return len(points)
 
     def video(self, path: Path, step: int) -> None:
