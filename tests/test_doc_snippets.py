@@ -39,6 +39,7 @@ NOT_RUN = {
     'device="cuda"': "needs a GPU",
     "--help": "tests/test_command_line.py shows the help of each command",
     "play connect_four": "waits for a person; tests/commands/test_play.py types for one",
+    "serve": "goes on until Ctrl-C; tests/web/ open its page in a browser",
     "bench": "measures for minutes; tests/test_cli.py runs it",
     "runs/": "a run of the reader's; tests/test_cli.py evaluates, resumes and forks",
 }

@@ -22,6 +22,7 @@ from scramjet.envs.api import Env
 from scramjet.envs.games.kuhn import Kuhn
 from scramjet.training.playing import load_policy
 from scramjet.web.agents import Agents
+from scramjet.web.context import THINKING
 from scramjet.web.playing import routes as play_routes
 from scramjet.web.playing.session import NOT_SHOWN, Session
 from scramjet.web.server import make_app
@@ -298,9 +299,9 @@ def test_a_socket_plays_and_leaves_no_thread_when_it_closes(runs: Path) -> None:
             assert "must be an object" in socket.receive_json()["error"]
             socket.send_json({"do": "start", "world": "tic_tac_toe", "seed": 1})
             assert [socket.receive_json()["kind"] for _ in range(3)] == ["status", "table", "state"]
-            assert any(thread.name.startswith("play") for thread in threading.enumerate())
+            assert any(thread.name.startswith(f"{THINKING}-play") for thread in threading.enumerate())
         deadline = time.monotonic() + 5
-        while any(thread.name.startswith("play") for thread in threading.enumerate()):
+        while any(thread.name.startswith(f"{THINKING}-play") for thread in threading.enumerate()):
             assert time.monotonic() < deadline, "the thread of the game goes on"
             time.sleep(0.01)
         names = {world["name"]: world["num_players"] for world in client.get("/api/play/worlds").json()["worlds"]}

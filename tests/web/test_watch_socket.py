@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from scramjet.web.context import THINKING
 from scramjet.web.server import make_app
 from scramjet.web.watching import routes, session
 from tests.helpers.small_runs import train_small
@@ -208,7 +209,7 @@ def test_when_the_page_leaves_its_thread_ends(runs: Path) -> None:
 
 
 def playing() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith("watch")]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(f"{THINKING}-watch")]
 
 
 def test_one_page_too_many_is_told_so(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

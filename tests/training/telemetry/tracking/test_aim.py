@@ -13,20 +13,20 @@ from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of
 aim = pytest.importorskip("aim")
 
 
-def read(folder: Path) -> dict[str, Any]:
-    """The runs of an Aim repository by name, indexed first, as `aim up` does."""
+def read(folder: Path, count: int) -> dict[str, Any]:
+    """The runs of an Aim repository by name, indexed first, as `aim up` does; waits until it has found so many."""
     from aim.sdk.index_manager import RepoIndexManager
 
-    repo = aim.Repo.from_path(str(folder))
-    index, hashes, runs = RepoIndexManager(repo), repo.list_all_runs(), []
-    for _ in range(20):  # the index may be busy
-        for run_hash in hashes:
+    deadline = time.monotonic() + 20
+    while True:
+        repo = aim.Repo(str(folder))
+        index = RepoIndexManager(repo)
+        for run_hash in repo.list_all_runs():
             index.index(run_hash)
-        runs = list(aim.Repo.from_path(str(folder)).iter_runs())
-        if len(runs) == len(hashes):
-            break
+        runs = {run.name: run for run in repo.iter_runs()}
+        if len(runs) == count or time.monotonic() > deadline:
+            return runs
         time.sleep(0.2)
-    return {run.name: run for run in runs}
 
 
 def series(run: Any, name: str) -> tuple[list[int], list[float]]:
@@ -45,7 +45,7 @@ def test_aim_holds_each_step_of_a_resumed_run_once_with_config_tags_and_summary_
     with fed("aim", fork_of(tmp_path / "runs")) as feed:
         feed.video(Path(__file__).with_name("dot.gif"), 3000)
         feed.close("stopped")
-    runs = read(tmp_path)
+    runs = read(tmp_path, 2)
     first, second = runs["first"], runs["second"]
     assert series(first, "update") == (STEPS, [1, 2, 3, 4, 5])
     assert series(first, "return_100") == (STEPS, [0.5, 1.0, 1.5, 2.0, 2.5])

@@ -19,7 +19,7 @@ class Calls:
     def __init__(self) -> None:
         self.made: list[Any] = []
 
-    def send(self, limit: int) -> int:
+    def send(self) -> int:
         self.made.append("points")
         return 1 if self.made.count("points") == 1 else 0
 
