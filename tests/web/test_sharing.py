@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -32,7 +34,9 @@ def test_a_run_is_downloaded_as_a_file_that_can_be_played_and_one_of_another_lib
     assert text.lower().startswith("<!doctype html>")
     assert "tic" in text.lower()
     page.goto(f"{server.url}#/run/pole")
-    page.get_by_role("button", name="Share").click()
-    page.get_by_text("its rules are code of another library").wait_for()
-    assert len(page.problems) == 1  # the browser's own line about the refusal
-    page.problems.clear()
+    page.get_by_text("Checkpoints").wait_for()
+    page.wait_for_selector(".foreign-world")
+    assert not page.get_by_role("button", name="Share").is_visible()
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{server.url}api/runs/pole/page")
+    assert "its rules are code of another library" in refused.value.read().decode()
