@@ -90,7 +90,7 @@ class Feed:
         if not self._tracker.notes_first:
             self._note()
         for record in records:
-            if record is records[-1] or "eval/episodes" in record:  # of the others nothing would be kept
+            if record is records[-1] or "eval/mean_return" in record:  # of the others nothing would be kept
                 self._summarize(record)
         return len(points)
 
