@@ -35,14 +35,17 @@ class Saver:
         is_due = is_last or (every > 0 and update % every == 0)
         best_before = session.best
         is_best = self._choose_best(step, evaluation, is_due=is_due)
-        texts = self._writing.finished()
+        self._tell(self._writing.finished())
         if is_due or is_best:
             elapsed = self._clock.elapsed
             save = checkpoint_of(session, update=update, step=step, elapsed_seconds=elapsed, is_best=is_best)
             best_now = session.best
-            texts += self._writing.start(lambda: self._written(save, best_before, best_now, is_last=is_last))
+            self._tell(self._writing.start(lambda: self._written(save, best_before, best_now, is_last=is_last)))
         if is_last:
-            texts += self._writing.wait()
+            self._tell(self._writing.wait())
+
+    def _tell(self, texts: list[str]) -> None:
+        """Show how earlier saves went, before a later one may raise."""
         for text in texts:
             self._display.event(text)
 
