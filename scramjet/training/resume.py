@@ -13,6 +13,7 @@ from torch import nn
 from scramjet.errors import CheckpointError, ConfigError, RunError, shortened
 from scramjet.runtime.checkpoints import Checkpoint, CheckpointStore
 from scramjet.runtime.files import explain_disk_errors, write_atomic
+from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run, find_run
 from scramjet.training.asynchronous.schedule import cut_schedule
 from scramjet.training.config import files as config_files
@@ -35,6 +36,8 @@ def resume_run(
     network: nn.Module | None,
     changed: Mapping[str, Any],
     caller: Caller = NOBODY,
+    *,
+    ranks: Ranks = ALONE,
 ) -> Session:
     """The session of a run at its newest whole checkpoint, from which it goes on as if it had never stopped.
 
@@ -48,7 +51,7 @@ def resume_run(
         approve_players(frozen.self_play.opponents, str(run.config_path), trust=caller.trust)
         config = _config_to_resume(run, frozen, changed)
         require_installed(config.track)
-        session = _session_at_latest(run, config, network, trust=caller.trust)
+        session = _session_at_latest(run, config, network, ranks, trust=caller.trust)
         world_files.refresh_copy(config.env, config.env_parameters, run.path)
         now = replace(config, time_limit=frozen.time_limit)
         if any(getattr(now, key) != getattr(frozen, key) for key in changed) or caller.env is not None:
@@ -76,12 +79,12 @@ def _config_to_resume(run: Run, frozen: RunConfig, changed: Mapping[str, Any]) -
     return replace(frozen, **{"time_limit": None, **changed}, device=device, env_device=env_device)
 
 
-def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, *, trust: bool) -> Session:
+def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, ranks: Ranks, *, trust: bool) -> Session:
     """A session at the run's newest whole checkpoint, or at the beginning where there is no checkpoint yet."""
     if not CheckpointStore(run.checkpoints_path, None).steps():
         with explain_disk_errors(run.path / SCHEDULE):
             (run.path / SCHEDULE).unlink(missing_ok=True)  # recorded anew from the beginning
-    session = build_session(config, run, network)
+    session = build_session(config, run, network, ranks=ranks)
     checkpoint, damaged = session.store.load_latest_whole()
     session.note = "; ".join(damaged)
     if checkpoint is not None:

@@ -24,6 +24,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.machine.devices import keep_freed_memory, leave_compiler_unloaded, set_precision, set_threads
 from scramjet.runtime.metrics_log import MetricsLog
+from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
 from scramjet.training.asynchronous.actors import Actors, ActorThreads
@@ -79,6 +80,8 @@ class Session:
     progress: Progress
     evaluator: Evaluator
     collector: Collector
+    ranks: Ranks = ALONE
+    """The processes that train this run together, of which this is one."""
     league: League | None = None
     """The pool of opponents and the results against them; None without self-play against others."""
     first_update: int = 0
@@ -181,12 +184,17 @@ def _collector(
 
 
 def build_session(
-    config: RunConfig, run: Run, network: nn.Module | None = None, parent_digest: str | None = None
+    config: RunConfig,
+    run: Run,
+    network: nn.Module | None = None,
+    parent_digest: str | None = None,
+    *,
+    ranks: Ranks = ALONE,
 ) -> Session:
     """Build a session that is ready for its first update.
 
     `config` is resolved, and `run` locked by this process. `network` is the user's own, or None. `parent_digest` is the
-    hash of the checkpoint that a fork comes from.
+    hash of the checkpoint that a fork comes from. `ranks` are the processes that train it together.
     """
     # These come first because they may refuse the files at their paths.
     store = CheckpointStore(run.checkpoints_path, config.checkpoint.keep_last_n, run.check_lock)
@@ -232,6 +240,7 @@ def build_session(
             progress=Progress(pool.num_players, pool.num_envs),
             evaluator=evaluator,
             collector=_collector(config, run, player, learner, generator, seed, league, sitting),
+            ranks=ranks,
             league=league,
         )
         unless_built.pop_all()

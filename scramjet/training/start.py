@@ -15,6 +15,7 @@ from scramjet.adapters.gymnasium.files import spelled
 from scramjet.envs.api import Env
 from scramjet.errors import ConfigError
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import check_searchable, note_on_chance
@@ -63,6 +64,8 @@ class StartRequest:
     """Let a file or checkpoint of somebody else name a world in a file or module, which runs it."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keyword settings to lay over the config."""
+    ranks: Ranks = ALONE
+    """The processes that train it together."""
 
 
 def begin(request: StartRequest) -> Session:
@@ -80,14 +83,14 @@ def begin(request: StartRequest) -> Session:
         changed["time_limit"] = request.time_limit
         if request.total_timesteps is not None:
             changed["total_timesteps"] = coerce("total_timesteps", request.total_timesteps, Count)
-        return resume_run(run, request.runs_dir, request.network, changed, caller)
+        return resume_run(run, request.runs_dir, request.network, changed, caller, ranks=request.ranks)
     parent = None if request.fork is None else find_checkpoint(request.fork, request.runs_dir)
     config = _chosen_config(config, name, parent, request.settings.get("algorithm"), trust=request.trust)
     lengths = {"total_timesteps": request.total_timesteps, "time_limit": request.time_limit}
     config = with_keywords(config, {**request.settings, **lengths})
     if parent is not None:
-        return fork_run(parent, config, request.runs_dir, request.run_name, request.network)
-    return new_run(config, request.runs_dir, request.run_name, request.network)
+        return fork_run(parent, config, request.runs_dir, request.run_name, request.network, ranks=request.ranks)
+    return new_run(config, request.runs_dir, request.run_name, request.network, ranks=request.ranks)
 
 
 def _chosen_config(
@@ -120,12 +123,14 @@ def _chosen_config(
     return forked
 
 
-def new_run(config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None) -> Session:
+def new_run(
+    config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None, *, ranks: Ranks = ALONE
+) -> Session:
     """The session of a new run in a new folder, at step 0."""
     config, about_threads = _resolved(config, network)
     run = _create_run(config, runs_dir, run_name)
     with _discarded_on_error(run):
-        session = build_session(config, run, network)
+        session = build_session(config, run, network, ranks=ranks)
         if session.league is not None:
             session.league.begin(0)
     session.note = joined_notes(about_threads, _advice(config), world_files.note_without_copy(config.env, run.path))
@@ -190,7 +195,13 @@ def _advice_on_search(config: RunConfig) -> str:
 
 
 def fork_run(
-    checkpoint: Checkpoint, config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None
+    checkpoint: Checkpoint,
+    config: RunConfig,
+    runs_dir: Path,
+    run_name: str | None,
+    network: nn.Module | None,
+    *,
+    ranks: Ranks = ALONE,
 ) -> Session:
     """The session of a new run that takes weights, optimizer, normalizers and step count from a checkpoint.
 
@@ -206,7 +217,7 @@ def fork_run(
     lineage = lineage_of(checkpoint, config, _any_run_in(runs_dir))
     run = _create_run(config, runs_dir, run_name, lineage)
     with _discarded_on_error(run):
-        session = build_session(config, run, network, checkpoint.digest)
+        session = build_session(config, run, network, checkpoint.digest, ranks=ranks)
         restore_learning(session.policy, session.learner, checkpoint)
         session.learner.begin_as_fork(checkpoint.trainer)
         session.first_step = checkpoint.step

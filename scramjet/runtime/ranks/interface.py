@@ -1,0 +1,60 @@
+"""The interface of ranks: the processes that train one run together, seen from one of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor
+
+
+class Ranks(ABC):
+    """The processes of one run. Every rank makes the same calls in the same order; a call returns once all made it."""
+
+    rank: int = 0
+    """The number of this process, from 0."""
+    size: int = 1
+    """How many processes there are."""
+    local_rank: int = 0
+    """The number of this process among those on its machine."""
+    local_size: int = 1
+    """How many of the processes are on this machine."""
+    can_be_recorded: bool = True
+    """Whether sums of tensors on the GPU may be part of a CUDA graph."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is rank 0, which alone writes the run's folder, shows its progress and evaluates."""
+        return self.rank == 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is only one process."""
+        return self.size == 1
+
+    @abstractmethod
+    def add(self, numbers: Tensor) -> None:
+        """Replace `numbers` by their sum over all ranks, in place; the result is the same, bit for bit, on all."""
+
+    @abstractmethod
+    def gather(self, data: bytes) -> list[bytes]:
+        """The `data` of all ranks, in their order, on every rank; lengths may differ."""
+
+    @abstractmethod
+    def from_first(self, data: bytes) -> bytes:
+        """The `data` of rank 0, on every rank; what other ranks pass is ignored."""
+
+
+class Alone(Ranks):
+    """A run of one process: nothing is exchanged."""
+
+    def add(self, numbers: Tensor) -> None:
+        """Leave the numbers as they are."""
+
+    def gather(self, data: bytes) -> list[bytes]:
+        return [data]
+
+    def from_first(self, data: bytes) -> bytes:
+        return data
+
+
+ALONE = Alone()

@@ -1,0 +1,32 @@
+"""Ranks that are processes joined by gloo, started by torch's own spawn."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+import torch.multiprocessing
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _join_and_run(rank: int, size: int, port: int, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    from scramjet.runtime.ranks.group import ProcessGroup
+
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    try:
+        work(ProcessGroup(), *arguments)
+    finally:
+        dist.destroy_process_group()
+
+
+def in_processes(size: int, work: Callable[..., None], *arguments: Any) -> None:
+    """Run `work(ranks, *arguments)` in `size` processes, a function of a module; raises what one of them raises."""
+    torch.multiprocessing.spawn(_join_and_run, (size, free_port(), work, arguments), nprocs=size)
