@@ -18,7 +18,8 @@ from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.errors import ConfigError
 from scramjet.runtime.ranks.environment import is_launched
 from scramjet.runtime.ranks.joining import RANK_TIMEOUT
-from scramjet.settings import require, require_counts
+from scramjet.runtime.runs import Run, find_run
+from scramjet.settings import coerce, require, require_counts
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import reopened
@@ -116,13 +117,7 @@ def train_command(words: list[str]) -> int:
     if given.wants_help:
         parameters = parameter_help(base.env, base.env_parameters)
         show_help(Arguments, "scramjet train", DESCRIPTION + parameters, Arguments(settings=base))
-    names = given.names()
-    base = replace(base, ppo=reopened(base.ppo, base.ppo, names))  # a preset's minibatches do not bind the flags
-    config = given.laid_over(base, ("settings",))
-    if "num_minibatches" in names and "minibatch_size" in names:
-        raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
-    config = replace(config, ppo=reopened(base.ppo, config.ppo, names))
-    config = replace(config, env_parameters={**base.env_parameters, **typed_parameters(config.env, env_values)})
+    config = with_flags(base, given, env_values)
     if config.num_processes > 1 and not is_launched():
         return _launch(all_words, config.num_processes, place)
     result = train(
@@ -170,9 +165,26 @@ def base_config(env: str | None, place: Place, algorithm: str | None = None) -> 
     return base if algorithm is None else with_algorithm(base, algorithm)
 
 
+def with_flags(base: RunConfig, given: CommandLine, env_values: dict[str, str]) -> RunConfig:
+    """`base` with the flags of a command line laid over it; `env_values` are those of its --env.NAME flags."""
+    names = given.names()
+    base = replace(base, ppo=reopened(base.ppo, base.ppo, names))  # a preset's minibatches do not bind the flags
+    config = given.laid_over(base, ("settings",))
+    if "num_minibatches" in names and "minibatch_size" in names:
+        raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
+    config = replace(config, ppo=reopened(base.ppo, config.ppo, names))
+    return replace(config, env_parameters={**base.env_parameters, **typed_parameters(config.env, env_values)})
+
+
 def given_flags(words: list[str]) -> list[str]:
     """The flags on a command line, in their one spelling."""
     return [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+
+
+def _frozen_num_processes(run: str, runs_dir: Path) -> int:
+    """How many processes train a run, by its frozen config."""
+    found = read_file(Run.open(find_run(run, runs_dir)).config_path, follow_links=False)
+    return coerce("num_processes", found.get("num_processes", 1), int)
 
 
 def _resume(
@@ -193,7 +205,7 @@ def _resume(
             f"--env {world}"
         )
     settings = given.laid_over(RunConfig(), ("settings",))
-    if not is_launched() and (num_processes := frozen_num_processes(place.resume, place.runs_dir)) > 1:
+    if not is_launched() and (num_processes := _frozen_num_processes(place.resume, place.runs_dir)) > 1:
         return _launch(all_words, num_processes, place)
     result = train(
         resume=place.resume,
