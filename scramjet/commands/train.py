@@ -81,7 +81,6 @@ class Place:
     """--num-processes: how many times all are started again when one was lost; the run goes on from its newest
     checkpoint."""
 
-
     def check(self) -> None:
         """Refuse numbers that are out of range."""
         require(self, ("rank_timeout",), lambda x: x >= 1, "must be 1 second or more")

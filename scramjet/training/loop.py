@@ -36,8 +36,8 @@ from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
-from scramjet.training.result import TrainResult, result_of
 from scramjet.training.restarts import after_restart
+from scramjet.training.result import TrainResult, result_of
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
 from scramjet.training.telemetry.phase_clock import PhaseClock

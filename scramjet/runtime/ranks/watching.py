@@ -268,4 +268,3 @@ def _beat_key(rank: int) -> str:
 def _exchanges(beat: bytes) -> int:
     """How many exchanges a rank had made at its last sign of life."""
     return int(beat.split()[1])
-
