@@ -27,13 +27,15 @@ from scramjet.settings import coerce
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display import Display, Mode, StoppedBy, make_display
+from scramjet.training.display import Display, Mode, QuietDisplay, StoppedBy, make_display
 from scramjet.training.display.compilation import compilation_shown
 from scramjet.training.display.logged import LoggedDisplay
 from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
+from scramjet.training.parallel.failures import failing_together
+from scramjet.training.parallel.together import Together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
 from scramjet.training.restarts import after_restart
@@ -101,14 +103,22 @@ def train(
 
 
 def train_session(session: Session, display: Display, callbacks: Callbacks) -> TrainResult:
-    """Train a session until its last update, or until a signal, a callback or the time limit stops it."""
+    """Train a session until its last update, or until a signal, a callback or the time limit stops it.
+
+    Where several ranks train it, each runs this loop on its own envs: they exchange gradients as they learn, and what
+    `together` tells. Rank 0 alone writes the run's folder, shows it, evaluates and calls callbacks.
+    """
     config, learner, collector = session.config, session.learner, session.collector
+    if not session.ranks.is_first:
+        display, callbacks = QuietDisplay(), Callbacks()
+    together = Together(session)
     clock, stopping = PhaseClock(session.elapsed_seconds), Stopping(session, display)
     evaluations = RunEvaluations(session, display, stopping)
     stopped_by: StoppedBy | None = None
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
-    session.sinks.append(Screen(display, session.news))
+    if session.ranks.is_first:
+        session.sinks.append(Screen(display, session.news))
     if config.track:  # after the screen, so that it is closed before, and its last messages are shown
         steps = session.step_after(session.first_update), session.step_after(session.num_updates)
         session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append, display.event))
@@ -118,7 +128,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
         for update in range(session.first_update + 1, session.num_updates + 1):
             step = session.step_after(update)
             with clock.phase("rollout"):
-                rollout = collector.collect(stopping.breaks_off if record else None)
+                rollout = together.collect(stopping.breaks_off if record else None)
             if rollout is None:  # asked to stop while it waited for envs
                 stopped_by = stopping.reason()
                 saver.save_if_due(update - 1, None, is_last=True)
@@ -128,10 +138,11 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             with clock.phase("learn"):
                 metrics = learner.update(batch, step - config.batch_size)
                 collector.learned(update, step)
+                episodes, collected = together.report(update)
             with clock.phase("evaluate"):
                 evaluation = evaluations.evaluate_if_due(update)
-            record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
-            record |= collector.metrics() | evaluation_metrics(evaluation) | {"time": clock.read(config.batch_size)}
+            record = {"update": update, "step": step, **session.progress.add(episodes), **metrics, **collected}
+            record |= evaluation_metrics(evaluation) | {"time": clock.read(config.batch_size)}
             record |= callbacks.update(record, evaluation, session)
             for sink in session.sinks:
                 callbacks.give(sink, record, session)
@@ -143,10 +154,11 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
                 videos.record_if_due(update)
             if stopped_by:
                 break
-        videos.finish(is_stopped=stopped_by is not None)
-        callbacks.saved(session)
-        callbacks.raise_failure(session, is_finished=stopped_by is None)
-        display.finish(summary_of(session, record, evaluation, clock, stopped_by))
-        result = result_of(session, record, evaluation, stopped_by, stopping.exit_code)
-        callbacks.end(result, session)
+        with failing_together(session.ranks):
+            videos.finish(is_stopped=stopped_by is not None)
+            callbacks.saved(session)
+            callbacks.raise_failure(session, is_finished=stopped_by is None)
+            display.finish(summary_of(session, record, evaluation, clock, stopped_by))
+            result = result_of(session, record, evaluation, stopped_by, stopping.exit_code)
+            callbacks.end(result, session)
         return result

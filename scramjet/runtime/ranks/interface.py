@@ -45,6 +45,11 @@ class Ranks(ABC):
     def gather(self, data: bytes) -> list[bytes]:
         """The `data` of all ranks, in their order, on every rank; lengths may differ."""
 
+    def to_first(self, data: bytes) -> list[bytes]:
+        """The `data` of all ranks, in their order, on rank 0; an empty list on the others."""
+        everything = self.gather(data)
+        return everything if self.is_first else []
+
     @abstractmethod
     def from_first(self, data: bytes) -> bytes:
         """The `data` of rank 0, on every rank; what other ranks pass is ignored."""
