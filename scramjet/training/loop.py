@@ -20,6 +20,8 @@ from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.runtime.machine.devices import memory_errors_explained
+from scramjet.runtime.ranks.environment import is_first_rank
+from scramjet.runtime.ranks.joining import RANK_TIMEOUT, joined
 from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.training import start
@@ -36,6 +38,7 @@ from scramjet.training.parallel.failures import failing_together
 from scramjet.training.parallel.together import Together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
+from scramjet.training.restarts import after_restart
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
@@ -57,6 +60,7 @@ def train(
     time_limit: str | None = None,
     trust: bool = False,
     callbacks: Iterable[Any] = (),
+    rank_timeout: float = RANK_TIMEOUT,
     **settings: Any,
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
@@ -66,12 +70,19 @@ def train(
     and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps`,
     `time_limit` and `track` may change then, nothing else. `fork` starts a new run from a checkpoint. `network`
     replaces the default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or
-    module, which runs it. `callbacks` are called while it trains (see `Callback`). `settings` are laid over the config,
-    by the names of the flags: `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
+    module, which runs it. `callbacks` are called while it trains (see `Callback`). Under a launcher such as torchrun
+    the run is trained by all of its processes, of which one counts as lost after `rank_timeout` seconds without a sign
+    of life. `settings` are laid over the config, by the names of the flags:
+    `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
     """
     stop_if_being_read()
     mode, called = coerce("display", display, Mode), Callbacks(callbacks)
-    with contextlib.closing(make_display(mode)) as screen, compilation_shown(screen), memory_errors_explained():
+    with contextlib.ExitStack() as stack:
+        screen = stack.enter_context(contextlib.closing(make_display(mode if is_first_rank() else "quiet")))
+        stack.enter_context(compilation_shown(screen))
+        stack.enter_context(memory_errors_explained())
+        limit = coerce("rank_timeout", rank_timeout, float)
+        ranks = stack.enter_context(joined(timeout=limit, before_exit=screen.close))
         request = start.StartRequest(
             config=config,
             env=env,
@@ -84,8 +95,9 @@ def train(
             time_limit=time_limit,
             trust=coerce("trust", trust, bool),
             settings=settings,
+            ranks=ranks,
         )
-        session = start.begin(request)
+        session = start.begin(after_restart(request))
         with session.run, contextlib.closing(session):
             return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 
