@@ -13,24 +13,11 @@ from tests.helpers.launched import Ranks, wait_until
 
 pytestmark = pytest.mark.faults
 
-ENDLESS = [
-    "train",
-    "cartpole",
-    "--num-envs",
-    "12",
-    "--num-steps",
-    "32",
-    "--total-timesteps",
-    "100M",
-    "--checkpoint.every",
-    "1",
-    "--eval.every",
-    "0",
-    "--display",
-    "plain",
-    "--rank-timeout",
-    "3",
-]
+TIMEOUT = 3
+ENDLESS = (
+    "train cartpole --num-envs 12 --num-steps 32 --total-timesteps 100M --checkpoint.every 1 --eval.every 0 "
+    f"--display plain --rank-timeout {TIMEOUT}"
+).split()
 
 
 def training(tmp_path: Path, size: int) -> Ranks:
@@ -66,7 +53,7 @@ def test_a_rank_that_hangs_is_named_and_ended_after_the_time_limit(tmp_path: Pat
     os.kill(ranks.pid(lost), signal.SIGSTOP)
     assert ranks.exit_codes(30) == [-9 if rank == lost else 2 for rank in range(2)]
     (message,) = messages(ranks)
-    reason = "does not answer" if lost == 0 else "has given no sign of life for 3 s"
+    reason = "does not answer" if lost == 0 else f"has given no sign of life for {TIMEOUT} s"
     assert re.match(rf"scramjet: rank {lost} \(pid {ranks.pid(lost)} on .*\) {reason}", message)
 
 

@@ -1,4 +1,4 @@
-"""Commands of scramjet as the ranks of one run: started as a shell's loop would, by the variables that launchers set."""
+"""Commands of scramjet as the ranks of one run, started as a shell's loop would: by the variables of a launcher."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ def test_all_ranks_know_each_other_once_they_have_met() -> None:
 
 
 def test_ranks_that_never_come_are_named() -> None:
+    store = local_store()
+    store.set("process/2", process(2, 4).to_bytes().decode())
     with pytest.raises(RankError, match=r"ranks 1, 3 of 4 did not come within 0.1 s"):
-        store = local_store()
-        store.set("process/2", process(2, 4).to_bytes().decode())
         meet(Launch(0, 4, 0, 4), store, process(0, 4), 0.1)
     with pytest.raises(FirstRankMissingError, match="rank 0 of 2 did not come"):
         meet(Launch(1, 2, 1, 2), local_store(), process(1), 0.1)
