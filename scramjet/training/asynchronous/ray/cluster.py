@@ -26,6 +26,7 @@ MIN_STORE_BYTES = 128 << 20
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends nothing about the user
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # we ask for every result that matters
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints nothing of what machines of the cluster report
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what Ray does in future versions, and else warns about
 }
