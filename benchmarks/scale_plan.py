@@ -5,7 +5,7 @@ python benchmarks/scale_plan.py --node-latency 20 --network-latency 10
 
 An update of W ranks takes as long as that of one, with as many envs each, and its exchanges: one sum of the gradient a
 minibatch. A sum over W ranks moves 2 (W - 1) / W times the gradient's bytes through each rank's link (both a ring and
-a tree do; Patarasuk and Yuan 2009) and waits for the links: once within a machine, and twice the depth of a tree between
+a tree do; Patarasuk and Yuan 2009) and waits for links: once within a machine, and twice the depth of a tree between
 machines. Nothing is overlapped in this plan, and no rank is slower than another.
 """
 

@@ -19,6 +19,8 @@ from scramjet.version import __version__ as __version__
 
 # Threads that wait by spinning starve each other on a busy machine; OpenMP reads this when torch is first loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's C++ would log a stack for each connection that ends
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 
 _HOMES = {
     "Env": "scramjet.envs",
@@ -35,6 +37,8 @@ _HOMES = {
     "LossBatch": "scramjet.accelerate.own_losses",
     "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
+    "tune": "scramjet.tuning.api",
+    "TuneResult": "scramjet.tuning.results",
     "load_config": "scramjet.training.config.files",
     "starting_config": "scramjet.training.config.files",
     "load_policy": "scramjet.training.playing",
@@ -71,6 +75,8 @@ if TYPE_CHECKING:
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult
     from scramjet.training.session import Session as Session
+    from scramjet.tuning.api import tune as tune
+    from scramjet.tuning.results import TuneResult as TuneResult
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ Reinforcement learning at the speed of the hardware, from plain Python.
 
 commands:
   train       train an agent            scramjet train cartpole
+  tune        search good settings      scramjet tune cartpole --gamma 0.9..0.999
   eval        play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
   play        play against an agent     scramjet play runs/connect_four-1
   tournament  rate agents by games      scramjet tournament runs/connect_four-1 --random
@@ -40,7 +41,7 @@ commands:
 
 
 _COMMANDS = (
-    "train", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
+    "train", "tune", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
     "example", "check", "bench",
 )  # fmt: skip
 
@@ -63,7 +64,8 @@ def _exit_code(words: list[str]) -> int:
         sys.stdout.flush()  # here, where a full disk can still be told
         return code
     except ScramjetError as error:
-        _complain(str(error))
+        if not error.is_told:
+            _complain(str(error))
         return error.exit_code
     except MemoryError as error:
         _complain(
@@ -174,7 +176,7 @@ def _load(command: str) -> Callable[[list[str]], int]:
     was_enabled = gc.isenabled()
     gc.disable()  # imports make a million objects that stay; collecting among them takes a sixth of the start
     try:
-        if command == "train":
+        if command == "train" and os.environ.get("LOCAL_RANK", "0") == "0":  # one for all ranks of a machine
             from scramjet.accelerate.numba.compile_ahead import compile_ahead
 
             compile_ahead()
