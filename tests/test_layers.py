@@ -15,7 +15,7 @@ PACKAGE = ROOT / "scramjet"
 BELOW_ALL = {"errors", "settings", "version"}
 LAYERS = [
     "envs", "runtime", "compile", "engine", "adapters", "policies", "algorithms", "accelerate", "search", "players",
-    "training", "arena", "reports", "web", "commands",
+    "training", "arena", "reports", "tuning", "web", "commands",
 ]  # fmt: skip
 TOP = {"cli", "gym", "__main__", "__init__"}
 MOST_MODULES = 15

@@ -20,6 +20,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
+from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shuffling import Shuffler
 from scramjet.training.learning import Learning, check_finite, number_on, set_number
@@ -56,10 +57,14 @@ class Learner(Learning[Batch]):
         total_steps: int,
         seed: int,
         is_behind: bool = False,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """Schedules end at `total_steps`. `is_behind`: whether rollouts may be played with older weights."""
+        """Schedules end at `total_steps`. `is_behind`: whether rollouts may be played with older weights.
+
+        `ranks`: the processes that learn together, each from rollouts of this size.
+        """
         policy = executor.policy
-        super().__init__(executor, config, size.num_rewards, total_steps=total_steps)
+        super().__init__(executor, config, size.num_rewards, total_steps=total_steps, ranks=ranks)
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
@@ -87,8 +92,9 @@ class Learner(Learning[Batch]):
         total_steps: int,
         seed: int,
         is_behind: bool = False,
+        ranks: Ranks = ALONE,
     ) -> Learner:
-        """A learner for rollouts of the size of this one."""
+        """A learner for rollouts of the size of this one; `ranks` learn together, each from rollouts of its own."""
         if rollout.seat is not None and rollout.num_steps < rollout.reward.shape[2]:
             seats = rollout.reward.shape[2]
             raise ConfigError(
@@ -96,7 +102,7 @@ class Learner(Learning[Batch]):
                 f"of its turn; use --num-steps {seats} or more"
             )
         size = RolloutSize.of(rollout)
-        return cls(executor, config, size, total_steps=total_steps, seed=seed, is_behind=is_behind)
+        return cls(executor, config, size, total_steps=total_steps, seed=seed, is_behind=is_behind, ranks=ranks)
 
     @property
     def shuffle_generator(self) -> torch.Generator:

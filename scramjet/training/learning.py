@@ -16,6 +16,7 @@ from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import TrainingError
 from scramjet.policies.policy import Policy
+from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout.rollout import Rollout
 
 Prepared = TypeVar("Prepared")
@@ -26,8 +27,11 @@ class Learning(ABC, Generic[Prepared]):
 
     policy: Policy
 
-    def __init__(self, executor: Executor, config: PPOConfig, num_rewards: int, *, total_steps: int) -> None:
-        """`num_rewards`: those of one step of the pool; the schedule ends at `total_steps`."""
+    def __init__(
+        self, executor: Executor, config: PPOConfig, num_rewards: int, *, total_steps: int, ranks: Ranks = ALONE
+    ) -> None:
+        """`num_rewards`: those of one step of the pool; the schedule ends at `total_steps`; `ranks` learn together."""
+        self.ranks = ranks
         policy = self.policy = executor.policy
         self.executor, self.config, self.total_steps = executor, config, total_steps
         device = policy.device

@@ -1,4 +1,4 @@
-"""Which settings fit synchronous training, and which fit actors beside the learner."""
+"""Which settings fit synchronous training, actors beside the learner, and several processes that train together."""
 
 from __future__ import annotations
 
@@ -47,3 +47,60 @@ def check_mode(config: Any) -> None:
         raise ConfigError(
             f"mode='async' has no frame stacks of {library.prefix} envs; use --frame-stack 1, or wrap the env"
         )
+
+
+def check_processes(config: Any) -> None:
+    """Refuse settings of a RunConfig that several processes cannot train together with."""
+    number = config.num_processes
+    if number == 1:
+        return
+    if config.searches:
+        raise ConfigError(
+            f"num_processes={number}, and algorithm={config.algorithm!r} learns in one process; use --num-processes 1, "
+            f"or --algorithm ppo"
+        )
+    if config.self_play.is_used:
+        raise ConfigError(
+            f"num_processes={number}, and a pool of opponents is kept by one process; use --num-processes 1, or leave "
+            f"the --self-play settings out"
+        )
+    for name in ("record_schedule", "replay_schedule"):
+        if getattr(config, name):
+            raise ConfigError(f"num_processes={number}, and {name} is for one process; use --num-processes 1")
+    if config.num_envs == "auto":
+        return
+    if config.num_envs % number:
+        fit = number * max(1, round(config.num_envs / number))
+        raise ConfigError(
+            f"num_processes={number} does not divide num_envs={config.num_envs}, the envs of all processes; try "
+            f"--num-envs {fit}"
+        )
+    num_envs, num_actors = config.num_envs // number, config.num_actors
+    if config.mode == "async" and num_actors != "auto" and num_envs % num_actors:
+        raise ConfigError(
+            f"{num_actors} actors do not evenly divide the {num_envs} envs of each of num_processes={number}; try "
+            f"--num-actors {largest_divisor(num_envs, num_actors)}"
+        )
+    if config.num_steps != "auto":
+        _check_minibatches(config)
+
+
+def _check_minibatches(config: Any) -> None:
+    """Refuse minibatches that do not take equally much from each process."""
+    number, ppo, length = config.num_processes, config.ppo, config.sequence_length
+    if ppo.num_minibatches is None and not isinstance(ppo.minibatch_size, int):
+        return
+    num_units = config.batch_size // length
+    num_minibatches = ppo.num_minibatches_for(config.batch_size, length)
+    num_each = num_units // num_minibatches
+    if num_each % number == 0:
+        return
+    fit = largest_divisor(num_units // number, num_minibatches)
+    if isinstance(ppo.minibatch_size, int):
+        given, try_instead = f"minibatch_size={ppo.minibatch_size}", f"--minibatch-size {config.batch_size // fit}"
+    else:
+        given, try_instead = f"num_minibatches={num_minibatches}", f"--num-minibatches {fit}"
+    units = "samples" if length == 1 else f"sequences of {length} steps"
+    raise ConfigError(
+        f"num_processes={number} does not divide the {num_each} {units} of a minibatch ({given}); try {try_instead}"
+    )

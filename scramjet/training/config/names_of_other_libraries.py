@@ -95,6 +95,7 @@ _TABLE: dict[str, Ours] = {
     **_same("device", "gpu", "cuda", "use_cuda", "use_gpu", "num_gpus", "cpu", note="Its values: auto, cpu or cuda."),
     **_same("num_workers", "workers", "n_workers", "n_jobs", "num_cpus", "n_cpus", "num_procs", "num_cpu"),
     **_same("num_workers", "num_env_runners", "num_rollout_workers", "vec_num_workers"),
+    **_same("num_processes", "world_size", "nproc_per_node", "nproc", "num_learners", "num_learner_workers", "ranks"),
     **_same("num_threads", "threads", "n_threads", "torch_threads", "num_cpu_threads"),
     **_same("seed", "random_seed", "rng_seed"),
     **_same("checkpoint.every", "save_freq", "save_interval", "checkpoint_freq", "checkpoint_interval", "save_every"),

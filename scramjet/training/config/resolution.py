@@ -67,7 +67,9 @@ def resolve(config: RunConfig) -> RunConfig:
 def _with_batches(config: RunConfig) -> RunConfig:
     """The config with the sizes of rollouts and minibatches decided, none of which depends on the machine."""
     usual = FOREIGN_BATCHES if is_foreign(config.env) else _BATCHES_OF[config.algorithm]
-    num_envs = config.num_envs if isinstance(config.num_envs, int) else usual.num_envs
+    number = config.num_processes
+    usual_envs = -(-usual.num_envs // number) * number
+    num_envs = config.num_envs if isinstance(config.num_envs, int) else usual_envs
     num_steps = config.num_steps
     if num_steps == "auto" and config.searches:
         num_steps = usual.num_steps
@@ -80,8 +82,9 @@ def _with_batches(config: RunConfig) -> RunConfig:
         return sized
     if config.ppo.num_minibatches is not None:
         return replace(sized, ppo=replace(config.ppo, minibatch_size=None))
-    number = config.ppo.num_minibatches_for(sized.batch_size, sized.sequence_length, usual.minibatch_size)
-    return replace(sized, ppo=replace(config.ppo, minibatch_size=sized.batch_size // number))
+    shares = sized.batch_size // number, max(1, usual.minibatch_size // number)  # equally much of each process
+    num_minibatches = config.ppo.num_minibatches_for(shares[0], sized.sequence_length, shares[1])
+    return replace(sized, ppo=replace(config.ppo, minibatch_size=sized.batch_size // num_minibatches))
 
 
 def _decided_device(config: RunConfig) -> Device:
@@ -184,6 +187,7 @@ def with_open_choices(config: RunConfig) -> RunConfig:
         ppo=replace(config.ppo, advantage="auto" if advantage == _usual_advantage(config) else advantage),
         on_env_error="auto" if on_error == _usual_on_env_error(config) else on_error,
         num_actors="auto" if config.mode == "sync" else config.num_actors,
+        num_processes=1,
         record_schedule=False,
         replay_schedule=None,
         env_device="auto" if config.env_device == config.device else config.env_device,

@@ -26,7 +26,7 @@ from scramjet.errors import ConfigError, shortened
 from scramjet.policies.networks import PolicyConfig
 from scramjet.settings import largest_divisor, plain_parameters, require, require_counts, settle
 from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
-from scramjet.training.config.mode_checks import check_mode
+from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.telemetry.tracking.registry import TrackerName
@@ -97,7 +97,7 @@ class RunConfig:
     time_limit: str | None = None
     """Stop after this much time in this process, such as 30s, 5m or 2h; the run can be resumed."""
     num_envs: int | Literal["auto"] = "auto"
-    """Envs stepped together; auto: 64, or 8 of another library; 768 for spo, 256 for alphazero."""
+    """Envs stepped together, in all processes; auto: 64, or 8 of another library; 768 for spo, 256 for alphazero."""
     num_steps: int | Literal["auto"] = "auto"
     """Steps of each env in one rollout; auto: 64, or 256 of another library's env; down to 16 for a short training; 21
     for spo, 32 for alphazero."""
@@ -106,6 +106,9 @@ class RunConfig:
     num_threads: int | Literal["auto"] = "auto"
     """CPU threads for envs and networks; auto: one for each core, only one if minibatches are small, and no more than
     there are idle cores if torch's operators learn."""
+    num_processes: int = 1
+    """Processes that train together and divide the envs among them; WORLD_SIZE of a launcher such as torchrun overrides
+    it."""
     num_workers: int | Literal["auto"] = "auto"
     """Worker processes for Gymnasium envs; auto: one for each core, fewer or none for quick envs; 0: none."""
     on_env_error: Literal["auto", "fail", "restart"] = "auto"
@@ -174,6 +177,7 @@ class RunConfig:
         if self.track_project == "":
             raise ConfigError("track_project is empty; give a name, or leave it out")
         check_algorithm(self)
+        check_processes(self)
         check_log_info(self.env, self.log_info)
         if "auto" not in (self.num_envs, self.num_steps):
             self.ppo.num_minibatches_for(self.batch_size, self.sequence_length)
@@ -194,7 +198,7 @@ class RunConfig:
         require_counts(self, ("frame_stack",), most=MAX_FRAMES)
         require_counts(self, ("max_policy_lag", "video_every"), least=0)
         require_counts(self, ("total_timesteps",), most=MAX_TIMESTEPS)
-        require_counts(self, ("num_threads", "num_actors"), most=MAX_THREADS)
+        require_counts(self, ("num_threads", "num_actors", "num_processes"), most=MAX_THREADS)
         require_counts(self, ("num_workers",), least=0, most=MAX_THREADS)
         require(self, ("env_timeout",), lambda x: x > 0, "must be above 0")
         require(self, ("seed",), lambda x: 0 <= x <= MAX_SEED, "must be from 0 to 2**62 - 1")

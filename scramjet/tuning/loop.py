@@ -1,0 +1,142 @@
+"""A study, from start to end. Read `run_study` first: its body is the loop, every call in it one stage.
+
+ask     the method decides what to run next, from study.db      methods/
+start   each stretch of a run gets a process of its own         trials.py
+watch   processes end, are killed and started again             trials.py
+tell    scores go into study.db                                 methods/, study.py
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from scramjet.errors import ConfigError
+from scramjet.runtime.signals import StopSignal
+from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.budget import seconds_left
+from scramjet.tuning.display import StudyDisplay
+from scramjet.tuning.methods.interface import Method
+from scramjet.tuning.study import REASON, Study
+from scramjet.tuning.trials import TrialRun
+
+POLL_SECONDS = 0.1
+HOPELESS_TRIALS = 3
+"""If so many trials have failed and none has not, the study ends: the next would fail too."""
+StudyEnding = Literal["finished", "time", "signal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a study ended, and the exit code of its command."""
+
+    ending: StudyEnding
+    exit_code: int = 0
+
+
+def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: bool = False) -> Ended:
+    """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time."""
+    clock, slots = StudyClock(study), study.settings.slots(study.base)
+    crew = Crew(study, trust=trust)
+    with StopSignal(notify=display.event) as stop, crew:
+        waiting = [*study.interrupted(), *(method.first(study, trial) for trial in study.unbegun())]
+        while True:
+            is_over = stop.was_requested() or clock.is_over()
+            if is_over:
+                crew.stop()
+            else:
+                free = slots - len(crew)
+                waiting += method.next(study, free) if not waiting and free else []
+                for assignment in waiting[: max(0, free)]:
+                    study.begin(assignment)
+                    crew.start(assignment)
+                waiting = waiting[max(0, free) :]
+            display.show(study, crew.runs, clock.seconds)
+            if not crew:
+                break
+            for outcome in crew.ended():
+                if outcome.ending != "stopped":
+                    method.told(study, outcome)
+                    clock.note()
+                    display.told(study, outcome)
+                    _refuse_hopeless(study)
+            time.sleep(POLL_SECONDS)
+        clock.note()
+        if is_over:
+            return Ended("signal", stop.exit_code) if stop.was_requested() else Ended("time")
+        method.finish(study)
+        return Ended("finished")
+
+
+class Crew:
+    """The runs that are under way; when left, their processes are ended."""
+
+    def __init__(self, study: Study, *, trust: bool) -> None:
+        self.runs: list[TrialRun] = []
+        self._study, self._trust = study, trust
+        self._failed: list[Outcome] = []
+
+    def __len__(self) -> int:
+        return len(self.runs) + len(self._failed)
+
+    def start(self, assignment: Assignment) -> None:
+        """Start a stretch; one whose settings do not fit each other has failed, and `ended` tells."""
+        try:
+            run = TrialRun(self._study, assignment, trust=self._trust)
+        except ConfigError as error:
+            self._failed.append(Outcome(assignment, "failed", reason=str(error)))
+            return
+        self.runs.append(run)
+        run.start()
+
+    def ended(self) -> list[Outcome]:
+        """The stretches that have ended since the last call."""
+        outcomes, self._failed = self._failed, []
+        for run in list(self.runs):
+            outcome = run.poll()
+            if outcome is not None:
+                self.runs.remove(run)
+                outcomes.append(outcome)
+        return outcomes
+
+    def stop(self) -> None:
+        """Ask all runs to stop with a checkpoint."""
+        for run in self.runs:
+            run.stop()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for run in self.runs:
+            run.kill()
+
+
+class StudyClock:
+    """The seconds that a study has run, in this process and earlier ones."""
+
+    def __init__(self, study: Study) -> None:
+        self._study, self._before, self._started = study, study.spent_seconds, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """All seconds so far."""
+        return self._before + time.monotonic() - self._started
+
+    def is_over(self) -> bool:
+        """Whether the study's hours are spent."""
+        return seconds_left(self._study, self.seconds) <= 0
+
+    def note(self) -> None:
+        """Keep the seconds in study.db."""
+        self._study.note_seconds(self.seconds)
+
+
+def _refuse_hopeless(study: Study) -> None:
+    """End a study whose first trials have all failed, with the reason of the last."""
+    states = [trial.state.name for trial in study.trials()]
+    failed = [trial for trial in study.trials() if trial.state.name == "FAIL"]
+    if len(failed) >= HOPELESS_TRIALS and not {"COMPLETE", "PRUNED"} & set(states):
+        reason = failed[-1].user_attrs.get(REASON, "it is not known why")
+        raise ConfigError(f"the first {len(failed)} trials of {study.path} have failed, and the study ends: {reason}")

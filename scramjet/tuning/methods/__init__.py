@@ -1,0 +1,1 @@
+"""Methods: each decides what to run next, from what study.db holds."""

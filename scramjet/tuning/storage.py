@@ -1,0 +1,76 @@
+"""study.db, Optuna's storage in SQLite: opened only if it is a plain file, errors in a user's terms."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scramjet.errors import RunError
+from scramjet.runtime.files import open_regular, why_unreadable
+from scramjet.tuning.packages import optuna_module
+
+NAME = "scramjet"
+"""The name of the one study in a study.db."""
+_MAGIC = b"SQLite format 3\0"
+_PATIENCE_SECONDS = 60
+
+
+def create_storage(path: Path, directions: list[str]) -> Any:
+    """Make a study.db with an empty study in it; returns Optuna's study."""
+    optuna = optuna_module()
+    with explained(path):
+        return optuna.create_study(storage=_storage(path), study_name=NAME, directions=directions)
+
+
+def open_storage(path: Path) -> Any:
+    """Optuna's study in an existing study.db; a RunError says what is there instead."""
+    try:
+        descriptor = open_regular(path, os.O_RDWR)
+        with open(descriptor, "rb") as file:
+            beginning = file.read(len(_MAGIC))
+    except OSError as error:
+        raise RunError(f"{path} {why_unreadable(error)}; put back a copy of it, or begin a new study") from error
+    if beginning != _MAGIC:
+        raise _damaged(path, "it is no SQLite file")
+    optuna = optuna_module()
+    with explained(path):
+        return optuna.load_study(study_name=NAME, storage=_storage(path))
+
+
+def _storage(path: Path) -> Any:
+    """Optuna's storage over the file at `path`, whatever characters are in it."""
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=_PATIENCE_SECONDS, check_same_thread=False)
+
+    storages = optuna_module().storages
+    return storages.RDBStorage("sqlite:///study.db", engine_kwargs={"creator": connect})
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an error of the database raised inside into a RunError that names study.db and the fix."""
+    try:
+        yield
+    except RunError:
+        raise
+    except KeyError as error:  # the study is not in it
+        raise _damaged(path, f"there is no study '{NAME}' in it") from error
+    except (sqlite3.Error, OSError) as error:
+        raise _damaged(path, str(error)) from error
+    except Exception as error:
+        is_of_database = type(error).__module__.partition(".")[0] in ("sqlalchemy", "alembic", "optuna")
+        if not is_of_database:
+            raise
+        raise _damaged(path, str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+
+
+def _damaged(path: Path, reason: str) -> RunError:
+    return RunError(
+        f"{path} is damaged or cannot be written ({reason[:200]}); put back a copy of it, or begin a new study: the "
+        f"runs beside it are whole"
+    )

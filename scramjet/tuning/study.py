@@ -1,0 +1,283 @@
+"""A study's folder: study.toml (frozen), study.db (the truth about trials), trials/ (their configs) and runs/.
+
+A folder appears whole or not at all, and one process at a time writes to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from scramjet.errors import ConfigError, RunError
+from scramjet.runtime.files import explain_disk_errors, make_folder, remove_tree, temporary_path, write_atomic
+from scramjet.runtime.locks import FolderLock
+from scramjet.runtime.runs import check_run_name
+from scramjet.training.config import files as config_files
+from scramjet.training.config.keywords import with_keywords
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.worlds import world_files
+from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.objective import Objective
+from scramjet.tuning.packages import optuna_module
+from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import Space, Value
+from scramjet.tuning.storage import create_storage, explained, open_storage
+from scramjet.tuning.study_file import StudyFile
+
+DIGEST, SPENT_SECONDS = "study_toml", "spent_seconds"
+ASSIGNMENT, REASON, STEPS, SECONDS, RUN = "assignment", "reason", "steps", "seconds", "run"
+"""Attributes of a trial in study.db: what runs now, why it failed, its steps and seconds so far, its run's name."""
+_LONGEST_REASON = 2000
+
+
+class Study:
+    """A study that is locked by this process. Make it with `Study.create` or `Study.open`; close it, or use `with`."""
+
+    def __init__(self, path: Path, file: StudyFile, base: RunConfig, trials: Any, lock: FolderLock) -> None:
+        """`file` is study.toml, `base` the config in it, `trials` Optuna's study."""
+        self.path, self.settings, self.base, self.threads = path, file.settings, base, file.threads
+        self.space = Space(file.space, base)
+        self.objective = Objective.parse(file.settings, base)
+        self.optuna_study = trials
+        self._lock = lock
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        settings: StudySettings,
+        base: RunConfig,
+        space: Mapping[str, Any],
+        *,
+        has_costs: bool = False,
+        threads: int = 1,
+    ) -> Study:
+        """Make the folder of a new study. `has_costs`: a trial has a cost beside its score; `threads`: of each trial.
+
+        A RunError if the folder exists, a ConfigError for settings, a space or an objective that cannot be.
+        """
+        check_run_name(folder.name)
+        checked, objective = Space(space, base), Objective.parse(settings, base)
+        if os.path.lexists(folder):
+            raise RunError(f"study {folder} exists; go on with it: --resume {folder}, or choose another --study-name")
+        with explain_disk_errors(folder):
+            make_folder(folder.parent)
+        unfinished = temporary_path(folder.parent)
+        try:
+            with explain_disk_errors(unfinished):
+                unfinished.mkdir()
+                (unfinished / "runs").mkdir()
+                (unfinished / "trials").mkdir()
+            data = config_files.to_dict(base, unfinished)
+            file = StudyFile(settings, threads, checked.as_table(), data)
+            write_atomic(unfinished / "study.toml", file.to_toml().encode())
+            directions = ["minimize" if objective.minimizes else "maximize", *(["minimize"] if has_costs else [])]
+            trials = create_storage(unfinished / "study.db", directions)
+            trials.set_user_attr(DIGEST, file.digest())
+            trials._storage.remove_session()
+            with explain_disk_errors(folder):
+                os.rename(unfinished, folder)
+        except BaseException:
+            remove_tree(unfinished)
+            raise
+        world_files.remember_trained(base.env, base.env_parameters, world_files.copied_sources(base.env))
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path, *, trust: bool = False) -> Study:
+        """Open the study in a folder and lock it; a RunError or ConfigError says why it cannot be used.
+
+        `trust` lets study.toml name a world in a file or module that this user has not named before.
+        """
+        if not os.path.isdir(folder) or not os.path.lexists(folder / "study.toml"):
+            raise RunError(
+                f"there is no study at {folder}: it has no study.toml; name a folder that `scramjet tune` made"
+            )
+        path = Path(os.path.abspath(folder))
+        lock = FolderLock(path)
+        lock.acquire(f"study {folder}")
+        try:
+            file = StudyFile.read(path / "study.toml")
+            trials = open_storage(path / "study.db")
+            with explained(path / "study.db"):
+                if trials.user_attrs.get(DIGEST) != file.digest():
+                    raise ConfigError(
+                        f"{folder / 'study.toml'} was changed since the study began: only its [budget] may change; "
+                        f"put it back, or begin a new study"
+                    )
+            return cls(path, file, file.base_config(path, trust=trust), trials, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def __enter__(self) -> Study:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let other processes use the study."""
+        with explained(self._db):
+            self.optuna_study._storage.remove_session()
+        self._lock.release()
+
+    @property
+    def _db(self) -> Path:
+        return self.path / "study.db"
+
+    @property
+    def runs_path(self) -> Path:
+        """The folder of the trials' runs."""
+        return self.path / "runs"
+
+    # Trials, as study.db has them.
+
+    def trials(self) -> list[Any]:
+        """All trials, as Optuna's FrozenTrial, by number."""
+        with explained(self._db):
+            trials: list[Any] = self.optuna_study.get_trials(deepcopy=False)
+        return trials
+
+    def parameters(self, trial: int) -> dict[str, Value]:
+        """The values of a trial's settings, as Optuna keeps them."""
+        return dict(self.trials()[trial].params)
+
+    def propose(self, sampler: Any) -> int:
+        """Add a trial with the settings that a sampler of Optuna's proposes, in one transaction; returns its number.
+
+        The sampler sees all trials, also those that run. It must be fresh, with a seed that follows from the study's
+        and the trial's number: then a study that was killed proposes the same as one that was not.
+        """
+        optuna = optuna_module()
+        distributions = self.space.distributions()
+        with explained(self._db):
+            seen = optuna.create_study(directions=self.optuna_study.directions, sampler=sampler)
+            seen.add_trials(self.trials())
+            asked = seen.ask(distributions)
+            return self.add(asked.params)
+
+    def add(self, parameters: Mapping[str, Value]) -> int:
+        """Add a trial with settings of the caller's own; returns its number."""
+        optuna = optuna_module()
+        running = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.RUNNING,
+            params=dict(parameters),
+            distributions={name: each for name, each in self.space.distributions().items() if name in parameters},
+        )
+        with explained(self._db):
+            self.optuna_study.add_trial(running)
+            return len(self.trials()) - 1
+
+    def begin(self, assignment: Assignment) -> None:
+        """Note what is about to run, so that a study that is killed finds it again."""
+        self.note(assignment.trial, ASSIGNMENT, assignment.as_dict())
+        self.note(assignment.trial, RUN, assignment.run_name)
+
+    def interrupted(self) -> list[Assignment]:
+        """What ran when the study was stopped or killed, by trial."""
+        found = [trial.user_attrs.get(ASSIGNMENT) for trial in self.trials() if is_running(trial)]
+        return [Assignment.from_dict(each) for each in found if each is not None]
+
+    def unbegun(self) -> list[int]:
+        """The trials whose settings were proposed, and that nothing was run for before the study was killed."""
+        return [trial.number for trial in self.trials() if is_running(trial) and RUN not in trial.user_attrs]
+
+    def note(self, trial: int, name: str, value: Any) -> None:
+        """Keep an attribute of a running trial: anything that JSON can hold."""
+        with explained(self._db):
+            self._storage.set_trial_user_attr(self._id_of(trial), name, value)
+
+    def pause(self, trial: int, outcome: Outcome, score: float | None) -> None:
+        """Note that a trial has reached its stop_step and waits; `score` is kept as its value at that step."""
+        self._note_cost(outcome)
+        with explained(self._db):
+            if score is not None and outcome.assignment.stop_step is not None:
+                self._storage.set_trial_intermediate_value(self._id_of(trial), outcome.assignment.stop_step, score)
+        self.note(trial, ASSIGNMENT, None)
+
+    def complete(self, trial: int, values: Sequence[float], outcome: Outcome) -> None:
+        """Note the values of a trial that has finished."""
+        self._note_cost(outcome)
+        self._tell(trial, "COMPLETE", values)
+
+    def prune(self, trial: int) -> None:
+        """Note that a paused trial does not go on."""
+        self._tell(trial, "PRUNED")
+
+    def fail(self, trial: int, reason: str, outcome: Outcome | None = None) -> None:
+        """Note that a trial has failed, and why."""
+        if outcome is not None:
+            self._note_cost(outcome)
+        self.note(trial, REASON, reason[:_LONGEST_REASON])
+        self._tell(trial, "FAIL")
+
+    def config_of(self, assignment: Assignment) -> RunConfig:
+        """The config of an assignment's run; a ConfigError where its settings do not fit each other."""
+        base = self.base if self.base.num_threads != "auto" else replace(self.base, num_threads=self.threads)
+        return self.space.config(with_keywords(base, assignment.changes), assignment.parameters)
+
+    def write_config(self, assignment: Assignment) -> Path:
+        """Write the config of an assignment's run into trials/, for its process and for people; returns its path."""
+        folder = self.path / "trials"
+        path = folder / f"{assignment.run_name}.toml"
+        write_atomic(path, config_files.to_toml(self.config_of(assignment), folder).encode())
+        return path
+
+    # What all trials have used.
+
+    def spent_steps(self) -> int:
+        """Env steps of all stretches that have ended."""
+        return sum(self.steps_of(trial) for trial in self.trials())
+
+    @staticmethod
+    def steps_of(trial: Any) -> int:
+        """Env steps of the stretches of a trial that have ended."""
+        steps = trial.user_attrs.get(STEPS, 0)
+        return steps if isinstance(steps, int) else 0
+
+    @property
+    def spent_seconds(self) -> float:
+        """Seconds that the study's processes have run, the present one as far as it has noted them."""
+        with explained(self._db):
+            seconds = self.optuna_study.user_attrs.get(SPENT_SECONDS, 0.0)
+        return float(seconds) if isinstance(seconds, int | float) else 0.0
+
+    def note_seconds(self, seconds: float) -> None:
+        """Keep how long the study has run."""
+        with explained(self._db):
+            self.optuna_study.set_user_attr(SPENT_SECONDS, seconds)
+
+    def change_budget(self, changes: Mapping[str, Any]) -> None:
+        """Go on with another budget, which study.toml keeps."""
+        if changes:
+            file = StudyFile.read(self.path / "study.toml").with_budget(changes)
+            write_atomic(self.path / "study.toml", file.to_toml().encode())
+            self.settings = file.settings
+
+    @property
+    def _storage(self) -> Any:
+        return self.optuna_study._storage
+
+    def _id_of(self, trial: int) -> int:
+        return int(self.trials()[trial]._trial_id)
+
+    def _note_cost(self, outcome: Outcome) -> None:
+        self.note(outcome.assignment.trial, STEPS, outcome.step)
+        self.note(outcome.assignment.trial, SECONDS, outcome.seconds)
+
+    def _tell(self, trial: int, state: str, values: Sequence[float] | None = None) -> None:
+        states = optuna_module().trial.TrialState
+        with explained(self._db):
+            self._storage.set_trial_state_values(self._id_of(trial), states[state], values)
+
+
+def is_running(trial: Any) -> bool:
+    """Whether a trial of Optuna's has no end yet: it runs, or waits to be resumed."""
+    return bool(trial.state.name == "RUNNING")

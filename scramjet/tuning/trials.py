@@ -1,0 +1,197 @@
+"""Trials as processes: each trains one run, is watched, and is started again where something outside killed it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import IO, Any
+
+from scramjet.errors import RunError, ScramjetError, printable
+from scramjet.reports.run_files import RunFiles
+from scramjet.runtime.files import remove_tree
+from scramjet.runtime.locks import is_in_use
+from scramjet.tuning.assignments import Assignment, Ending, Outcome
+from scramjet.tuning.study import Study
+
+MAX_ATTEMPTS = 4
+"""How often the process of one stretch is started before the trial counts as failed."""
+_BUSY_SECONDS = 60.0
+"""How long to wait for the process of a killed study to leave its run."""
+_KILL_SECONDS = 30.0
+_LONGEST_ERROR = 4000
+_STOPPED_CODES = (128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is."""
+
+    step: int = 0
+    total_steps: int = 0
+    mean_return: float | None = None
+    """The mean return of the last 100 episodes of training."""
+
+
+class TrialRun:
+    """The run of one assignment, in a process of its own."""
+
+    def __init__(self, study: Study, assignment: Assignment, *, trust: bool = False) -> None:
+        """`trust` lets an existing run name a world in a file or module."""
+        self.assignment = assignment
+        self.attempts = 0
+        self._study, self._trust = study, trust
+        self._total = study.config_of(assignment).total_timesteps
+        self._path = study.runs_path / assignment.run_name
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._stopped_at: float | None = None
+
+    def start(self) -> None:
+        """Start the process, which begins the run, forks it, or goes on with it where it exists.
+
+        Does nothing if the run is already where it should stop.
+        """
+        self._wait_until_free()
+        if self._is_there():
+            return
+        self.attempts += 1
+        if self._never_began():
+            remove_tree(self._path)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "scramjet.tuning.trial_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,  # Ctrl-C is for the study, which asks its trials to stop
+        )
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(self._request()).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def poll(self) -> Outcome | None:
+        """How the stretch ended; None while it goes on. One that was killed from outside is started again."""
+        if self._process is None:
+            return self._outcome()
+        code = self._process.poll()
+        if code is None:
+            self._kill_if_stuck()
+            return None
+        message = self._last_words()
+        self._let_go()
+        if self._is_there():
+            return self._outcome()
+        if self._stopped_at is not None:
+            return self._outcome("stopped")
+        is_from_outside = code < 0 or code in _STOPPED_CODES
+        if is_from_outside and self.attempts < MAX_ATTEMPTS:
+            self.start()
+            return None
+        died = f"its process ended with code {code}" if code >= 0 else f"its process was killed by signal {-code}"
+        often = f" {self.attempts} times" if is_from_outside else ""
+        return self._outcome("failed", message or f"{died}{often}")
+
+    def stop(self) -> None:
+        """Ask the run to stop after this update, with a checkpoint; `poll` tells when it has."""
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+            self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End the process at once, however it stands; the run can be resumed."""
+        self._stopped_at = self._stopped_at or time.monotonic()
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+            self._let_go()
+
+    def progress(self) -> Progress:
+        """How far the run is, by its metrics."""
+        record = self._last_record()
+        mean = record.get("return_100")
+        return Progress(int(record.get("step", 0)), self._total, mean if isinstance(mean, int | float) else None)
+
+    def _request(self) -> dict[str, Any]:
+        """What the process is to do."""
+        assignment = self.assignment
+        exists = os.path.lexists(self._path)
+        fork = None if assignment.fork is None else str(self._study.path / assignment.fork)
+        return {
+            "config": str(self._study.write_config(assignment)),
+            "runs_dir": str(self._study.runs_path),
+            "run_name": assignment.run_name,
+            "resume": str(self._path) if exists else None,
+            "fork": None if exists else fork,
+            "stop_step": assignment.stop_step,
+            "trust": self._trust,
+        }
+
+    def _target(self) -> int:
+        stop = self.assignment.stop_step
+        return self._total if stop is None else min(stop, self._total)
+
+    def _is_there(self) -> bool:
+        """Whether the run has a checkpoint where this stretch ends."""
+        return max(self._checkpoint_steps(), default=0) >= self._target()
+
+    def _checkpoint_steps(self) -> list[int]:
+        return RunFiles(self._path).checkpoint_steps() if self._path.is_dir() else []
+
+    def _never_began(self) -> bool:
+        """Whether a fork was killed before it had its first checkpoint: it must be forked again."""
+        return self.assignment.fork is not None and self._path.is_dir() and not self._checkpoint_steps()
+
+    def _last_record(self) -> dict[str, Any]:
+        with contextlib.suppress(ScramjetError):
+            return (RunFiles(self._path).last_record() if self._path.is_dir() else None) or {}
+        return {}
+
+    def _outcome(self, ending: Ending | None = None, reason: str = "") -> Outcome:
+        record = self._last_record()
+        step, clock = int(record.get("step", 0)), record.get("time")
+        seconds = clock.get("elapsed_seconds", 0.0) if isinstance(clock, dict) else 0.0
+        ending = ending or ("finished" if step >= self._total else "paused")
+        return Outcome(self.assignment, ending, step, float(seconds), reason)
+
+    def _wait_until_free(self) -> None:
+        """Wait for a process of a study that was killed to leave the run; a RunError if it does not."""
+        deadline = time.monotonic() + _BUSY_SECONDS
+        while is_in_use(self._path):
+            if time.monotonic() > deadline:
+                raise RunError(f"{self._path} is in use by another process; wait for it to end, then try again")
+            time.sleep(0.05)
+
+    def _kill_if_stuck(self) -> None:
+        if self._stopped_at is not None and time.monotonic() - self._stopped_at > _KILL_SECONDS:
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def _last_words(self) -> str:
+        """The message that the process left, or the last line of its traceback."""
+        assert self._errors is not None
+        size = self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, size - _LONGEST_ERROR))
+        text = self._errors.read().decode(errors="replace").strip()
+        if "Traceback (most recent call last)" in text:
+            text = text.splitlines()[-1]
+        return printable(text, keep="\n")
+
+    def _let_go(self) -> None:
+        assert self._process is not None
+        for stream in (self._process.stdin, self._errors):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        self._process = self._errors = None
