@@ -13,6 +13,7 @@ from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.loop import Ended, run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import Space
 from scramjet.tuning.study import Study
 
 
@@ -21,8 +22,9 @@ def new_study(
 ) -> Study:
     """Make the folder of a new study, called by the world's name and a number where it has no name."""
     threads = base.num_threads if isinstance(base.num_threads, int) else threads_each(settings, base)
-    folder = studies_dir / (name or next_name(studies_dir, base.env))
-    return Study.create(folder, settings, base, space, has_costs=METHODS[settings.method].has_costs, threads=threads)
+    folder, method = studies_dir / (name or next_name(studies_dir, base.env)), METHODS[settings.method]
+    method.check(base, Space(space, base), settings)
+    return Study.create(folder, settings, base, space, has_costs=method.has_costs, threads=threads)
 
 
 def threads_each(settings: StudySettings, base: RunConfig) -> int:

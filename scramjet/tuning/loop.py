@@ -135,8 +135,9 @@ class StudyClock:
 
 def _refuse_hopeless(study: Study) -> None:
     """End a study whose first trials have all failed, with the reason of the last."""
-    states = [trial.state.name for trial in study.trials()]
-    failed = [trial for trial in study.trials() if trial.state.name == "FAIL"]
-    if len(failed) >= HOPELESS_TRIALS and not {"COMPLETE", "PRUNED"} & set(states):
+    trials = study.trials()
+    failed = [trial for trial in trials if trial.state.name == "FAIL"]
+    is_any_good = any(trial.state.name in ("COMPLETE", "PRUNED") or trial.intermediate_values for trial in trials)
+    if len(failed) >= HOPELESS_TRIALS and not is_any_good:
         reason = failed[-1].user_attrs.get(REASON, "it is not known why")
         raise ConfigError(f"the first {len(failed)} trials of {study.path} have failed, and the study ends: {reason}")

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,8 @@ def main() -> int:
     """Run the request on the standard input; returns the exit code, a user's error is one message on stderr."""
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_the_study, daemon=True).start()
-    stop_step = request["stop_step"]
-    callbacks = [] if stop_step is None else [StopAt(stop_step)]
-    where: dict[str, Any] = {"runs_dir": request["runs_dir"], "display": "quiet", "callbacks": callbacks}
     try:
-        if request["resume"]:
-            return train(resume=request["resume"], trust=request["trust"], **where).exit_code
-        # The study wrote this config just now, and has asked for trust where its world needs it.
-        config = load_frozen(Path(request["config"]), Caller(trust=True))
-        return train(config, run_name=request["run_name"], fork=request["fork"], **where).exit_code
+        return train_as_asked(request)
     except ScramjetError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -57,6 +51,18 @@ def main() -> int:
         print("not enough memory; lower num_envs, num_steps or policy.hidden, or run fewer trials at once: --parallel",
               file=sys.stderr)  # fmt: skip
         return 2
+
+
+def train_as_asked(request: Mapping[str, Any]) -> int:
+    """Begin, fork or resume a run in this process, and pause it where the request says; returns the exit code."""
+    stop_step = request["stop_step"]
+    callbacks = [] if stop_step is None else [StopAt(stop_step)]
+    where: dict[str, Any] = {"runs_dir": request["runs_dir"], "display": "quiet", "callbacks": callbacks}
+    if request["resume"]:
+        return train(resume=request["resume"], trust=request["trust"], **where).exit_code
+    # The study wrote this config just now, and has asked for trust where its world needs it.
+    config = load_frozen(Path(request["config"]), Caller(trust=True))
+    return train(config, run_name=request["run_name"], fork=request["fork"], **where).exit_code
 
 
 def _end_with_the_study() -> None:

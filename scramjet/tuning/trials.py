@@ -74,7 +74,7 @@ class TrialRun:
         )
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(self._request()).encode() + b"\n")
+            self._process.stdin.write(json.dumps(self.request()).encode() + b"\n")
             self._process.stdin.flush()
 
     def poll(self) -> Outcome | None:
@@ -119,7 +119,7 @@ class TrialRun:
         mean = record.get("return_100")
         return Progress(int(record.get("step", 0)), self._total, mean if isinstance(mean, int | float) else None)
 
-    def _request(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """What the process is to do."""
         assignment = self.assignment
         exists = os.path.lexists(self._path)
