@@ -59,7 +59,7 @@ class TrialRun:
         Does nothing if the run is already where it should stop.
         """
         self._wait_until_free()
-        if self._is_there():
+        if self.is_there():
             return
         self.attempts += 1
         if self._never_began():
@@ -87,7 +87,7 @@ class TrialRun:
             return None
         message = self._last_words()
         self._let_go()
-        if self._is_there():
+        if self.is_there():
             return self._outcome()
         if self._stopped_at is not None:
             return self._outcome("stopped")
@@ -138,7 +138,7 @@ class TrialRun:
         stop = self.assignment.stop_step
         return self._total if stop is None else min(stop, self._total)
 
-    def _is_there(self) -> bool:
+    def is_there(self) -> bool:
         """Whether the run has a checkpoint where this stretch ends."""
         return max(self._checkpoint_steps(), default=0) >= self._target()
 

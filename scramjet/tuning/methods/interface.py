@@ -20,8 +20,9 @@ class Method(ABC):
     """Whether a trial has two values: its score, and its cost, which is minimized."""
 
     @classmethod
-    def check(cls, base: RunConfig, space: Space, settings: StudySettings) -> None:
-        """Raise a ConfigError where this method cannot run such a study."""
+    def prepared(cls, base: RunConfig, space: Space, settings: StudySettings) -> tuple[RunConfig, StudySettings]:
+        """The config and settings of a new study, with what this method changes; a ConfigError if it cannot run it."""
+        return base, settings
 
     @abstractmethod
     def next(self, study: Study, free_slots: int) -> list[Assignment]:

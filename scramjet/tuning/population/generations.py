@@ -46,7 +46,8 @@ def stops(study: Study) -> list[int]:
     A rest of less than half an interval belongs to the generation before it.
     """
     total = study.base.total_timesteps
-    interval = study.settings.interval or max(1, total // USUAL_GENERATIONS)
+    interval = study.settings.interval
+    assert interval is not None, "a population's settings are prepared"
     count = max(1, math.floor(total / interval + 0.5))
     return [interval * number for number in range(1, count)] + [total]
 

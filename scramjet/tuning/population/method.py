@@ -19,9 +19,9 @@ from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.methods.interface import Method
-from scramjet.tuning.objective import TRAINING_RETURN, Objective
+from scramjet.tuning.objective import Objective
 from scramjet.tuning.population import matches
-from scramjet.tuning.population.generations import Member, generations, has_ended, stops
+from scramjet.tuning.population.generations import USUAL_GENERATIONS, Member, generations, has_ended, stops
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
 from scramjet.tuning.study import ASSIGNMENT, SECONDS, Study, is_running
@@ -36,8 +36,8 @@ class Population(Method):
     """Trains members for one interval after the other, and replaces the worst by changed copies of the best."""
 
     @classmethod
-    def check(cls, base: RunConfig, space: Space, settings: StudySettings) -> None:
-        """Refuse a study that could have no second generation."""
+    def prepared(cls, base: RunConfig, space: Space, settings: StudySettings) -> tuple[RunConfig, StudySettings]:
+        """The study with an interval of whole updates and an evaluation at the end of each; refuses what cannot be."""
         for dimension in space.dimensions:
             if dimension.name.startswith(_KEPT_BY_FORKS):
                 raise ConfigError(
@@ -50,9 +50,14 @@ class Population(Method):
                     f"--{name} is no budget of a population: it trains --population members for --total-timesteps; "
                     f"leave it out"
                 )
-        _check_interval(base, settings)
-        if Objective.parse(settings, base).kind == "rating":
+        kind = Objective.parse(settings, base).kind
+        if kind in ("time_to", "steps_to"):
+            raise ConfigError(f"objective={settings.objective!r} is of whole runs, and members copy each other; use area")
+        if kind == "rating":
             matches.check(base)
+        updates, interval = _interval(base, settings)
+        evaluation = replace(base.eval, every=0 if kind == "rating" else updates)
+        return replace(base, eval=evaluation), replace(settings, interval=interval)
 
     def next(self, study: Study, free_slots: int) -> list[Assignment]:
         """Stretches of the present generation: forks first, then members that go on."""
@@ -92,16 +97,17 @@ class Population(Method):
             super().told(study, outcome)
 
 
-def _check_interval(base: RunConfig, settings: StudySettings) -> None:
-    total, interval = base.total_timesteps, settings.interval
-    if interval is not None and 2 * interval > total:
+def _interval(base: RunConfig, settings: StudySettings) -> tuple[int, int]:
+    """The updates and the env steps of a generation."""
+    total, batch = base.total_timesteps, resolve(base).batch_size
+    wanted = settings.interval or max(1, total // USUAL_GENERATIONS)
+    updates = -(-wanted // batch)
+    if 2 * updates * batch > total:
         raise ConfigError(
-            f"interval={interval:,} leaves no second generation in total_timesteps={total:,}; try --interval "
-            f"{max(1, total // 10)}"
+            f"interval={wanted:,}, in updates of {batch:,} steps, leaves no second generation in "
+            f"total_timesteps={total:,}; shorten it, or train for --total-timesteps {20 * updates * batch}"
         )
-    batch = resolve(base).batch_size
-    if interval is not None and interval < batch:
-        raise ConfigError(f"interval={interval:,} is shorter than one update of {batch:,} steps; try --interval {batch}")
+    return updates, updates * batch
 
 
 def _waiting(study: Study, present: list[list[Member]]) -> Iterator[Member]:
@@ -159,13 +165,13 @@ def _member_of(study: Study, trial: int) -> Member | None:
 
 
 def _score(study: Study, run: Path, stop: int) -> float | None:
-    """The score of a member at the end of a generation; of the area under the curve, that of this generation."""
-    if study.objective.kind != "area":
-        return study.objective.score_so_far(run)
-    ends = [0, *stops(study)]
+    """The score of a member at the end of a generation: of its last evaluation, or by the area of this generation."""
     table = MetricsTable(run / "metrics.jsonl")
     table.update()
-    curve = table.curve(TRAINING_RETURN)
+    curve = table.curve(study.objective.metric)
+    if study.objective.kind != "area":
+        return float(curve.y[-1]) if len(curve.y) else None
+    ends = [0, *stops(study)]
     recent = curve.y[curve.x > ends[ends.index(stop) - 1]]
     return float(recent.mean()) if len(recent) else None
 
