@@ -150,13 +150,16 @@ class ActorThreads(Actors):
 
     def __init__(
         self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
-        fused: bool, restarts: bool, others: Sequence[Others] = (),
+        fused: bool, restarts: bool, others: Sequence[Others] = (), first_actor: int = 0,
     ) -> None:  # fmt: skip
-        """`others`: who else plays in each actor's envs, if anybody does."""
+        """`others`: who else plays in each actor's envs, if anybody does. `first_actor`: the number of the first one
+        among the actors of all processes."""
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]
-        self._generators = [torch.Generator().manual_seed(seed_of(seed, i)) for i in range(len(pool.pools))]
+        numbers = range(first_actor, first_actor + len(pool.pools))
+        self._generators = [torch.Generator().manual_seed(seed_of(seed, number)) for number in numbers]
         self._seed, self._restarts, self._others = seed, restarts, others
+        self._first_actor = first_actor
         self._executors = [
             choose_executor(own, part, fused=fused) for own, part in zip(self._policies, pool.pools, strict=True)
         ]
@@ -196,7 +199,7 @@ class ActorThreads(Actors):
         pool.restarts += 1
         pool.say(f"restarted: {error}")
         first = self._slot(actor).buffers
-        pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.last)
+        pool.reset(seed_of(self._seed, self._first_actor + actor, pool.steps_taken), out=first.last)
         self.begin_with(actor, first)
 
     def _play(self, trajectory: Trajectory) -> None:

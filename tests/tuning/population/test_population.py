@@ -16,7 +16,7 @@ from scramjet.tuning.study import Study
 from tests.helpers.studies import Killed, run_here, small_study
 
 SPACE = {"learning_rate": "log:1e-4..1e-1", "gamma": "0.9..0.999"}
-SETTINGS = StudySettings(method="pbt", population=3, interval=256)
+SETTINGS = StudySettings(method="pbt", population=3, interval=256, parallel=2)
 
 
 def digests(study: Study) -> dict[str, str]:
@@ -62,9 +62,9 @@ def test_a_study_that_was_killed_ends_with_the_same_runs_bit_for_bit(
     whole: Study, tmp_path: Path, killed_after: int
 ) -> None:
     with small_study(tmp_path / "killed", "cartpole", SPACE, SETTINGS) as study, pytest.raises(Killed):
-        run_here(study, slots=2, killed_after=killed_after)
+        run_here(study, killed_after=killed_after)
     with Study.open(tmp_path / "killed") as study:
-        run_here(study, slots=1)
+        run_here(study)
         assert digests(study) == digests(whole)
         assert [trial.params for trial in study.trials()] == [trial.params for trial in whole.trials()]
         assert [trial.values for trial in study.trials()] == [trial.values for trial in whole.trials()]
@@ -72,7 +72,7 @@ def test_a_study_that_was_killed_ends_with_the_same_runs_bit_for_bit(
 
 def test_a_member_whose_run_fails_goes_on_as_a_fork_of_another(tmp_path: Path) -> None:
     space = {"num_steps": "choice:16,24"}  # 8 envs of 24 steps do not divide into minibatches of 64
-    settings = StudySettings(method="pbt", population=2, interval=256)
+    settings = StudySettings(method="pbt", population=2, interval=256, parallel=2)
     with small_study(tmp_path / "study", "cartpole", space, settings, total_timesteps=512) as study:
         run_here(study)
         states = {trial.number: trial.state.name for trial in study.trials()}
