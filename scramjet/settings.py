@@ -12,7 +12,7 @@ import numbers
 import os
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path, PurePath
@@ -43,7 +43,7 @@ def flag(name: str) -> str:
 
 
 @cache
-def _declared(config_class: type) -> dict[str, Any]:
+def _declared(config_class: Hashable) -> dict[str, Any]:
     """The type of every field, evaluated once: a config is made many times."""
     return get_type_hints(config_class, include_extras=True)
 
