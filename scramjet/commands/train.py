@@ -23,7 +23,7 @@ from scramjet.settings import coerce, require, require_counts
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import reopened
-from scramjet.training.config.keywords import TRACKING
+from scramjet.training.config.keywords import SERVICES
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import with_open_choices
 from scramjet.training.config.run_config import RunConfig
@@ -49,7 +49,7 @@ Values come from the code's defaults, then the world's preset (or --preset NAME)
 
 RESUME_FLAGS = (
     *("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--env", "--trust", "--no-trust"),
-    *("--track", "--track-project", "--rank-timeout", "--max-restarts"),
+    *("--track", "--track-project", "--ray-address", "--rank-timeout", "--max-restarts"),
 )
 
 
@@ -62,7 +62,8 @@ class Place:
     config: Path | None = None
     """A TOML or YAML file with settings."""
     resume: str | None = None
-    """Go on with this run (its folder or name); only --total-timesteps, --time-limit and --track may change."""
+    """Go on with this run (its folder or name); only --total-timesteps, --time-limit, --track and --ray-address may
+    change."""
     fork: str | None = None
     """Start a new run from this checkpoint, or from a run's newest one."""
     env: str | None = None
@@ -194,7 +195,7 @@ def _resume(
     if refused:
         raise ConfigError(
             f"{refused[0]} cannot change when a run is resumed: its config is frozen. Only --total-timesteps, "
-            f"--time-limit and --track may; to change more, start a new run with --fork {place.resume}"
+            f"--time-limit, --track and --ray-address may; to change more, start a new run with --fork {place.resume}"
         )
     assert place.resume is not None
     if ("settings", "env") in given.values:
@@ -215,6 +216,6 @@ def _resume(
         time_limit=settings.time_limit,
         trust=place.trust,
         rank_timeout=place.rank_timeout,
-        **{name: getattr(settings, name) for name in TRACKING if ("settings", name) in given.values},
+        **{name: getattr(settings, name) for name in SERVICES if ("settings", name) in given.values},
     )
     return result.exit_code

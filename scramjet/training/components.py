@@ -24,6 +24,7 @@ from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.search.rows import SearchSettings
+from scramjet.training.asynchronous.ray.remote_pool import remote_pools
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
@@ -116,6 +117,10 @@ def make_training_pool(config: RunConfig) -> Pool:
     concatenated. It has the process's share of the envs."""
     assert isinstance(config.num_envs, int)
     num_envs = config.num_envs // config.num_processes
+    if config.actors == "ray":
+        assert isinstance(config.num_actors, int)
+        like = make_pool(config, num_envs=1, num_threads=1, learns=True)
+        return remote_pools(like, config.num_actors, num_envs)
     if config.mode == "async":
         return ConcatenatedPool(_pools_of_actors(config, num_envs))
     if config.env_device == "cuda":

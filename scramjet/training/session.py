@@ -27,9 +27,10 @@ from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
-from scramjet.training.asynchronous.actors import Actors, ActorThreads
+from scramjet.training.asynchronous.actors import ActorThreads, LocalActors
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed
+from scramjet.training.asynchronous.ray.setup import make_ray_actors
 from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
@@ -161,13 +162,15 @@ def _collector(
     if not isinstance(pool, ConcatenatedPool):
         return Synchronous(player, generator, league)
     assert isinstance(learner, Learner)
+    if config.actors == "ray":
+        return Asynchronous(make_ray_actors(config, pool, policy, rollout, seed=seed), pool, learner, rollout)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
         "num_steps": config.num_steps,
         "horizon": config.ppo.bptt_horizon,
         "first_actor": ranks.rank * len(pool.pools),
     }
-    actors: Actors
+    actors: LocalActors
     if is_foreign(config.env):
         actors = CentralActors(pool, policy, **shape, seed=seed, fused=config.fused)
     else:

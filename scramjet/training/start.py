@@ -20,9 +20,10 @@ from scramjet.runtime.runs import Run
 from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.settings import coerce
+from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
-from scramjet.training.config.keywords import TRACKING, refuse_when_resumed, with_keywords
+from scramjet.training.config.keywords import SERVICES, refuse_when_resumed, with_keywords
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.values import Count
@@ -89,7 +90,7 @@ def begin(request: StartRequest) -> Session:
         settings = {key: value for key, value in request.settings.items() if key != "num_processes"}  # looked at later
         refuse_when_resumed(settings, run)
         caller = Caller(request.trust, name, keeps_parameters=True)
-        changed = {key: request.settings[key] for key in TRACKING if request.settings.get(key) is not None}
+        changed = {key: request.settings[key] for key in SERVICES if request.settings.get(key) is not None}
         changed["time_limit"] = request.time_limit
         if request.total_timesteps is not None:
             changed["total_timesteps"] = coerce("total_timesteps", request.total_timesteps, Count)
@@ -167,6 +168,8 @@ def _begun(make_run: Callable[[], Run], build: Callable[[Run], Session], ranks: 
         with failing_together(ranks):
             run = make_run() if ranks.is_first else PrivateRun()
             unless_begun.callback(run.discard)
+            if ranks.is_first:
+                ranks.began(run.path)
             session = build(run)
             unless_begun.callback(session.close)
         agree(session)
@@ -180,6 +183,8 @@ def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, 
     Raises a ConfigError where its algorithm cannot search its world, or a tracker is not installed.
     """
     require_installed(config.track)
+    if config.actors == "ray":
+        require_ray()
     resolved = resolve(config)
     if resolved.video_every:
         require_packages()
@@ -254,7 +259,7 @@ def fork_run(
     lineage = lineage_of(checkpoint, config, _any_run_in(runs_dir))
 
     def build(run: Run) -> Session:
-        session = build_session(config, run, network, checkpoint.digest, ranks=ranks)
+        session = build_session(config, run, network, checkpoint.state_digest, ranks=ranks)
         restore_learning(session.policy, session.learner, checkpoint)
         session.learner.begin_as_fork(checkpoint.trainer)
         session.first_step = checkpoint.step

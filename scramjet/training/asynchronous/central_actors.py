@@ -20,7 +20,7 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.trees import arrays_of, map_leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.policies.policy import Policy
-from scramjet.training.asynchronous.actors import Actors, seed_of, wait_for_gpu
+from scramjet.training.asynchronous.actors import LocalActors, seed_of, wait_for_gpu
 from scramjet.training.asynchronous.trajectories import Trajectory
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import Acting
@@ -98,7 +98,7 @@ class JointDecision:
             self._fetched[0].copy_(given)
 
 
-class CentralActors(Actors):
+class CentralActors(LocalActors):
     """Actors whose envs run in worker processes or on ALE's threads.
 
     Whenever the envs of some actors have stepped, one forward pass chooses the actions of all of these. On the GPU it

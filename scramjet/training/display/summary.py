@@ -49,6 +49,7 @@ def _mode_note(config: RunConfig) -> str:
     if config.mode == "sync":
         return ""
     actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}"
+    actors += " of Ray" if config.actors == "ray" else ""
     return f"asynchronous, {actors}, {'APPO' if config.ppo.loss == 'ppo' else 'IMPALA'}"
 
 

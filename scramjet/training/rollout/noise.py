@@ -26,6 +26,7 @@ class NoiseOfRank:
 
     def draw(self, generator: torch.Generator) -> None:
         """Draw the noise of all steps of a rollout."""
-        self._distribution.noise(*self._all.shape[:2], generator, out=self._all)
+        num_steps, num_rows = self._all.shape[:2]
+        self._distribution.noise(num_steps, num_rows, generator, out=self._all)
         if self._own is not self._noise:
             self._noise.copy_(self._own)
