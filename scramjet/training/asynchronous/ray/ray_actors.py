@@ -85,7 +85,7 @@ class RayActors(Actors):
         self, pool: ConcatenatedPool, policy: Policy, cluster: RayCluster, order: Order, *, max_lag: int,
         num_steps: int, horizon: int | None, rules: str,
     ) -> None:  # fmt: skip
-        """`order` is that of the first actor. `rules` is a hash of the world's rules here, which each machine must have."""
+        """`order` is that of the first actor. `rules`: a hash of the world's rules, the same on every machine."""
         self._home = copy.deepcopy(policy).cpu()
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._cluster, self._ray, self._order, self._rules = cluster, cluster.ray, order, rules
