@@ -25,13 +25,17 @@ HOPELESS_TRIALS = 3
 """If so many trials have failed and none has not, the study ends: the next would fail too."""
 
 
-def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: bool = False) -> int:
+def run_study(
+    study: Study, method: Method, display: StudyDisplay, *, trust: bool = False, server: TrialServer | None = None
+) -> int:
     """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time.
 
-    Returns the exit code: 0, or 128 and the number of the signal.
+    `server` starts the trials, by default on this machine. Returns the exit code: 0, or 128 and the number of the
+    signal.
     """
-    clock, slots = StudyClock(study), study.settings.slots(study.base)
-    crew = Crew(study, trust=trust)
+    server = server or TrialServer()
+    clock, slots = StudyClock(study), server.slots(study)
+    crew = Crew(study, server, trust=trust)
     with StopSignal(notify=display.event) as stop, crew:
         waiting = [*study.interrupted(), *(method.first(study, trial) for trial in study.unbegun())]
         while True:
@@ -64,11 +68,11 @@ def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: boo
 class Crew:
     """The runs that are under way; when left, their processes are ended."""
 
-    def __init__(self, study: Study, *, trust: bool) -> None:
+    def __init__(self, study: Study, server: TrialServer, *, trust: bool) -> None:
         self.runs: list[TrialRun] = []
         self._study, self._trust = study, trust
         self._failed: list[Outcome] = []
-        self._server = TrialServer()
+        self._server = server
 
     def __len__(self) -> int:
         return len(self.runs) + len(self._failed)
@@ -129,8 +133,9 @@ class StudyClock:
 
 def _refuse_hopeless(study: Study) -> None:
     """End a study whose first trials have all failed, with the reason of the last."""
-    states = [trial.state.name for trial in study.trials()]
-    failed = [trial for trial in study.trials() if trial.state.name == "FAIL"]
-    if len(failed) >= HOPELESS_TRIALS and not {"COMPLETE", "PRUNED"} & set(states):
+    trials = study.trials()
+    failed = [trial for trial in trials if trial.state.name == "FAIL"]
+    is_any_good = any(trial.state.name in ("COMPLETE", "PRUNED") or trial.intermediate_values for trial in trials)
+    if len(failed) >= HOPELESS_TRIALS and not is_any_good:
         reason = failed[-1].user_attrs.get(REASON, "it is not known why")
         raise ConfigError(f"the first {len(failed)} trials of {study.path} have failed, and the study ends: {reason}")

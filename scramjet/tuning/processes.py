@@ -10,14 +10,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
+
+from scramjet.tuning.study import Study
 
 
 class TrialProcess:
     """A process that a TrialServer has started."""
 
-    def __init__(self, server: TrialServer) -> None:
+    def __init__(self, server: TrialServer, request: dict[str, Any]) -> None:
         self._server = server
+        self.request = request
         self.pid: int | None = None
         """Its number; None until the server has told."""
         self.code: int | None = None
@@ -29,12 +33,9 @@ class TrialProcess:
         return self.code
 
     def send_signal(self, number: int) -> None:
-        """Signal the process, if it has not ended; waits for its start."""
-        while self.pid is None and self.code is None:
-            self._server.listen(1.0)
-        if self.code is None and self.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        """Signal the process, if it has not ended."""
+        if self.poll() is None:
+            self._server.signal(self, number)
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of the process, for so long at most."""
@@ -49,6 +50,8 @@ class TrialServer:
     Leaving it, or the end of this process, however it dies, ends all of them with a checkpoint.
     """
 
+    command: Sequence[str] = (sys.executable, "-m", "scramjet.tuning.trial_server")
+
     def __init__(self) -> None:
         self._server: subprocess.Popen[bytes] | None = None
         self._running: dict[int, TrialProcess] = {}
@@ -58,20 +61,36 @@ class TrialServer:
     def start(self, request: dict[str, Any]) -> TrialProcess:
         """Start a process that trains as `request` says: see `trial_server.py`."""
         self.listen()
-        if self._server is None:
-            self._server = subprocess.Popen(
-                [sys.executable, "-m", "scramjet.tuning.trial_server"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the study, which asks its trials to stop
-            )
+        self._start_server()
         self._next_id += 1
-        process = self._running[self._next_id] = TrialProcess(self)
+        process = self._running[self._next_id] = TrialProcess(self, request)
+        assert self._server is not None
         assert self._server.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._server.stdin.write(json.dumps({**request, "id": self._next_id}).encode() + b"\n")
             self._server.stdin.flush()
         return process
+
+    def _start_server(self) -> None:
+        if self._server is None:
+            self._server = subprocess.Popen(
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the study, which asks its trials to stop
+            )
+
+    def slots(self, study: Study) -> int:
+        """How many trials of a study may run at once."""
+        return study.settings.slots(study.base)
+
+    def signal(self, process: TrialProcess, number: int) -> None:
+        """Signal a process that runs; waits for its start."""
+        while process.pid is None and process.code is None:
+            self.listen(1.0)
+        if process.code is None and process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
     def listen(self, seconds: float = 0.0) -> None:
         """Take in what the server has told, waiting for so long at most."""
@@ -92,7 +111,7 @@ class TrialServer:
         if self._server is not None:
             self._bury()
 
-    def _take_in(self, message: dict[str, int]) -> None:
+    def _take_in(self, message: dict[str, Any]) -> None:
         process = self._running[message["id"]]
         if "pid" in message:
             process.pid = message["pid"]
