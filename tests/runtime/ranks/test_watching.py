@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,21 @@ from scramjet.runtime.ranks.watching import VERDICT, Watch
 from tests.helpers.launched import wait_until
 
 
-def watches(*, pids: dict[int, int] | None = None) -> list[Watch]:
+@pytest.fixture
+def watches() -> Iterator[Callable[..., list[Watch]]]:
+    """Makes the watches of three ranks, which end with the test."""
+    made: list[Watch] = []
+
+    def make(**options: Any) -> list[Watch]:
+        made.extend(three_watches(**options))
+        return made
+
+    yield make
+    for watch in made:
+        watch._over.set()
+
+
+def three_watches(*, pids: dict[int, int] | None = None) -> list[Watch]:
     """The watches of three ranks of this process; `pids` are the numbers of ranks whose process is another."""
     store = local_store()
     store.set(VERDICT, "")
@@ -33,7 +49,7 @@ def raised(watch: Watch) -> BaseException | None:
         return error
 
 
-def test_what_one_rank_failed_with_reaches_all_and_rank_0_tells_it() -> None:
+def test_what_one_rank_failed_with_reaches_all_and_rank_0_tells_it(watches: Callable[..., list[Watch]]) -> None:
     made = watches()
     for watch in (made[0], made[2]):
         watch.start()
@@ -48,7 +64,7 @@ def test_what_one_rank_failed_with_reaches_all_and_rank_0_tells_it() -> None:
     assert (first.is_told, last.is_told) == (False, True)
 
 
-def test_a_process_that_has_ended_is_found_by_its_number() -> None:
+def test_a_process_that_has_ended_is_found_by_its_number(watches: Callable[..., list[Watch]]) -> None:
     made = watches(pids={2: 2**22 + 1})  # above the highest that Linux gives
     assert made[0].is_ending()
     made[0].start()
@@ -57,7 +73,9 @@ def test_a_process_that_has_ended_is_found_by_its_number() -> None:
     assert "has ended: it was killed, or crashed" in str(raised(made[0]))
 
 
-def test_a_rank_that_does_not_come_to_an_exchange_is_named_by_how_far_it_came() -> None:
+def test_a_rank_that_does_not_come_to_an_exchange_is_named_by_how_far_it_came(
+    watches: Callable[..., list[Watch]],
+) -> None:
     made = watches()
     for rank, exchanges in enumerate((7, 7, 6)):
         made[rank].exchanges = exchanges
@@ -69,7 +87,7 @@ def test_a_rank_that_does_not_come_to_an_exchange_is_named_by_how_far_it_came() 
     assert "has not come to the exchange that other ranks have waited at for 1,800 s" in str(error)
 
 
-def test_an_interrupted_rank_interrupts_all() -> None:
+def test_an_interrupted_rank_interrupts_all(watches: Callable[..., list[Watch]]) -> None:
     made = watches()
     for watch in made[:2]:
         watch.start()
