@@ -25,13 +25,13 @@ HOPELESS_TRIALS = 3
 """If so many trials have failed and none has not, the study ends: the next would fail too."""
 
 
-def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: bool = False) -> int:
+def run_study(study: Study, method: Method, display: StudyDisplay, server: TrialServer, *, trust: bool = False) -> int:
     """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time.
 
     Returns the exit code: 0, or 128 and the number of the signal.
     """
     clock, slots = StudyClock(study), study.settings.slots(study.base)
-    crew = Crew(study, trust=trust)
+    crew = Crew(study, server, trust=trust)
     with StopSignal(notify=display.event) as stop, crew:
         waiting = [*study.interrupted(), *(method.first(study, trial) for trial in study.unbegun())]
         while True:
@@ -64,11 +64,10 @@ def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: boo
 class Crew:
     """The runs that are under way; when left, their processes are ended."""
 
-    def __init__(self, study: Study, *, trust: bool) -> None:
+    def __init__(self, study: Study, server: TrialServer, *, trust: bool) -> None:
         self.runs: list[TrialRun] = []
-        self._study, self._trust = study, trust
+        self._study, self._server, self._trust = study, server, trust
         self._failed: list[Outcome] = []
-        self._server = TrialServer()
 
     def __len__(self) -> int:
         return len(self.runs) + len(self._failed)
@@ -104,7 +103,6 @@ class Crew:
     def __exit__(self, *_: object) -> None:
         for run in self.runs:
             run.kill()
-        self._server.close()
 
 
 class StudyClock:

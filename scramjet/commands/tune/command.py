@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from scramjet.training.display.text import short_path
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import best_table, make_display
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.results import TuneResult
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
@@ -80,14 +82,15 @@ def tune_command(words: list[str]) -> int:
     if given.wants_help:
         show_help(Arguments, "scramjet tune", DESCRIPTION)
     place = given.laid_over(Place(), ("place",))
-    if place.resume is not None:
-        study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
-    else:
-        study = _new(given, dimensions, env_values, place)
-    with study:
-        result = go_on(study, make_display(place.display), trust=place.trust)
-        if place.display != "quiet":
-            _show(study, result)
+    with contextlib.closing(TrialServer(may_fork=True)) as server:
+        if place.resume is not None:
+            study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
+        else:
+            study = _new(given, dimensions, env_values, place)
+        with study:
+            result = go_on(study, make_display(place.display), server, trust=place.trust)
+            if place.display != "quiet":
+                _show(study, result)
     return result.exit_code
 
 
