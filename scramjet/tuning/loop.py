@@ -20,7 +20,7 @@ from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.study import REASON, Study
 from scramjet.tuning.trials import TrialRun
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.05
 HOPELESS_TRIALS = 3
 """If so many trials have failed and none has not, the study ends: the next would fail too."""
 
@@ -33,22 +33,23 @@ def run_study(study: Study, method: Method, display: StudyDisplay, server: Trial
     clock, slots = StudyClock(study), study.settings.slots(study.base)
     crew = Crew(study, server, trust=trust)
     with StopSignal(notify=display.event) as stop, crew:
-        waiting = [*study.interrupted(), *(method.first(study, trial) for trial in study.unbegun())]
+        waiting, has_news = _left_over(study, method), True
         while True:
             is_over = stop.was_requested() or clock.is_over()
             if is_over:
                 crew.stop()
-            else:
+            elif has_news:
                 free = slots - len(crew)
-                waiting += method.next(study, free) if not waiting and free else []
-                for assignment in waiting[: max(0, free)]:
-                    study.begin(assignment)
+                waiting = waiting or method.next(study, free)
+                for assignment in waiting[:free]:
                     crew.start(assignment)
-                waiting = waiting[max(0, free) :]
+                waiting = waiting[free:]
             display.show(study, crew.runs, clock.seconds)
             if not crew:
                 break
+            has_news = False
             for outcome in crew.ended():
+                has_news = True
                 if outcome.ending != "stopped":
                     method.told(study, outcome)
                     clock.note()
@@ -59,6 +60,14 @@ def run_study(study: Study, method: Method, display: StudyDisplay, server: Trial
         if not is_over:
             method.finish(study)
         return stop.exit_code
+
+
+def _left_over(study: Study, method: Method) -> list[Assignment]:
+    """What a study that was stopped or killed has still to run before anything new."""
+    unbegun = [method.first(study, trial) for trial in study.unbegun()]
+    for assignment in unbegun:
+        study.begin(assignment)
+    return study.interrupted()
 
 
 class Crew:

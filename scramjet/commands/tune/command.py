@@ -137,7 +137,11 @@ def _show(study: Study, result: TuneResult) -> None:
     lines = best_table(result.trials, minimizes=study.objective.minimizes) if result.best else ["no trial has finished"]
     where = short_path(study.path)
     is_unfinished = any(trial.state in ("running", "paused") for trial in result.trials)
-    next_steps = [f"go on            scramjet tune --resume {where}"] if is_unfinished else []
+    settings = study.settings
+    further = f" --hours {2 * settings.hours:g}" if settings.hours is not None and result.exit_code == 0 else ""
+    if not is_unfinished and settings.most_trials is not None:
+        further = f" --trials {2 * settings.most_trials}"
+    next_steps = [f"go on            scramjet tune --resume {where}{further}"]
     if result.best is not None and result.best.run_path is not None:
         next_steps += [f"play the best    scramjet eval {short_path(result.best.run_path)}"]
     print("\n".join(printable(line) for line in ["", *lines, "", *next_steps]), flush=True)
