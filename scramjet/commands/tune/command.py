@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from scramjet.training.display.text import short_path
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import best_table, make_display
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.results import TuneResult
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
@@ -83,14 +85,15 @@ def tune_command(words: list[str]) -> int:
     if given.wants_help:
         show_help(Arguments, "scramjet tune", DESCRIPTION)
     place = given.laid_over(Place(), ("place",))
-    if place.resume is not None:
-        study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
-    else:
-        study = _new(given, dimensions, env_values, place)
-    with study:
-        result = go_on(study, make_display(place.display), trust=place.trust, ray=place.ray)
-        if place.display != "quiet":
-            _show(study, result)
+    with contextlib.closing(TrialServer(may_fork=True)) as server:
+        if place.resume is not None:
+            study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
+        else:
+            study = _new(given, dimensions, env_values, place)
+        with study:
+            result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
+            if place.display != "quiet":
+                _show(study, result)
     return result.exit_code
 
 
@@ -137,7 +140,11 @@ def _show(study: Study, result: TuneResult) -> None:
     lines = best_table(result.trials, minimizes=study.objective.minimizes) if result.best else ["no trial has finished"]
     where = short_path(study.path)
     is_unfinished = any(trial.state in ("running", "paused") for trial in result.trials)
-    next_steps = [f"go on            scramjet tune --resume {where}"] if is_unfinished else []
+    settings = study.settings
+    further = f" --hours {2 * settings.hours:g}" if settings.hours is not None and result.exit_code == 0 else ""
+    if not is_unfinished and settings.most_trials is not None:
+        further = f" --trials {2 * settings.most_trials}"
+    next_steps = [f"go on            scramjet tune --resume {where}{further}"]
     if result.best is not None and result.best.run_path is not None:
         next_steps += [f"play the best    scramjet eval {short_path(result.best.run_path)}"]
     print("\n".join(printable(line) for line in ["", *lines, "", *next_steps]), flush=True)

@@ -74,7 +74,7 @@ def _hand_over(answers: int, settings: dict[str, Any], folder: Path) -> None:
     from ray import tune
     from ray.tune.search import Searcher
 
-    class FromStudy(Searcher):  # type: ignore[misc]
+    class FromStudy(Searcher):
         """Suggests what the study wants to run, and tells the study how it ended."""
 
         def __init__(self) -> None:

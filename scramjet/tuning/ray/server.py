@@ -75,11 +75,9 @@ class RayServer(TrialServer):
         else:
             super()._take_in(message)
 
-    def _bury(self) -> None:
-        has_died = self._server is not None and self._server.poll() is not None
-        super()._bury()
-        if has_died:
-            raise RunError(
-                f"the Ray cluster at {self.address!r} is gone, or Ray has failed there; the trials have kept what they "
-                f"saved: go on with --resume, there or without --ray"
-            )
+    def _lost(self) -> None:
+        super()._lost()
+        raise RunError(
+            f"the Ray cluster at {self.address!r} is gone, or Ray has failed there; the trials have kept what they "
+            f"saved: go on with --resume, there or without --ray"
+        )
