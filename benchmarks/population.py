@@ -4,15 +4,13 @@
 
 For each seed eight members train by `--method pbt`, and eight runs with constant learning rates over the same range,
 all for as many steps. Prints the mean return over the training (area) and at its end, of the best constant and of
-the population's winner by its lineage, and the learning rate that the winner had over time. All trials train in this
-process, one after the other: most of a short trial's time would be the start of its process.
+the population's winner by its lineage, and the learning rate that the winner had over time.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,10 @@ import numpy as np
 from scramjet.reports.metrics_table import MetricsTable
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.keywords import with_keywords
-from scramjet.tuning.api import new_study
+from scramjet.tuning.api import go_on, new_study
+from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.population.schedules import Stretch, lineage_of_trial, schedule_text
-from scramjet.tuning.results import result_of
 from scramjet.tuning.settings import StudySettings
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tests.helpers.studies import run_here
 
 WORLD = str(Path(__file__).parent / "fine_aim.py")
 SPACE = {"learning_rate": "log:1e-4..2e-2"}
@@ -69,8 +64,7 @@ def population(folder: Path, steps: int, seed: int, size: int, interval: int) ->
     base = with_keywords(starting_config(WORLD), settings_of_runs(steps, seed))
     settings = StudySettings(method="pbt", population=size, interval=interval, study_seed=seed)
     with new_study(base, SPACE, settings, folder, f"pbt-{seed}") as study:
-        run_here(study)
-        best = result_of(study).best
+        best = go_on(study, QuietDisplay()).best
         assert best is not None
         assert best.score is not None
         stretches = lineage_of_trial(study, best.number)
@@ -86,8 +80,7 @@ def constants(folder: Path, steps: int, seed: int, size: int) -> dict[float, tup
     with new_study(base, space, StudySettings(method="random", trials=size), folder, f"constant-{seed}") as study:
         for rate in rates:
             study.add({"learning_rate": rate})
-        run_here(study)
-        for trial in result_of(study).trials:
+        for trial in go_on(study, QuietDisplay()).trials:
             assert trial.run_path is not None
             assert trial.score is not None
             whole = [Stretch(trial.run_path, 0, steps + 10**6, trial.settings)]
