@@ -33,8 +33,14 @@ METRIC = "eval/mean_return"
 def settings_of_runs(steps: int, seed: int) -> dict[str, Any]:
     """What all runs share: small, and evaluated as they play in training."""
     return {
-        **{"total_timesteps": steps, "seed": 1000 * seed, "num_envs": 64, "num_steps": 16, "num_epochs": 4},
-        **{"minibatch_size": 256, "entropy_coef": 0.0, "num_threads": 1},
+        "total_timesteps": steps,
+        "seed": 1000 * seed,
+        "num_envs": 64,
+        "num_steps": 16,
+        "num_epochs": 4,
+        "minibatch_size": 256,
+        "entropy_coef": 0.0,
+        "num_threads": 1,
         "policy": {"hidden": [32, 32]},
         "eval": {"every": 10, "episodes": 256, "final_episodes": 1024, "samples": True},
         "checkpoint": {"every": 0},
@@ -105,7 +111,9 @@ def main() -> None:
         for rate, (each_area, each_final) in tried.items():
             print(f"seed {seed}  constant {rate:8.2e}  area {each_area:6.3f}  final {each_final:6.3f}", flush=True)
         print(f"seed {seed}  population         area {found[0]:6.3f}  final {found[1]:6.3f}  {found[2]}", flush=True)
-        rows.append((max(each[0] for each in tried.values()), found[0], max(each[1] for each in tried.values()), found[1]))
+        rows.append(
+            (max(each[0] for each in tried.values()), found[0], max(each[1] for each in tried.values()), found[1])
+        )
     for place, name in ((0, "area"), (2, "final")):
         best = statistics.mean(row[place] for row in rows)
         ours = statistics.mean(row[place + 1] for row in rows)

@@ -18,7 +18,12 @@ from scramjet.tuning.study import Study
 from scramjet.tuning.trial_server import train_as_asked
 
 TINY: dict[str, Any] = {
-    **{"total_timesteps": 768, "num_envs": 8, "num_steps": 16, "num_epochs": 1, "minibatch_size": 64, "num_threads": 1},
+    "total_timesteps": 768,
+    "num_envs": 8,
+    "num_steps": 16,
+    "num_epochs": 1,
+    "minibatch_size": 64,
+    "num_threads": 1,
     "policy": {"hidden": [8]},
     "eval": {"every": 0, "episodes": 4, "final_episodes": 4},
     "checkpoint": {"every": 0},

@@ -84,9 +84,7 @@ def _succeeded(
             after.append(member)
             continue
         parent = members[successor.parent].trial
-        after.append(
-            replace(member, trial=next_trial, parameters=successor.settings, born=generation, parent=parent)
-        )
+        after.append(replace(member, trial=next_trial, parameters=successor.settings, born=generation, parent=parent))
         next_trial += 1
     return after
 
@@ -104,5 +102,5 @@ def goodness(study: Study, trials: Sequence[Any], member: Member, stop: int) -> 
     trial = trials[member.trial]
     if trial.state.name == "FAIL":
         return None
-    score = float(trial.intermediate_values[stop] if stop in trial.intermediate_values else trial.value)
+    score = float(trial.intermediate_values.get(stop, trial.value))
     return -score if study.objective.minimizes else score
