@@ -12,7 +12,7 @@ import numbers
 import os
 import re
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from pathlib import Path, PurePath
@@ -43,14 +43,14 @@ def flag(name: str) -> str:
 
 
 @cache
-def _declared(config_class: Hashable) -> dict[str, Any]:
+def _declared(config_class: Any) -> dict[str, Any]:
     """The type of every field, evaluated once: a config is made many times."""
     return get_type_hints(config_class, include_extras=True)
 
 
 def settle(config: Any, prefix: str = "") -> None:
     """Bring every field of a frozen dataclass to its declared type; raises a ConfigError for one that does not fit."""
-    hints = _declared(type(config))
+    hints = _declared(config.__class__)
     for field in fields(config):
         value = coerce(prefix + field.name, getattr(config, field.name), hints[field.name])
         object.__setattr__(config, field.name, value)
@@ -68,7 +68,7 @@ def require_counts(
     config: Any, names: Iterable[str], *, least: int = 1, most: int = MAX_COUNT, prefix: str = ""
 ) -> None:
     """Check that these fields are from `least` to `most`, where they are numbers and not `auto` or none."""
-    hints = _declared(type(config))
+    hints = _declared(config.__class__)
     for name in names:
         words = [each for each in ("auto", "none") if each in describe(hints[name])]
         other = f" (or {words[0]})" if words else ""

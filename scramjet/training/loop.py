@@ -98,6 +98,7 @@ def train(
             ranks=ranks,
         )
         session = start.begin(after_restart(request))
+        ranks.began(session.run.shared_path)
         with session.run, contextlib.closing(session):
             return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 

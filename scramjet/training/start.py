@@ -168,6 +168,8 @@ def _begun(make_run: Callable[[], Run], build: Callable[[Run], Session], ranks: 
         with failing_together(ranks):
             run = make_run() if ranks.is_first else PrivateRun()
             unless_begun.callback(run.discard)
+            if ranks.is_first:
+                ranks.began(run.path)
             session = build(run)
             unless_begun.callback(session.close)
         agree(session)

@@ -73,6 +73,9 @@ class ProcessGroup(Ranks):
         self._finish(dist.broadcast(everything, 0, async_op=True))
         return everything.numpy().tobytes()
 
+    def is_ending(self) -> bool:
+        return self._watch is not None and self._watch.is_ending()
+
     def _finish(self, work: dist.Work) -> None:
         """Wait for an exchange; raises a RankError that names the rank if one was lost or does not come."""
         watch = self._watch

@@ -23,13 +23,14 @@ CONNECT_SECONDS = 30.0
 """How long a cluster may take to answer."""
 MIN_STORE_BYTES = 128 << 20
 """The smallest object store; Ray refuses those below 75 MiB."""
-_ENVIRONMENT = {
+PROCESS_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends nothing about the user
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # we ask for every result that matters
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints nothing of what machines of the cluster report
     "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what Ray does in future versions, and else warns about
 }
-"""Settings of Ray's that are not those of `ray.init`; what the user has set stays."""
+"""Environment variables of Ray; what the user has set stays."""
 _BEAT_SECONDS = 5.0
 
 
@@ -51,7 +52,7 @@ class RayCluster:
         ConfigError where nobody answers.
         """
         require_ray()
-        os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
+        os.environ.update({key: value for key, value in PROCESS_SETTINGS.items() if key not in os.environ})
         import ray
 
         self.ray: Any = ray
