@@ -52,7 +52,8 @@ class RayServer(TrialServer):
         while self._cpus is None:
             if time.monotonic() > deadline:
                 raise ConfigError(
-                    f"Ray at {self.address!r} has not begun within {_BEGIN_SECONDS:.0f} s; try again when this machine is less busy, or leave --ray out"
+                    f"Ray at {self.address!r} has not begun within {_BEGIN_SECONDS:.0f} s; try again when the machine "
+                    f"is less busy, or leave --ray out"
                 )
             self.listen(0.2)
         if isinstance(study.settings.parallel, int):
