@@ -1,6 +1,6 @@
 """Population-based training against constants, on a world whose best learning rate falls as it is learned.
 
-    python benchmarks/population.py                    three seeds; about a quarter of an hour on two cores
+    python benchmarks/population.py                    three seeds; about ten minutes on two cores
 
 For each seed eight members train by `--method pbt`, and eight runs with constant learning rates over the same range,
 all for as many steps. Prints the mean return over the training (area) and at its end, of the best constant and of
@@ -97,8 +97,8 @@ def constants(folder: Path, steps: int, seed: int, size: int) -> dict[float, tup
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=409_600)
-    parser.add_argument("--interval", type=int, default=20_480)
+    parser.add_argument("--steps", type=int, default=196_608)
+    parser.add_argument("--interval", type=int, default=16_384)
     parser.add_argument("--population", type=int, default=8)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--folder", type=Path, default=None)
