@@ -12,6 +12,7 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.loop import Ended, run_study
 from scramjet.tuning.methods.registry import METHODS
+from scramjet.tuning.methods.repeats import RepeatedSeeds
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 
@@ -39,5 +40,7 @@ def next_name(studies_dir: Path, world: str) -> str:
 
 
 def go_on(study: Study, display: StudyDisplay, *, trust: bool = False) -> Ended:
-    """Run a study to the end of its budget."""
-    return run_study(study, METHODS[study.settings.method](), display, trust=trust)
+    """Run a study to the end of its budget, and the best settings again with fresh seeds."""
+    search = METHODS[study.settings.method]()
+    method = RepeatedSeeds(search) if search.repeats_seeds else search
+    return run_study(study, method, display, trust=trust)

@@ -43,12 +43,18 @@ class StudySettings:
     """halving: of so many trials that reach a rung, one goes on; the next rung is so many times as far."""
     first_rung: Count | None = None
     """halving: env steps to the first rung; none: total_timesteps divided by the factor three times."""
+    best: int = 3
+    """Settings that are trained again after the search, with fresh seeds: those with the best scores."""
+    seeds: int = 3
+    """Fresh seeds for each of them; the winner has the best mean over these. 0: none, and the best trial wins."""
     study_seed: int = 1
     """Decides what is proposed; the seed of the trials is --seed."""
 
     def __post_init__(self) -> None:
         settle(self)
         require_counts(self, ("trials", "steps", "first_rung"))
+        require_counts(self, ("best",))
+        require_counts(self, ("seeds",), least=0)
         require_counts(self, ("factor",), least=2)
         require_counts(self, ("parallel",), most=MAX_PARALLEL)
         require(self, ("hours",), lambda x: x is None or x > 0, "must be above 0")

@@ -16,6 +16,9 @@ class Method(ABC):
     has_costs = False
     """Whether a trial has two values: its score, and its cost, which is minimized."""
 
+    repeats_seeds = True
+    """Whether the settings of a trial alone make its run, so that the best can be trained again with other seeds."""
+
     @abstractmethod
     def next(self, study: Study, free_slots: int) -> list[Assignment]:
         """What to run now, at most `free_slots` stretches; fewer or none if it has to wait, or if all is done.
