@@ -35,6 +35,8 @@ _HOMES = {
     "LossBatch": "scramjet.accelerate.own_losses",
     "Session": "scramjet.training.session",
     "train": "scramjet.training.loop",
+    "tune": "scramjet.tuning.api",
+    "TuneResult": "scramjet.tuning.results",
     "load_config": "scramjet.training.config.files",
     "starting_config": "scramjet.training.config.files",
     "load_policy": "scramjet.training.playing",
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult
     from scramjet.training.session import Session as Session
+    from scramjet.tuning.api import tune as tune
+    from scramjet.tuning.results import TuneResult as TuneResult
 
 
 def __getattr__(name: str) -> Any:

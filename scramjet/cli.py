@@ -21,6 +21,7 @@ Reinforcement learning at the speed of the hardware, from plain Python.
 
 commands:
   train       train an agent            scramjet train cartpole
+  tune        search good settings      scramjet tune cartpole --gamma 0.9..0.999
   eval        play a trained agent      scramjet eval runs/cartpole-1 --episodes 100
   play        play against an agent     scramjet play runs/connect_four-1
   tournament  rate agents by games      scramjet tournament runs/connect_four-1 --random
@@ -40,7 +41,7 @@ commands:
 
 
 _COMMANDS = (
-    "train", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
+    "train", "tune", "eval", "play", "tournament", "grade", "plot", "compare", "sync", "serve", "export-page", "list",
     "example", "check", "bench",
 )  # fmt: skip
 

@@ -97,13 +97,7 @@ def train_command(words: list[str]) -> int:
     if given.wants_help:
         parameters = parameter_help(base.env, base.env_parameters)
         show_help(Arguments, "scramjet train", DESCRIPTION + parameters, Arguments(settings=base))
-    names = given.names()
-    base = replace(base, ppo=reopened(base.ppo, base.ppo, names))  # a preset's minibatches do not bind the flags
-    config = given.laid_over(base, ("settings",))
-    if "num_minibatches" in names and "minibatch_size" in names:
-        raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
-    config = replace(config, ppo=reopened(base.ppo, config.ppo, names))
-    config = replace(config, env_parameters={**base.env_parameters, **typed_parameters(config.env, env_values)})
+    config = with_flags(base, given, env_values)
     result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
     return result.exit_code
 
@@ -130,6 +124,17 @@ def base_config(env: str | None, place: Place, algorithm: str | None = None) -> 
         caller = replace(caller, folder=place.config.parent)
         base = config_files.apply(base, read_file(place.config), str(place.config), caller)
     return base if algorithm is None else with_algorithm(base, algorithm)
+
+
+def with_flags(base: RunConfig, given: CommandLine, env_values: dict[str, str]) -> RunConfig:
+    """`base` with the flags of a command line laid over it; `env_values` are those of its --env.NAME flags."""
+    names = given.names()
+    base = replace(base, ppo=reopened(base.ppo, base.ppo, names))  # a preset's minibatches do not bind the flags
+    config = given.laid_over(base, ("settings",))
+    if "num_minibatches" in names and "minibatch_size" in names:
+        raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")
+    config = replace(config, ppo=reopened(base.ppo, config.ppo, names))
+    return replace(config, env_parameters={**base.env_parameters, **typed_parameters(config.env, env_values)})
 
 
 def given_flags(words: list[str]) -> list[str]:

@@ -1,37 +1,105 @@
-"""`scramjet.tune`: a study from Python."""
+"""`scramjet.tune`: a study from Python; the command `scramjet tune` uses the same parts."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
+from scramjet.settings import coerce
+from scramjet.training.config.files import load_config, starting_config
+from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
-from scramjet.tuning.display import StudyDisplay
-from scramjet.tuning.loop import Ended, run_study
+from scramjet.training.worlds.user_worlds import name_of
+from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
+from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
+from scramjet.tuning.results import TuneResult, result_of
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
+from scramjet.tuning.study_file import BUDGET
+
+_STUDY_FIELDS = tuple(field.name for field in fields(StudySettings))
+
+
+def tune(
+    config: RunConfig | str | Path | None = None,
+    space: Mapping[str, Any] | None = None,
+    *,
+    resume: str | Path | None = None,
+    studies_dir: str | Path = "studies",
+    study_name: str | None = None,
+    display: DisplayMode = "auto",
+    trust: bool = False,
+    **settings: Any,
+) -> TuneResult:
+    """Search for good settings: the command `scramjet tune` from Python.
+
+    `config` is a RunConfig, the name or file of a world (tried with its preset), or a TOML or YAML file. `space` has a
+    dimension for each setting that varies: `{"learning_rate": "log:1e-4..1e-2", "num_envs": [64, 256]}`. `settings`
+    are those of the study (`method`, `objective`, `trials`, `steps`, `hours`, `parallel`, see `StudySettings`) and of
+    the runs (as for `scramjet.train`). `resume` goes on with a study, whose budget alone may change. `trust` lets files
+    of somebody else name a world in a file or module, which runs it.
+    """
+    mode = coerce("display", display, DisplayMode)
+    of_study = {name: settings.pop(name) for name in _STUDY_FIELDS if name in settings}
+    if resume is not None:
+        if config is not None or space is not None or settings:
+            raise ConfigError("a resumed study keeps its space and config: give resume and a budget alone")
+        study = resumed_study(Path(resume), of_study, trust=trust)
+    else:
+        base = with_keywords(_base(config, trust=trust), settings)
+        study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
+    with study:
+        return go_on(study, make_display(mode), trust=trust)
+
+
+def _base(config: RunConfig | str | Path | None, *, trust: bool) -> RunConfig:
+    """The config that `scramjet.tune` was given, or that of a file or a world's preset."""
+    if isinstance(config, RunConfig):
+        return config
+    if config is not None and str(config).endswith((".toml", ".yaml", ".yml")):
+        return load_config(config, trust=trust)
+    return starting_config(None if config is None else name_of(str(config)))
 
 
 def new_study(
     base: RunConfig, space: Mapping[str, Any], settings: StudySettings, studies_dir: Path, name: str | None
 ) -> Study:
     """Make the folder of a new study, called by the world's name and a number where it has no name."""
-    threads = base.num_threads if isinstance(base.num_threads, int) else threads_each(settings, base)
-    folder = studies_dir / (name or next_name(studies_dir, base.env))
+    slots = settings.slots(base)
+    threads = base.num_threads if isinstance(base.num_threads, int) else max(1, available_cores() // slots)
+    folder = studies_dir / (name or _next_name(studies_dir, base.env))
     return Study.create(folder, settings, base, space, has_costs=METHODS[settings.method].has_costs, threads=threads)
 
 
-def threads_each(settings: StudySettings, base: RunConfig) -> int:
-    """The threads of each trial: the cores divided among the trials that run at once."""
-    return max(1, available_cores() // settings.slots(base))
+def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Study:
+    """Open a study to go on with it; `changes` are those of its budget."""
+    for name in changes:
+        if name not in BUDGET:
+            raise ConfigError(
+                f"{name} cannot change when a study is resumed: only {', '.join(BUDGET)} may; begin a new study"
+            )
+    study = Study.open(folder, trust=trust)
+    study.change_budget(changes)
+    return study
 
 
-def next_name(studies_dir: Path, world: str) -> str:
+def go_on(study: Study, display: StudyDisplay, *, trust: bool = False) -> TuneResult:
+    """Run a study to the end of its budget, or until it is stopped; returns what it has found."""
+    with contextlib.closing(display):
+        display.begin(study)
+        exit_code = run_study(study, METHODS[study.settings.method](), display, trust=trust)
+    return result_of(study, exit_code)
+
+
+def _next_name(studies_dir: Path, world: str) -> str:
     """The next free name for a study of a world: `cartpole-2`."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", world.rpartition("/")[2]).lstrip(".-")[:80] or "study"
     pattern = re.compile(re.escape(base) + r"-([0-9]{1,9})")

@@ -9,8 +9,6 @@ tell    scores go into study.db                                 methods/, study.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Literal
 
 from scramjet.errors import ConfigError
 from scramjet.runtime.signals import StopSignal
@@ -24,19 +22,13 @@ from scramjet.tuning.trials import TrialRun
 POLL_SECONDS = 0.1
 HOPELESS_TRIALS = 3
 """If so many trials have failed and none has not, the study ends: the next would fail too."""
-StudyEnding = Literal["finished", "time", "signal"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a study ended, and the exit code of its command."""
+def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: bool = False) -> int:
+    """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time.
 
-    ending: StudyEnding
-    exit_code: int = 0
-
-
-def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: bool = False) -> Ended:
-    """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time."""
+    Returns the exit code: 0, or 128 and the number of the signal.
+    """
     clock, slots = StudyClock(study), study.settings.slots(study.base)
     crew = Crew(study, trust=trust)
     with StopSignal(notify=display.event) as stop, crew:
@@ -63,10 +55,9 @@ def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: boo
                     _refuse_hopeless(study)
             time.sleep(POLL_SECONDS)
         clock.note()
-        if is_over:
-            return Ended("signal", stop.exit_code) if stop.was_requested() else Ended("time")
-        method.finish(study)
-        return Ended("finished")
+        if not is_over:
+            method.finish(study)
+        return stop.exit_code
 
 
 class Crew:

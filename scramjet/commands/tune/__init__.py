@@ -1,0 +1,3 @@
+"""`scramjet tune`: a study of settings, new or resumed."""
+
+from scramjet.commands.tune.command import tune_command as tune_command
