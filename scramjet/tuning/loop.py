@@ -16,6 +16,7 @@ from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.budget import seconds_left
 from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.methods.interface import Method
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.study import REASON, Study
 from scramjet.tuning.trials import TrialRun
 
@@ -67,6 +68,7 @@ class Crew:
         self.runs: list[TrialRun] = []
         self._study, self._trust = study, trust
         self._failed: list[Outcome] = []
+        self._server = TrialServer()
 
     def __len__(self) -> int:
         return len(self.runs) + len(self._failed)
@@ -74,7 +76,7 @@ class Crew:
     def start(self, assignment: Assignment) -> None:
         """Start a stretch; one whose settings do not fit each other has failed, and `ended` tells."""
         try:
-            run = TrialRun(self._study, assignment, trust=self._trust)
+            run = TrialRun(self._study, assignment, self._server, trust=self._trust)
         except ConfigError as error:
             self._failed.append(Outcome(assignment, "failed", reason=str(error)))
             return
@@ -102,6 +104,7 @@ class Crew:
     def __exit__(self, *_: object) -> None:
         for run in self.runs:
             run.kill()
+        self._server.close()
 
 
 class StudyClock:

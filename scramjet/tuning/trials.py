@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 from scramjet.errors import RunError, ScramjetError, printable
 from scramjet.reports.run_files import RunFiles
-from scramjet.runtime.files import remove_tree
+from scramjet.runtime.files import read_regular, remove_tree
 from scramjet.runtime.locks import is_in_use
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
+from scramjet.tuning.processes import TrialProcess, TrialServer
 from scramjet.tuning.study import Study
 
 MAX_ATTEMPTS = 4
@@ -25,7 +22,7 @@ MAX_ATTEMPTS = 4
 _BUSY_SECONDS = 60.0
 """How long to wait for the process of a killed study to leave its run."""
 _KILL_SECONDS = 30.0
-_LONGEST_ERROR = 4000
+_LONGEST_LOG, _LONGEST_ERROR = 1 << 24, 4000
 _STOPPED_CODES = (128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP)
 
 
@@ -42,15 +39,15 @@ class Progress:
 class TrialRun:
     """The run of one assignment, in a process of its own."""
 
-    def __init__(self, study: Study, assignment: Assignment, *, trust: bool = False) -> None:
-        """`trust` lets an existing run name a world in a file or module."""
+    def __init__(self, study: Study, assignment: Assignment, server: TrialServer, *, trust: bool = False) -> None:
+        """`server` starts its process. `trust` lets an existing run name a world in a file or module."""
         self.assignment = assignment
         self.attempts = 0
-        self._study, self._trust = study, trust
+        self._study, self._server, self._trust = study, server, trust
         self._total = study.config_of(assignment).total_timesteps
         self._path = study.runs_path / assignment.run_name
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self._errors = study.path / "trials" / f"{assignment.run_name}.log"
+        self._process: TrialProcess | None = None
         self._stopped_at: float | None = None
 
     def start(self) -> None:
@@ -64,18 +61,7 @@ class TrialRun:
         self.attempts += 1
         if self._never_began():
             remove_tree(self._path)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "scramjet.tuning.trial_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is for the study, which asks its trials to stop
-        )
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(self._request()).encode() + b"\n")
-            self._process.stdin.flush()
+        self._process = self._server.start(self._request())
 
     def poll(self) -> Outcome | None:
         """How the stretch ended; None while it goes on. One that was killed from outside is started again."""
@@ -85,8 +71,7 @@ class TrialRun:
         if code is None:
             self._kill_if_stuck()
             return None
-        message = self._last_words()
-        self._let_go()
+        self._process = None
         if self._is_there():
             return self._outcome()
         if self._stopped_at is not None:
@@ -97,7 +82,7 @@ class TrialRun:
             return None
         died = f"its process ended with code {code}" if code >= 0 else f"its process was killed by signal {-code}"
         often = f" {self.attempts} times" if is_from_outside else ""
-        return self._outcome("failed", message or f"{died}{often}")
+        return self._outcome("failed", self._last_words() or f"{died}{often}")
 
     def stop(self) -> None:
         """Ask the run to stop after this update, with a checkpoint; `poll` tells when it has."""
@@ -110,8 +95,8 @@ class TrialRun:
         self._stopped_at = self._stopped_at or time.monotonic()
         self._signal(signal.SIGKILL)
         if self._process is not None:
-            self._process.wait()
-            self._let_go()
+            self._process.wait(_KILL_SECONDS)
+            self._process = None
 
     def progress(self) -> Progress:
         """How far the run is, by its metrics."""
@@ -131,6 +116,7 @@ class TrialRun:
             "resume": str(self._path) if exists else None,
             "fork": None if exists else fork,
             "stop_step": assignment.stop_step,
+            "errors": str(self._errors),
             "trust": self._trust,
         }
 
@@ -175,23 +161,13 @@ class TrialRun:
 
     def _signal(self, number: int) -> None:
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+            self._process.send_signal(number)
 
     def _last_words(self) -> str:
         """The message that the process left, or the last line of its traceback."""
-        assert self._errors is not None
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, size - _LONGEST_ERROR))
-        text = self._errors.read().decode(errors="replace").strip()
+        text = ""
+        with contextlib.suppress(OSError):
+            text = read_regular(self._errors, _LONGEST_LOG).decode(errors="replace").strip()[-_LONGEST_ERROR:]
         if "Traceback (most recent call last)" in text:
             text = text.splitlines()[-1]
         return printable(text, keep="\n")
-
-    def _let_go(self) -> None:
-        assert self._process is not None
-        for stream in (self._process.stdin, self._errors):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        self._process = self._errors = None
