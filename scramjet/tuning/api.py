@@ -20,6 +20,7 @@ from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
+from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
@@ -92,11 +93,17 @@ def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> S
 
 
 def go_on(study: Study, display: StudyDisplay, *, trust: bool = False) -> TuneResult:
-    """Run a study to the end of its budget, or until it is stopped; returns what it has found."""
+    """Run a study to the end of its budget, or until it is stopped, and make its report; returns what it has found.
+
+    After the search the best settings are trained again with fresh seeds, where the method allows it.
+    """
+    search = METHODS[study.settings.method]()
+    method = RepeatedSeeds(search) if search.repeats_seeds else search
     with contextlib.closing(display):
         display.begin(study)
-        exit_code = run_study(study, METHODS[study.settings.method](), display, trust=trust)
-    return result_of(study, exit_code)
+        exit_code = run_study(study, method, display, trust=trust)
+    winner = write_report(study.path, trust=trust).results.winner()
+    return result_of(study, exit_code, None if winner is None else winner.number)
 
 
 def _next_name(studies_dir: Path, world: str) -> str:
@@ -105,10 +112,3 @@ def _next_name(studies_dir: Path, world: str) -> str:
     pattern = re.compile(re.escape(base) + r"-([0-9]{1,9})")
     found = [pattern.fullmatch(path.name) for path in studies_dir.glob(f"{base}-*")] if studies_dir.is_dir() else []
     return f"{base}-{1 + max((int(match[1]) for match in found if match), default=0)}"
-
-
-def go_on(study: Study, display: StudyDisplay, *, trust: bool = False) -> Ended:
-    """Run a study to the end of its budget, and the best settings again with fresh seeds."""
-    search = METHODS[study.settings.method]()
-    method = RepeatedSeeds(search) if search.repeats_seeds else search
-    return run_study(study, method, display, trust=trust)

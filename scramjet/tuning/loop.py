@@ -33,7 +33,10 @@ def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: boo
     clock, slots = StudyClock(study), study.settings.slots(study.base)
     crew = Crew(study, trust=trust)
     with StopSignal(notify=display.event) as stop, crew:
-        waiting = [*study.interrupted(), *(method.first(study, trial) for trial in study.unbegun())]
+        waiting = study.interrupted()
+        for assignment in [method.first(study, trial) for trial in study.unbegun()]:
+            study.begin(assignment)
+            waiting.append(assignment)
         while True:
             is_over = stop.was_requested() or clock.is_over()
             if is_over:
@@ -42,7 +45,6 @@ def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: boo
                 free = slots - len(crew)
                 waiting += method.next(study, free) if not waiting and free else []
                 for assignment in waiting[: max(0, free)]:
-                    study.begin(assignment)
                     crew.start(assignment)
                 waiting = waiting[max(0, free) :]
             display.show(study, crew.runs, clock.seconds)

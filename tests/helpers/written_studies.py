@@ -1,4 +1,4 @@
-"""Studies written in a moment: trials with scores in study.db and, where wanted, their run folders, without training."""
+"""Studies written in a moment: trials with scores in study.db and, where wanted, their runs; nothing is trained."""
 
 from __future__ import annotations
 
@@ -36,5 +36,7 @@ def finish_trial(
 
 def write_scored_run(study: Study, name: str, score: float, seed: int = 1) -> Path:
     """A run whose curve rises to `score` and whose last evaluation is that."""
-    records = [record_at(update, return_100=score * update / 4, eval__mean_return=score * update / 4) for update in range(1, 5)]
+    records = [
+        record_at(update, return_100=score * update / 4, eval__mean_return=score * update / 4) for update in range(1, 5)
+    ]
     return write_run(study.runs_path, name, records, seed=seed)

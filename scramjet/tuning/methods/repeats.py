@@ -73,6 +73,12 @@ class RepeatedSeeds(Method):
         return seconds_left(study, study.spent_seconds) < (1 + rounds) * max(seconds, default=0.0) if rounds else False
 
 
+def result_of_repeat(study: Study, assignment: Assignment) -> dict[str, Any] | None:
+    """What came of a repeated seed, as study.db has it; None for a stretch of the search, or one that still runs."""
+    result = study.kept().get(PREFIX + assignment.run_name)
+    return result if isinstance(result, dict) else None
+
+
 def repeats(study: Study) -> list[Assignment]:
     """The runs of the best settings with fresh seeds that have no result yet, seed by seed."""
     done, settings = study.kept(), study.settings

@@ -10,7 +10,7 @@ from typing import Literal
 from scramjet.reports.groups import value_text
 from scramjet.training.display.text import human_duration, human_number
 from scramjet.tuning.report.importance import importances
-from scramjet.tuning.report.results import Setting, StudyResults, TrialResult, TrialState
+from scramjet.tuning.report.results import Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.report.table import setting_text
 
 Role = Literal["trial", "stopped", "front", "winner", "searched", "repeat", "bar"]
@@ -72,10 +72,10 @@ def charts(results: StudyResults) -> list[Chart]:
 
 def cost_chart(results: StudyResults) -> Chart | None:
     """Score against time of training, with the Pareto front."""
-    priced = [trial for trial in results.ranked() if trial.seconds is not None]
+    priced = [trial for trial in _drawn(results) if trial.seconds is not None]
     if not priced:
         return None
-    front = results.pareto_front()
+    front = [trial for trial in results.pareto_front() if trial in priced]
     seconds = [_seconds(trial) for trial in priced]
     marks = _by_role(results, priced, seconds)
     if len(front) > 1:
@@ -88,7 +88,8 @@ def cost_chart(results: StudyResults) -> Chart | None:
 
 def repeats_chart(results: StudyResults) -> Chart | None:
     """The score of the search beside the mean of the repeated seeds, for each of the best."""
-    repeated = [(trial, spread) for trial in results.with_repeats() if (spread := trial.repeated) is not None]
+    found = [(trial, spread) for trial in results.with_repeats() if (spread := trial.repeated) is not None]
+    repeated = [(trial, spread) for trial, spread in found if trial.score is not None and math.isfinite(spread.mean)]
     if not repeated:
         return None
     places = tuple(float(place) for place in range(len(repeated)))
@@ -138,7 +139,7 @@ def importance_chart(results: StudyResults) -> Chart | None:
 
 def slice_chart(results: StudyResults, setting: Setting) -> Chart | None:
     """Score against one setting."""
-    trials = [trial for trial in results.ranked() if setting.name in trial.settings]
+    trials = [trial for trial in _drawn(results) if setting.name in trial.settings]
     values = [trial.settings[setting.name] for trial in trials]
     if not trials:
         return None
@@ -154,14 +155,19 @@ def slice_chart(results: StudyResults, setting: Setting) -> Chart | None:
     return Chart("", setting.name, "score", marks, categories=names)
 
 
-def trial_text(trial: TrialResult) -> str:
+def trial_text(trial: TrialSummary) -> str:
     """A trial in a few lines: what it says when pointed at."""
     settings = [f"{name} {setting_text(value)}" for name, value in trial.settings.items()]
     score = f"score {human_number(trial.score)}, {human_duration(trial.seconds)}"
     return "\n".join([f"trial {trial.number}", score, *settings])
 
 
-def _by_role(results: StudyResults, trials: Sequence[TrialResult], x: Sequence[float]) -> tuple[Marks, ...]:
+def _drawn(results: StudyResults) -> list[TrialSummary]:
+    """The trials that have a place in a plot: a return that is never reached has none."""
+    return [trial for trial in results.ranked() if math.isfinite(_score(trial))]
+
+
+def _by_role(results: StudyResults, trials: Sequence[TrialSummary], x: Sequence[float]) -> tuple[Marks, ...]:
     """Trials as marks: those that finished, those that were stopped early, and the winner on top."""
     winner = results.winner()
     roles: list[Role] = [
@@ -177,16 +183,16 @@ def _by_role(results: StudyResults, trials: Sequence[TrialResult], x: Sequence[f
     return tuple(found)
 
 
-def _jitter(trial: TrialResult) -> float:
+def _jitter(trial: TrialSummary) -> float:
     """A place beside its choice's, the same each time, so that equal trials do not hide each other."""
     return ((trial.number * 0.618034) % 1 - 0.5) * 0.3
 
 
-def _score(trial: TrialResult) -> float:
+def _score(trial: TrialSummary) -> float:
     assert trial.score is not None
     return trial.score
 
 
-def _seconds(trial: TrialResult) -> float:
+def _seconds(trial: TrialSummary) -> float:
     assert trial.seconds is not None
     return trial.seconds

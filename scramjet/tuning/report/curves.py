@@ -8,7 +8,7 @@ from scramjet.errors import RunError
 from scramjet.reports.curves import CurveSettings, Panel, Tables, panels
 from scramjet.reports.groups import Configured, Group, configured
 from scramjet.reports.run_files import RunFiles
-from scramjet.tuning.report.results import StudyResults, TrialResult
+from scramjet.tuning.report.results import StudyResults, TrialSummary
 from scramjet.tuning.report.table import setting_text
 
 MOST_CURVES = 5
@@ -27,7 +27,7 @@ def best_curves(results: StudyResults, runs_path: Path) -> list[Panel]:
     return panels(groups, runs, Tables(), CurveSettings([results.metric]))
 
 
-def _runs_of(trial: TrialResult, runs_path: Path) -> list[Configured]:
+def _runs_of(trial: TrialSummary, runs_path: Path) -> list[Configured]:
     """The runs of a trial whose configs can be read; where seeds are repeated, those alone, as luck chose the first."""
     names = [repeat.run for repeat in trial.repeats if repeat.score is not None] or [trial.run]
     found = []
@@ -41,7 +41,7 @@ def _runs_of(trial: TrialResult, runs_path: Path) -> list[Configured]:
     return configured(found)[0]
 
 
-def _label(trial: TrialResult) -> str:
+def _label(trial: TrialSummary) -> str:
     settings = [f"{name.rpartition('.')[2]} {setting_text(value)}" for name, value in trial.settings.items()]
     more = ", ..." if len(settings) > _MOST_SETTINGS else ""
     return f"trial {trial.number}: {', '.join(settings[:_MOST_SETTINGS])}{more}"

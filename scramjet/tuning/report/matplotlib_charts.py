@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scramjet.errors import printable
 from scramjet.reports.matplotlib_plot import axis_number, drawn_literally, load_matplotlib
-from scramjet.reports.themes import THEMES, Theme, ThemeName
+from scramjet.reports.themes import THEMES, Theme
 from scramjet.tuning.report.charts import ROLE_LABELS, Chart, Marks, Role
 from scramjet.tuning.report.plotly_charts import COLOURS
 
@@ -20,12 +20,12 @@ _SHAPES: dict[Role, str] = {"trial": "o", "stopped": "x", "winner": "*", "search
 _AREAS: dict[Role, int] = {"trial": 26, "stopped": 24, "winner": 170, "searched": 26, "repeat": 34}
 
 
-def draw(charts: Sequence[Chart], kind: str, *, theme: ThemeName = "light", title: str = "") -> bytes:
+def draw(charts: Sequence[Chart], kind: str, *, title: str = "") -> bytes:
     """The charts as the bytes of a file of `kind` "svg" or "png", in two columns."""
     matplotlib = load_matplotlib()
     from matplotlib.figure import Figure
 
-    colours = THEMES[theme]
+    colours = THEMES["light"]
     columns = 2 if len(charts) > 1 else 1
     rows = -(-len(charts) // columns)
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scramjet", "font.size": 10}):

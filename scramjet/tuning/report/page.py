@@ -17,7 +17,7 @@ from scramjet.reports.themes import THEMES, ThemeName
 from scramjet.training.display.text import human_count, human_duration, human_number
 from scramjet.tuning.report import plotly_charts
 from scramjet.tuning.report.charts import Chart
-from scramjet.tuning.report.results import StudyResults, TrialResult, TrialState
+from scramjet.tuning.report.results import StudyResults, TrialState, TrialSummary
 from scramjet.tuning.report.table import failures, setting_text, spread_text, winner_line
 
 _THEME_NAMES: tuple[ThemeName, ...] = ("light", "dark")
@@ -87,7 +87,7 @@ def _legends(curves: Sequence[Panel]) -> str:
 
 def _table(results: StudyResults) -> str:
     ranked = results.ranked()
-    places: list[tuple[str, TrialResult]] = [(str(rank), trial) for rank, trial in enumerate(ranked, 1)]
+    places: list[tuple[str, TrialSummary]] = [(str(rank), trial) for rank, trial in enumerate(ranked, 1)]
     places += [("", trial) for trial in results.trials if trial not in ranked]
     names = [setting.name for setting in results.settings]
     heads = ["rank", "trial", "score", "repeated seeds", "time", "steps", "state", *names]
@@ -96,7 +96,7 @@ def _table(results: StudyResults) -> str:
     return f'<h2>Trials</h2><div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _row(rank: str, trial: TrialResult, names: Sequence[str]) -> str:
+def _row(rank: str, trial: TrialSummary, names: Sequence[str]) -> str:
     repeated = trial.repeated
     cells: list[str] = [
         rank,

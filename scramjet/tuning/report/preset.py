@@ -19,7 +19,7 @@ from scramjet.training.config.files import apply, starting_config, to_dict
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import nested
 from scramjet.training.display.text import human_count, human_duration
-from scramjet.tuning.report.results import StudyResults, TrialResult
+from scramjet.tuning.report.results import StudyResults, TrialSummary
 from scramjet.tuning.report.table import spread_text
 
 NOT_IN_A_PRESET = (
@@ -37,14 +37,15 @@ def preset_text(config: RunConfig, header: str) -> str:
     """
     wanted = _settings(config)
     usual = _settings(with_algorithm(RunConfig(env=config.env), config.algorithm))
-    shipped = _settings(apply(starting_config(config.env), {"algorithm": config.algorithm}, "the winner"))
-    names = [*changes(usual, wanted), *changes(shipped, wanted)]
+    shipped = apply(starting_config(config.env), {"algorithm": config.algorithm}, "the winner")
+    names = [*changes(usual, wanted), *changes(_settings(shipped), wanted)]
     flat = {name: _value(wanted, name) for name in dict.fromkeys(names)}
     settings = nested({name: "none" if value is None else value for name, value in flat.items()}, "the winner")
     tables = {name: value for name, value in settings.items() if isinstance(value, dict)}
     plain = {name: value for name, value in settings.items() if name not in tables}
+    # Of the parameters in the world's preset, those that the winner leaves at their defaults are named too.
     defaults = parameter_defaults(config.env) or {}
-    parameters = {name: value for name, value in config.env_parameters.items() if defaults.get(name) != value}
+    parameters = {name: defaults[name] for name in shipped.env_parameters if name in defaults} | config.env_parameters
     algorithm = {} if config.algorithm == "ppo" else {"algorithm": config.algorithm}
     if parameters:
         tables = {"env": {"name": config.env, **parameters}, **tables}
@@ -54,7 +55,7 @@ def preset_text(config: RunConfig, header: str) -> str:
     return comment + tomli_w.dumps({**algorithm, **plain, **tables})
 
 
-def preset_header(results: StudyResults, winner: TrialResult, config: RunConfig) -> str:
+def preset_header(results: StudyResults, winner: TrialSummary, config: RunConfig) -> str:
     """What the winner reached, after how many steps, on which machine and when."""
     repeated = winner.repeated
     score = spread_text(repeated) if repeated is not None else f"{winner.score:.4g} (1 seed, not repeated)"

@@ -13,7 +13,7 @@ from scramjet.runtime.files import is_folder
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.methods.repeats import PREFIX, SCORE, SEED, TRIAL
 from scramjet.tuning.objective import Objective
-from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialResult, TrialState
+from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space, Value
 from scramjet.tuning.storage import explained, open_storage
@@ -92,9 +92,9 @@ def _settings(trials: list[Any]) -> tuple[Setting, ...]:
     return tuple(found.values())
 
 
-def _trial(trial: Any, objective: Objective, repeats: tuple[Repeat, ...]) -> TrialResult:
+def _trial(trial: Any, objective: Objective, repeats: tuple[Repeat, ...]) -> TrialSummary:
     attributes = trial.user_attrs
-    return TrialResult(
+    return TrialSummary(
         number=trial.number,
         settings=dict(trial.params),
         state=_state(trial),

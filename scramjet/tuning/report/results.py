@@ -44,7 +44,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialResult:
+class TrialSummary:
     """One trial: what was tried, what came of it and what it cost."""
 
     number: int
@@ -79,12 +79,14 @@ class Spread:
 
     mean: float
     deviation: float
-    """Standard deviation over the seeds, of the sample; 0 for one seed."""
+    """Standard deviation over the seeds, of the sample; 0 for one seed, NaN where a score is infinite."""
     count: int
 
     @classmethod
     def of(cls, scores: Sequence[float]) -> Spread:
         """The spread of some scores."""
+        if not all(map(math.isfinite, scores)):
+            return cls(math.fsum(scores), math.nan, len(scores))
         return cls(statistics.fmean(scores), statistics.stdev(scores) if len(scores) > 1 else 0.0, len(scores))
 
     @property
@@ -104,7 +106,7 @@ class StudyResults:
     metric: str
     """The key of metrics.jsonl that its learning curves are drawn of."""
     settings: tuple[Setting, ...]
-    trials: tuple[TrialResult, ...]
+    trials: tuple[TrialSummary, ...]
     higher_is_better: bool = True
     method: str = ""
     seeds: int = 0
@@ -112,7 +114,7 @@ class StudyResults:
     notes: tuple[str, ...] = field(default=())
     """What could not be read, in words."""
 
-    def ranked(self) -> list[TrialResult]:
+    def ranked(self) -> list[TrialSummary]:
         """The trials that have a score, best first.
 
         Trials that were stopped early come after those that finished: the farther they came the better. Repeated
@@ -121,12 +123,12 @@ class StudyResults:
         scored = [trial for trial in self.trials if trial.score is not None and trial.state != TrialState.FAILED]
         return sorted(scored, key=lambda trial: (self.order(trial), trial.number))
 
-    def order(self, trial: TrialResult) -> tuple[bool, int, float]:
+    def order(self, trial: TrialSummary) -> tuple[bool, int, float]:
         """What trials are ranked by: less is better, equal trials are equal."""
         is_stopped = trial.state == TrialState.STOPPED
         return is_stopped, -(trial.steps or 0) if is_stopped else 0, self._loss(trial.score)
 
-    def winner(self) -> TrialResult | None:
+    def winner(self) -> TrialSummary | None:
         """The best settings: by the mean of the repeated seeds, or by the search where none is repeated yet.
 
         Only settings with as many repeated seeds as any are compared. Between equal means the better lower bound, one
@@ -140,12 +142,12 @@ class StudyResults:
         whole = [trial for trial in self.trials if trial.number in repeated and repeated[trial.number].count == most]
         return min(whole, key=lambda trial: self._order_of_repeats(trial, repeated[trial.number]))
 
-    def with_repeats(self) -> list[TrialResult]:
+    def with_repeats(self) -> list[TrialSummary]:
         """The trials whose settings were repeated, best by the mean of their seeds first."""
         repeated = [(trial, spread) for trial in self.trials if (spread := trial.repeated) is not None]
         return [trial for trial, spread in sorted(repeated, key=lambda pair: self._order_of_repeats(*pair))]
 
-    def failed(self) -> list[TrialResult]:
+    def failed(self) -> list[TrialSummary]:
         """The trials that failed."""
         return [trial for trial in self.trials if trial.state == TrialState.FAILED]
 
@@ -153,11 +155,11 @@ class StudyResults:
         """How many trials stand so."""
         return sum(trial.state == state for trial in self.trials)
 
-    def pareto_front(self) -> list[TrialResult]:
+    def pareto_front(self) -> list[TrialSummary]:
         """The finished trials that no other beats in both score and time, cheapest first."""
         finished = [trial for trial in self.trials if trial.state == TrialState.FINISHED]
         priced = [trial for trial in finished if trial.score is not None and trial.seconds is not None]
-        front: list[TrialResult] = []
+        front: list[TrialSummary] = []
         for trial in sorted(priced, key=lambda trial: (trial.seconds, self._loss(trial.score))):
             if not front or self._loss(trial.score) < self._loss(front[-1].score):
                 front.append(trial)
@@ -167,6 +169,6 @@ class StudyResults:
         """A score as a number of which less is better."""
         return math.inf if score is None else -score if self.higher_is_better else score
 
-    def _order_of_repeats(self, trial: TrialResult, spread: Spread) -> tuple[float, float, float, int]:
+    def _order_of_repeats(self, trial: TrialSummary, spread: Spread) -> tuple[float, float, float, int]:
         mean = float(f"{self._loss(spread.mean):.9g}")  # sums of the same numbers in another order are a tie
         return mean, spread.error, trial.seconds or math.inf, trial.number

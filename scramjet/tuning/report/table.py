@@ -12,7 +12,7 @@ from rich.text import Text
 from scramjet.errors import printable
 from scramjet.reports.groups import value_text
 from scramjet.training.display.text import human_count, human_duration, human_number
-from scramjet.tuning.report.results import Spread, StudyResults, TrialResult, TrialState
+from scramjet.tuning.report.results import Spread, StudyResults, TrialState, TrialSummary
 
 MOST_SHOWN = 10
 """Trials in the terminal's table; table.md has all."""
@@ -55,7 +55,7 @@ def markdown_table(results: StudyResults) -> str:
     lines = [f"# {_escaped(results.name)}", "", _escaped(f"{results.world}; score: {results.objective}"), ""]
     if winner := results.winner():
         lines += [_escaped(winner_line(results, winner)), ""]
-    lines += [_row(header), "|" + "---|" * len(header), *(_row([_escaped(cell) for cell in row]) for row in rows)]
+    lines += [_row(header), "|" + "---|" * len(header), *map(_row, rows)]
     reasons = [f"- {_escaped(line)}" for line in failures(results)]
     lines += ["", "## Failures", "", *reasons] if reasons else []
     lines += ["", *(f"- {_escaped(note)}" for note in results.notes)] if results.notes else []
@@ -71,7 +71,7 @@ def failures(results: StudyResults) -> list[str]:
     ]
 
 
-def winner_line(results: StudyResults, winner: TrialResult) -> str:
+def winner_line(results: StudyResults, winner: TrialSummary) -> str:
     """What won and how sure that is."""
     settings = ", ".join(f"{name} {setting_text(value)}" for name, value in winner.settings.items())
     repeated = winner.repeated
@@ -93,7 +93,7 @@ def setting_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value_text(value)
 
 
-def _tables(results: StudyResults, shown: Sequence[TrialResult], width: int) -> list[Table]:
+def _tables(results: StudyResults, shown: Sequence[TrialSummary], width: int) -> list[Table]:
     """The trials' numbers with as many settings beside them as there is room for; the others in tables of their own."""
     columns = _number_columns(results, shown)
     settings = [
@@ -133,7 +133,7 @@ class _Columns:
         return table
 
 
-def _number_columns(results: StudyResults, shown: Sequence[TrialResult]) -> list[tuple[str, list[str]]]:
+def _number_columns(results: StudyResults, shown: Sequence[TrialSummary]) -> list[tuple[str, list[str]]]:
     """Rank, trial, score and cost; steps, state and repeated seeds only where they tell something."""
     ranks = {trial.number: rank for rank, trial in enumerate(results.ranked(), 1)}
     columns = {
@@ -179,7 +179,7 @@ def _endings(results: StudyResults) -> list[str]:
     return lines if winner is None else [*lines, winner_line(results, winner)]
 
 
-def _cells(trial: TrialResult, names: Sequence[str], has_repeats: bool) -> list[str]:
+def _cells(trial: TrialSummary, names: Sequence[str], has_repeats: bool) -> list[str]:
     repeated = trial.repeated
     return [
         str(trial.number),
@@ -193,7 +193,7 @@ def _cells(trial: TrialResult, names: Sequence[str], has_repeats: bool) -> list[
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return f"| {' | '.join(map(_escaped, cells))} |"
 
 
 def _escaped(text: str) -> str:
@@ -202,4 +202,4 @@ def _escaped(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())
+    return printable(" ".join(text.split()))

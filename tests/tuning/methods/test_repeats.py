@@ -54,7 +54,8 @@ def test_slots_are_kept_and_results_count_after_the_study_was_opened_again(tmp_p
         three_trials(study)
         method = RepeatedSeeds(NothingMore())
         first = method.next(study, 3)
-        assert len(first) == 3 and method.next(study, 0) == []
+        assert len(first) == 3
+        assert method.next(study, 0) == []
         assert [each.run_name for each in method.next(study, 3)] == ["trial-0002-s3"]
         play(study, method, first[0], 150.0)
     with Study.open(tmp_path / "s") as study:  # the others were killed with it
@@ -65,7 +66,8 @@ def test_slots_are_kept_and_results_count_after_the_study_was_opened_again(tmp_p
             play(study, method, assignment, score)
         assert method.next(study, 9) == []
         winner = read_results(study.path).winner()
-        assert winner is not None and winner.repeated is not None
+        assert winner is not None
+        assert winner.repeated is not None
         assert (winner.number, winner.score, winner.repeated.mean) == (2, 200.0, 245.0)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scramjet.tuning.report.importance import explained, importances
-from scramjet.tuning.report.results import Repeat, Setting, Spread, StudyResults, TrialResult, TrialState
+from scramjet.tuning.report.results import Repeat, Setting, Spread, StudyResults, TrialState, TrialSummary
 
 STOPPED, FAILED, RUNNING = TrialState.STOPPED, TrialState.FAILED, TrialState.RUNNING
 
@@ -17,14 +17,14 @@ def trial(number: int, score: float | None, *repeated: float | None, state: Tria
     """A trial with these scores of repeated seeds."""
     repeats = tuple(Repeat(f"trial-{number:04}-s{seed}", seed, each) for seed, each in enumerate(repeated, 2))
     usual = {"settings": {"learning_rate": 0.001}, "seconds": 10.0, "steps": 1000}
-    return TrialResult(number, state=state, score=score, repeats=repeats, **{**usual, **values})
+    return TrialSummary(number, state=state, score=score, repeats=repeats, **{**usual, **values})
 
 
-def study(*trials: TrialResult, settings: tuple[Setting, ...] = (), higher: bool = True) -> StudyResults:
+def study(*trials: TrialSummary, settings: tuple[Setting, ...] = (), higher: bool = True) -> StudyResults:
     return StudyResults("s", "cartpole", "return", "return_100", settings, trials, higher)
 
 
-def numbers(trials: list[TrialResult]) -> list[int]:
+def numbers(trials: list[TrialSummary]) -> list[int]:
     return [each.number for each in trials]
 
 
@@ -88,8 +88,10 @@ def test_importance_finds_the_setting_that_matters_and_gives_none_to_noise() -> 
     found = {each.setting: each for each in importances(study(*trials, settings=settings))}
     assert next(iter(found)) == "rate"
     assert found["rate"].share > 0.6
-    assert found["noise"].share < 0.1 and found["kind"].share < 0.1
-    assert math.isnan(found["kind"].trend) and abs(found["noise"].trend) < 0.3
+    assert found["noise"].share < 0.1
+    assert found["kind"].share < 0.1
+    assert math.isnan(found["kind"].trend)
+    assert abs(found["noise"].trend) < 0.3
 
 
 def test_the_trend_is_the_rank_correlation_of_scipy() -> None:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialResult, TrialState
+from scramjet.tuning.report.results import Repeat, Setting, Spread, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.report.table import as_text, markdown_table, spread_text, terminal_table
-from scramjet.tuning.report.results import Spread
 
 NAMES = ("learning_rate", "num_envs", "policy.hidden", "gae_lambda", "entropy_coef", "minibatch_size", "num_epochs")
 
 
 def results(count: int, names: tuple[str, ...] = NAMES, reason: str = "numbers stopped being finite") -> StudyResults:
     trials = [
-        TrialResult(number, {name: 0.123456 + number for name in names}, TrialState.FINISHED, 500.0 - number, 75.0, 300_000)
+        TrialSummary(
+            number, {name: 0.123456 + number for name in names}, TrialState.FINISHED, 500.0 - number, 75.0, 300_000
+        )
         for number in range(count)
     ]
     repeats = tuple(Repeat(f"trial-0000-s{seed}", seed, 400.0 + seed) for seed in (2, 3, 4))
-    trials[0] = TrialResult(0, trials[0].settings, TrialState.FINISHED, 500.0, 75.0, 300_000, repeats=repeats)
-    trials.append(TrialResult(count, {}, TrialState.FAILED, reason=reason))
+    trials[0] = TrialSummary(0, trials[0].settings, TrialState.FINISHED, 500.0, 75.0, 300_000, repeats=repeats)
+    trials.append(TrialSummary(count, {}, TrialState.FAILED, reason=reason))
     return StudyResults("s", "cartpole", "r", "return_100", tuple(Setting(n, "linear") for n in names), tuple(trials))
 
 
@@ -48,7 +49,7 @@ def test_markdown_has_all_trials_best_first_and_keeps_strange_text_within_its_ce
     assert len(rows) == 1 + 13
     assert rows[1].startswith("| 1 | 0 | ")
     assert "a\\|b" in rows[0]
-    assert "- trial 12 failed: x \\| y \\# \\<b\\>z\\</b\\>" in page
+    assert r"- trial 12 failed: x \| y \# \<b\>z\</b\>" in page
     assert "\x1b" not in page
 
 
