@@ -1,0 +1,94 @@
+"""A study killed at any moment goes on to the very trials of one that was never killed, and its trials end with it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scramjet
+from tests.helpers.forked_commands import finish, start
+
+pytest.importorskip("optuna")
+
+pytestmark = pytest.mark.faults
+
+UPDATES, BATCH = 24, 32 * 64
+TOTAL = UPDATES * BATCH
+RUN = (
+    f"--num-envs 32 --num-steps 64 --num-threads 1 --total-timesteps {TOTAL} --checkpoint.every 2 --eval.every 0 "
+    "--eval.final-episodes 4 --entropy-coef 0.01@0,0@end"
+).split()
+STUDY = "cartpole --learning-rate log:1e-4..1e-2 --gamma choice:0.98,0.99 --method halving --trials 3 --parallel 1"
+WORDS = ["tune", *STUDY.split(), *RUN]
+
+
+def found(study: Path) -> list[Any]:
+    """The trials in study.db, by Optuna's own reader, without times."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    trials = optuna.load_study(study_name="scramjet", storage=f"sqlite:///{study / 'study.db'}").trials
+    return [(each.number, each.state.name, each.params, each.values, each.intermediate_values) for each in trials]
+
+
+def weights(study: Path) -> dict[str, bytes]:
+    """The newest weights of every run."""
+    runs = sorted((study / "runs").iterdir())
+    return {run.name: (run / "checkpoints" / "latest" / "model.safetensors").read_bytes() for run in runs}
+
+
+def kill_when(process: BaseProcess, has_come: Callable[[], bool], delay: float) -> None:
+    """Kill a process some time after something has come; it must not have ended before."""
+    deadline = time.monotonic() + 120
+    while not has_come() and time.monotonic() < deadline:
+        assert process.exitcode is None
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.kill()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def servers() -> set[str]:
+    """The numbers of the processes that trials are forked from, and of trials."""
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    return {line.split()[0] for line in listed.splitlines() if "scramjet.tuning.trial_server" in line}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="it looks for processes as Linux shows them")
+def test_a_study_killed_twice_ends_as_one_that_was_not_and_its_paused_winner_as_a_run_of_its_own(
+    tmp_path: Path,
+) -> None:
+    others, delays = servers(), random.Random(str(tmp_path))
+    place, output = ["--studies-dir", tmp_path], tmp_path / "output"
+    finish(*WORDS, *place, "--study-name", "whole", output=output)
+    killed = tmp_path / "killed"
+    process = start(*WORDS, *place, "--study-name", "killed", output=output)
+    kill_when(process, (killed / "runs" / "trial-0001").is_dir, delays.uniform(0, 0.3))
+    process = start("tune", "--resume", killed, output=output)
+    kill_when(process, (killed / "runs" / "trial-0002").is_dir, delays.uniform(0, 0.6))
+    told = finish("tune", "--resume", killed, output=output)
+    assert "trial 2" in told
+    assert found(killed) == found(tmp_path / "whole")
+    assert weights(killed) == weights(tmp_path / "whole")
+
+    states = [state for _, state, *_ in found(killed)]
+    assert sorted(states) == ["COMPLETE", "PRUNED", "PRUNED"]
+    winner = states.index("COMPLETE")
+    config = killed / "trials" / f"trial-{winner:04}.toml"
+    alone = scramjet.train(config, runs_dir=tmp_path / "alone", run_name="alone", display="quiet")
+    model = alone.run_path / "checkpoints" / "latest" / "model.safetensors"
+    assert model.read_bytes() == weights(killed)[f"trial-{winner:04}"]
+    deadline = time.monotonic() + 30
+    while servers() - others and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not servers() - others, "the trials of a killed study go on"
