@@ -20,6 +20,7 @@ from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of
 from scramjet.tuning.settings import StudySettings
@@ -57,8 +58,8 @@ def tune(
     else:
         base = with_keywords(_base(config, trust=trust), settings)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
-    with study:
-        return go_on(study, make_display(mode), trust=trust)
+    with study, contextlib.closing(TrialServer()) as server:
+        return go_on(study, make_display(mode), server, trust=trust)
 
 
 def _base(config: RunConfig | str | Path | None, *, trust: bool) -> RunConfig:
@@ -92,7 +93,7 @@ def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> S
     return study
 
 
-def go_on(study: Study, display: StudyDisplay, *, trust: bool = False) -> TuneResult:
+def go_on(study: Study, display: StudyDisplay, server: TrialServer, *, trust: bool = False) -> TuneResult:
     """Run a study to the end of its budget, or until it is stopped, and make its report; returns what it has found.
 
     After the search the best settings are trained again with fresh seeds, where the method allows it.
@@ -101,7 +102,7 @@ def go_on(study: Study, display: StudyDisplay, *, trust: bool = False) -> TuneRe
     method = RepeatedSeeds(search) if search.repeats_seeds else search
     with contextlib.closing(display):
         display.begin(study)
-        exit_code = run_study(study, method, display, trust=trust)
+        exit_code = run_study(study, method, display, server, trust=trust)
     winner = write_report(study.path, trust=trust).results.winner()
     return result_of(study, exit_code, None if winner is None else winner.number)
 

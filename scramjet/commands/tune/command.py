@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +22,7 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
@@ -87,14 +89,15 @@ def tune_command(words: list[str]) -> int:
     place = given.laid_over(Place(), ("place",))
     if place.report is not None or place.out is not None:
         return _report(given, place)
-    if place.resume is not None:
-        study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
-    else:
-        study = _new(given, dimensions, env_values, place)
-    with study:
-        result = go_on(study, make_display(place.display), trust=place.trust)
-        if place.display != "quiet":
-            show_ended(study, result)
+    with contextlib.closing(TrialServer(may_fork=True)) as server:
+        if place.resume is not None:
+            study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
+        else:
+            study = _new(given, dimensions, env_values, place)
+        with study:
+            result = go_on(study, make_display(place.display), server, trust=place.trust)
+            if place.display != "quiet":
+                show_ended(study, result)
     return result.exit_code
 
 

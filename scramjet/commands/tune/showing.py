@@ -31,7 +31,11 @@ def find_study(text: str, studies_dir: Path) -> Path:
 def show_ended(study: Study, result: TuneResult) -> None:
     """Print the best trials of a study that has ended or was stopped, and what to type next."""
     is_unfinished = any(trial.state in ("running", "paused") for trial in result.trials) or bool(repeats(study))
-    lines = [f"go on            scramjet tune --resume {short_path(study.path)}"] if is_unfinished else []
+    settings = study.settings
+    further = f" --hours {2 * settings.hours:g}" if settings.hours is not None and result.exit_code == 0 else ""
+    if not is_unfinished and settings.most_trials is not None:
+        further = f" --trials {2 * settings.most_trials}"
+    lines = [f"go on            scramjet tune --resume {short_path(study.path)}{further}"]
     if result.winner is not None and result.winner.run_path is not None:
         lines += [f"play the winner  scramjet eval {short_path(result.winner.run_path)}"]
     print()

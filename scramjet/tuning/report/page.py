@@ -121,8 +121,8 @@ def _style() -> str:
     light, dark = (_variables(theme) for theme in _THEME_NAMES)
     return (
         f":root{{color-scheme:light dark;{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}"
-        f".legend.light{{display:none!important}}}}"
-        f"@media not (prefers-color-scheme:dark){{.legend.dark{{display:none!important}}}}"
+        f"ul.legend.light{{display:none!important}}}}"
+        f"@media not (prefers-color-scheme:dark){{ul.legend.dark{{display:none!important}}}}"
         + _RULES.replace("FONT", plotly_plot.FONT)
     )
 
@@ -137,8 +137,8 @@ _RULES = (
     "main{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:.5rem}"
     "figure{margin:0;min-width:0}figcaption{font-size:12px;opacity:.8;margin:0 .5rem .8rem}.panel{height:22rem}"
     ".winner{font-weight:600}pre{overflow-x:auto;border:1px solid var(--line);padding:.6rem}"
-    ".legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem}"
-    ".legend span{display:inline-block;width:1.6rem;margin-right:.4rem;vertical-align:middle;border-top:3px}"
+    "ul.legend{list-style:none;padding:0;display:flex;flex-wrap:wrap;gap:.3rem 1.2rem}"
+    "ul.legend span{display:inline-block;width:1.6rem;margin-right:.4rem;vertical-align:middle;border-top:3px}"
     ".wide{overflow-x:auto}table{border-collapse:collapse;white-space:nowrap}"
     "th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);text-align:right}"
 )

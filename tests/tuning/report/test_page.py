@@ -97,7 +97,7 @@ def test_the_page_draws_all_plots_in_light_and_dark_and_runs_nothing_from_the_st
             assert page.evaluate("getComputedStyle(document.body).backgroundColor") == background
             assert page.evaluate("document.documentElement.scrollWidth") <= 400
             assert HOSTILE in page.inner_text("body")
-            assert page.locator(".legend:visible").count() == 1
+            assert page.locator("ul.legend:visible").count() == 1
         browser.close()
 
 
