@@ -59,7 +59,7 @@ class Dimension:
     """The values of a choice; None for a range."""
 
     @property
-    def written(self) -> str | list[Value]:
+    def written(self) -> str | list[Any]:
         """The dimension as a file holds it: its text, or a list where a choice has a comma, as schedules do."""
         choices = ["none" if value is None else value for value in self.choices or ()]
         return choices if any("," in str(value) for value in choices) else self.text

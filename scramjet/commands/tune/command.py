@@ -53,8 +53,8 @@ class Place:
     config: Path | None = None
     """A TOML or YAML file with settings that all runs share."""
     resume: str | None = None
-    """Go on with this study (its folder or name); only its budget may change: --trials, --steps, --hours, --parallel, --best
-    and --seeds."""
+    """Go on with this study (its folder or name); only its budget may change: --trials, --steps, --hours, --parallel,
+    --best and --seeds."""
     report: str | None = None
     """Make the report of this study (its folder or name) anew, and run nothing; it may be running."""
     out: Path | None = None

@@ -40,10 +40,11 @@ def read_results(folder: Path) -> StudyResults:
     file = StudyFile.read(path / "study.toml")
     objective = Objective.parse(file.settings, RunConfig())
     database = path / "study.db"
-    stored = open_storage(database)
+    stored, storage = open_storage(database)
     with explained(database):
         trials, kept = stored.get_trials(deepcopy=False), stored.user_attrs
-        stored._storage.remove_session()
+        storage.remove_session()
+        storage.engine.dispose()
     repeats = _repeats(kept)
     env = file.base.get("env")
     return StudyResults(
