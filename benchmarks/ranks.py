@@ -150,7 +150,7 @@ def work(rank: int, size: int, port: int, num_threads: int, pipe: Connection) ->
     ranks: Ranks = ALONE
     if size > 1:
         dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
-        ranks = Delayed(ProcessGroup())
+        ranks = Delayed(ProcessGroup(local_rank=rank, local_size=size))
     worker = Worker(ranks, num_threads)
     while (call := pipe.recv()) is not None:
         name, arguments = call
