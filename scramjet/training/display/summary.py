@@ -48,7 +48,7 @@ def _mode_note(config: RunConfig) -> str:
         return f"{config.algorithm}: returns are by search, evaluations by the network alone"
     if config.mode == "sync":
         return ""
-    actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}"
+    actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}{' each' * (config.num_processes > 1)}"
     actors += " of Ray" if config.actors == "ray" else ""
     return f"asynchronous, {actors}, {'APPO' if config.ppo.loss == 'ppo' else 'IMPALA'}"
 

@@ -84,9 +84,7 @@ def _succeeded(
             after.append(member)
             continue
         parent = members[successor.parent].trial
-        after.append(
-            replace(member, trial=next_trial, parameters=successor.settings, born=generation, parent=parent)
-        )
+        after.append(replace(member, trial=next_trial, parameters=successor.settings, born=generation, parent=parent))
         next_trial += 1
     return after
 

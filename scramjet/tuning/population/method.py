@@ -52,7 +52,9 @@ class Population(Method):
                 )
         kind = Objective.parse(settings, base).kind
         if kind in ("time_to", "steps_to"):
-            raise ConfigError(f"objective={settings.objective!r} is of whole runs, and members copy each other; use area")
+            raise ConfigError(
+                f"objective={settings.objective!r} is of whole runs, and members copy each other; use area"
+            )
         if kind == "rating":
             matches.check(base)
         updates, interval = _interval(base, settings)

@@ -18,7 +18,9 @@ POLL_SECONDS = 0.2
 def run_trial(request: dict[str, Any]) -> dict[str, float]:
     """Train as `request` says; returns the exit code, and the step and the return that the run has reached."""
     if not Path(request["runs_dir"]).is_dir():
-        raise FileNotFoundError(f"{request['runs_dir']} is not on this node; keep studies on a file system that all share")
+        raise FileNotFoundError(
+            f"{request['runs_dir']} is not on this node; keep studies on a file system that all share"
+        )
     server, signals = TrialServer(), Path(request["errors"] + SIGNAL)
     with contextlib.closing(server):
         process = server.start(request)
