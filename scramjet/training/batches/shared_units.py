@@ -17,7 +17,7 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import normalizing
 from scramjet.runtime.ranks.interface import Ranks
-from scramjet.runtime.ranks.moments import joined_over
+from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
 
 
