@@ -9,7 +9,7 @@ Parts:
     weak        two processes with 512 envs each against one process with 512 envs, one thread each
     latency     two processes where each exchange takes 0, 50, 200 and 1000 microseconds longer
     exchange    the time of one exchange, by its size
-    difference  how far weights are from those that one process learns, after 1 update and after 20
+    difference  how far weights are from those that one process learns, after 1 update and after 100
 
 An update is a rollout of 64 steps, then four passes of 64 minibatches, as scramjet trains without a preset but for the
 number of passes. All processes are started first and wait without using their core; arrangements then take turns of a
@@ -242,7 +242,7 @@ def time_exchanges(pair: Arrangement) -> None:
 def show_difference(made: dict[str, Arrangement]) -> None:
     """Print how far apart weights are that one and two processes learn from the same rollouts."""
     print("largest difference between weights of one process and of two, cartpole")
-    for num_updates in (1, 20):
+    for num_updates in (1, 100):
         found = []
         for name in ("2 threads", "2 processes"):
             made[name].call("prepare", "cartpole", NUM_ENVS, False)

@@ -85,7 +85,7 @@ class RayActors(Actors):
         self, pool: ConcatenatedPool, policy: Policy, cluster: RayCluster, order: Order, *, max_lag: int,
         num_steps: int, horizon: int | None, rules: str,
     ) -> None:  # fmt: skip
-        """`order` is that of actor 0. `rules` is a hash of the world's rules here, which each machine must have."""
+        """`order` is that of the first actor. `rules`: a hash of the world's rules, the same on every machine."""
         self._home = copy.deepcopy(policy).cpu()
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._cluster, self._ray, self._order, self._rules = cluster, cluster.ray, order, rules
@@ -119,7 +119,7 @@ class RayActors(Actors):
 
     def _make(self, actor: Asked, episodes: EpisodeSeed, *, num_cpus: int) -> None:
         """Have Ray make the process of an actor, on any machine with room for it."""
-        order = replace(self._order, actor=actor.number, episodes=episodes)
+        order = replace(self._order, actor=self._order.actor + actor.number, episodes=episodes)
         made = self._ray.remote(RemoteActor).options(num_cpus=num_cpus, scheduling_strategy="SPREAD", max_restarts=0)
         actor.handle = made.remote(order)
         actor.placed, actor.greeting = actor.handle.place.remote(), actor.handle.begin.remote(self._policy)

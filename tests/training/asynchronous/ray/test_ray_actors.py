@@ -1,11 +1,13 @@
 """Remote actors on a Ray cluster of two nodes, both on this machine."""
 
+import contextlib
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -31,10 +33,18 @@ def cluster():
         from ray.cluster_utils import Cluster
 
         node = {"num_cpus": 2, "object_store_memory": 100 << 20}
-        made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-        made.add_node(**node)
-        yield made
-        made.shutdown()
+        head = _patiently(partial(Cluster, initialize_head=True, head_node_args={**node, "include_dashboard": False}))
+        _patiently(partial(head.add_node, **node))
+        yield head
+        head.shutdown()
+
+
+def _patiently(start):
+    """Ray gives its processes 15 s to start, which a busy machine may not be able to do."""
+    for _ in range(4):
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
 
 
 class KillsNode:

@@ -1,7 +1,9 @@
 """Settings of remote actors that cannot be, each named with the fix."""
 
+import http.server
 import importlib.util
 import socket
+import threading
 
 import pytest
 
@@ -48,6 +50,11 @@ def test_an_address_where_nobody_listens_is_named():
         for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
             with pytest.raises(ConfigError, match=f"{address}.*start it with ray start --head"):
                 RayCluster(address, num_cpus=1)
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as page:
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        with pytest.raises(ConfigError, match="what listens there is not Ray"):
+            RayCluster(f"127.0.0.1:{page.server_port}", num_cpus=1)
+        page.shutdown()
     for address in ("somewhere", "host:port", "10.0.0.1:70000"):
         with pytest.raises(ConfigError, match="must be auto, HOST:PORT"):
             RayCluster(address, num_cpus=1)
