@@ -48,14 +48,14 @@ def _patiently(start):
 
 
 class KillsNode:
-    """Kills a node of the cluster after the first update, and ends the run when its actor is back."""
+    """Kills a node of the cluster when both actors play, and ends the run when the one that died is back."""
 
     def __init__(self, cluster):
         self.cluster, self.before, self.after = cluster, [], []
 
     def on_update(self, record, session):
         actors = session.collector._actors._actors
-        if not self.before:
+        if not self.before and all(actor.has_begun for actor in actors):
             self.before = [actor.node for actor in actors]
             second = self.cluster.list_all_nodes()[-1]
             assert second.node_id in self.before  # the actors are spread over both
