@@ -20,35 +20,36 @@ from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.study import REASON, Study
 from scramjet.tuning.trials import TrialRun
 
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.05
 HOPELESS_TRIALS = 3
 """If so many trials have failed and none has not, the study ends: the next would fail too."""
 
 
-def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: bool = False) -> int:
+def run_study(study: Study, method: Method, display: StudyDisplay, server: TrialServer, *, trust: bool = False) -> int:
     """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time.
 
-    Returns the exit code: 0, or 128 and the number of the signal.
+    `server` starts the trials. Returns the exit code: 0, or 128 and the number of the signal.
     """
-    clock, slots = StudyClock(study), study.settings.slots(study.base)
-    crew = Crew(study, trust=trust)
+    clock, slots = StudyClock(study), server.slots(study)
+    crew = Crew(study, server, trust=trust)
     with StopSignal(notify=display.event) as stop, crew:
-        waiting = [*study.interrupted(), *(method.first(study, trial) for trial in study.unbegun())]
+        waiting, has_news = _left_over(study, method), True
         while True:
             is_over = stop.was_requested() or clock.is_over()
             if is_over:
                 crew.stop()
-            else:
+            elif has_news:
                 free = slots - len(crew)
-                waiting += method.next(study, free) if not waiting and free else []
-                for assignment in waiting[: max(0, free)]:
-                    study.begin(assignment)
+                waiting = waiting or method.next(study, free)
+                for assignment in waiting[:free]:
                     crew.start(assignment)
-                waiting = waiting[max(0, free) :]
+                waiting = waiting[free:]
             display.show(study, crew.runs, clock.seconds)
             if not crew:
                 break
+            has_news = False
             for outcome in crew.ended():
+                has_news = True
                 if outcome.ending != "stopped":
                     method.told(study, outcome)
                     clock.note()
@@ -61,14 +62,21 @@ def run_study(study: Study, method: Method, display: StudyDisplay, *, trust: boo
         return stop.exit_code
 
 
+def _left_over(study: Study, method: Method) -> list[Assignment]:
+    """What a study that was stopped or killed has still to run before anything new."""
+    unbegun = [method.first(study, trial) for trial in study.unbegun()]
+    for assignment in unbegun:
+        study.begin(assignment)
+    return study.interrupted()
+
+
 class Crew:
     """The runs that are under way; when left, their processes are ended."""
 
-    def __init__(self, study: Study, *, trust: bool) -> None:
+    def __init__(self, study: Study, server: TrialServer, *, trust: bool) -> None:
         self.runs: list[TrialRun] = []
-        self._study, self._trust = study, trust
+        self._study, self._server, self._trust = study, server, trust
         self._failed: list[Outcome] = []
-        self._server = TrialServer()
 
     def __len__(self) -> int:
         return len(self.runs) + len(self._failed)
@@ -104,7 +112,6 @@ class Crew:
     def __exit__(self, *_: object) -> None:
         for run in self.runs:
             run.kill()
-        self._server.close()
 
 
 class StudyClock:
@@ -129,8 +136,9 @@ class StudyClock:
 
 def _refuse_hopeless(study: Study) -> None:
     """End a study whose first trials have all failed, with the reason of the last."""
-    states = [trial.state.name for trial in study.trials()]
-    failed = [trial for trial in study.trials() if trial.state.name == "FAIL"]
-    if len(failed) >= HOPELESS_TRIALS and not {"COMPLETE", "PRUNED"} & set(states):
+    trials = study.trials()
+    failed = [trial for trial in trials if trial.state.name == "FAIL"]
+    is_any_good = any(trial.state.name in ("COMPLETE", "PRUNED") or trial.intermediate_values for trial in trials)
+    if len(failed) >= HOPELESS_TRIALS and not is_any_good:
         reason = failed[-1].user_attrs.get(REASON, "it is not known why")
         raise ConfigError(f"the first {len(failed)} trials of {study.path} have failed, and the study ends: {reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,20 @@ _MAGIC = b"SQLite format 3\0"
 _PATIENCE_SECONDS = 60
 
 
-def create_storage(path: Path, directions: list[str]) -> Any:
-    """Make a study.db with an empty study in it; returns Optuna's study."""
+def create_storage(path: Path, directions: list[str], attributes: Mapping[str, Any]) -> None:
+    """Make a study.db with an empty study in it, which has these attributes."""
     optuna = optuna_module()
     with explained(path):
-        return optuna.create_study(storage=_storage(path), study_name=NAME, directions=directions)
+        storage = _storage(path)
+        study = optuna.create_study(storage=storage, study_name=NAME, directions=directions)
+        for name, value in attributes.items():
+            study.set_user_attr(name, value)
+        storage.remove_session()
+        storage.engine.dispose()
 
 
-def open_storage(path: Path) -> Any:
-    """Optuna's study in an existing study.db; a RunError says what is there instead."""
+def open_storage(path: Path) -> tuple[Any, Any]:
+    """Optuna's study in an existing study.db, and its storage; a RunError says what is there instead."""
     try:
         descriptor = open_regular(path, os.O_RDWR)
         with open(descriptor, "rb") as file:
@@ -38,7 +43,8 @@ def open_storage(path: Path) -> Any:
         raise _damaged(path, "it is no SQLite file")
     optuna = optuna_module()
     with explained(path):
-        return optuna.load_study(study_name=NAME, storage=_storage(path))
+        storage = _storage(path)
+        return optuna.load_study(study_name=NAME, storage=storage), storage
 
 
 def _storage(path: Path) -> Any:

@@ -37,13 +37,14 @@ _LONGEST_REASON = 2000
 class Study:
     """A study that is locked by this process. Make it with `Study.create` or `Study.open`; close it, or use `with`."""
 
-    def __init__(self, path: Path, file: StudyFile, base: RunConfig, trials: Any, lock: FolderLock) -> None:
-        """`file` is study.toml, `base` the config in it, `trials` Optuna's study."""
+    def __init__(
+        self, path: Path, file: StudyFile, base: RunConfig, trials: Any, storage: Any, lock: FolderLock
+    ) -> None:
+        """`file` is study.toml, `base` the config in it, `trials` Optuna's study, `storage` Optuna's storage of it."""
         self.path, self.settings, self.base, self.threads = path, file.settings, base, file.threads
         self.space = Space(file.space, base)
         self.objective = Objective.parse(file.settings, base)
-        self.optuna_study = trials
-        self._lock = lock
+        self.optuna_study, self._storage, self._lock = trials, storage, lock
 
     @classmethod
     def create(
@@ -76,9 +77,7 @@ class Study:
             file = StudyFile(settings, threads, checked.as_table(), data)
             write_atomic(unfinished / "study.toml", file.to_toml().encode())
             directions = ["minimize" if objective.minimizes else "maximize", *(["minimize"] if has_costs else [])]
-            trials = create_storage(unfinished / "study.db", directions)
-            trials.set_user_attr(DIGEST, file.digest())
-            trials._storage.remove_session()
+            create_storage(unfinished / "study.db", directions, {DIGEST: file.digest()})
             with explain_disk_errors(folder):
                 os.rename(unfinished, folder)
         except BaseException:
@@ -102,14 +101,14 @@ class Study:
         lock.acquire(f"study {folder}")
         try:
             file = StudyFile.read(path / "study.toml")
-            trials = open_storage(path / "study.db")
+            trials, storage = open_storage(path / "study.db")
             with explained(path / "study.db"):
                 if trials.user_attrs.get(DIGEST) != file.digest():
                     raise ConfigError(
                         f"{folder / 'study.toml'} was changed since the study began: only its [budget] may change; "
                         f"put it back, or begin a new study"
                     )
-            return cls(path, file, file.base_config(path, trust=trust), trials, lock)
+            return cls(path, file, file.base_config(path, trust=trust), trials, storage, lock)
         except BaseException:
             lock.release()
             raise
@@ -125,7 +124,8 @@ class Study:
     def close(self) -> None:
         """Let other processes use the study."""
         with explained(self._db):
-            self.optuna_study._storage.remove_session()
+            self._storage.remove_session()
+            self._storage.engine.dispose()
         self._lock.release()
 
     @property
@@ -254,16 +254,23 @@ class Study:
         with explained(self._db):
             self.optuna_study.set_user_attr(SPENT_SECONDS, seconds)
 
+    def keep(self, name: str, value: Any) -> None:
+        """Keep something about the study as a whole: anything that JSON can hold."""
+        with explained(self._db):
+            self.optuna_study.set_user_attr(name, value)
+
+    def kept(self) -> dict[str, Any]:
+        """All that was kept, by name."""
+        with explained(self._db):
+            found: dict[str, Any] = self.optuna_study.user_attrs
+        return found
+
     def change_budget(self, changes: Mapping[str, Any]) -> None:
         """Go on with another budget, which study.toml keeps."""
         if changes:
             file = StudyFile.read(self.path / "study.toml").with_budget(changes)
             write_atomic(self.path / "study.toml", file.to_toml().encode())
             self.settings = file.settings
-
-    @property
-    def _storage(self) -> Any:
-        return self.optuna_study._storage
 
     def _id_of(self, trial: int) -> int:
         return int(self.trials()[trial]._trial_id)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -58,22 +58,30 @@ def kill_when(process: BaseProcess, has_come: Callable[[], bool], delay: float) 
     assert process.exitcode == -signal.SIGKILL
 
 
-def servers() -> set[str]:
-    """The numbers of the processes that trials are forked from, and of trials."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
-    return {line.split()[0] for line in listed.splitlines() if "scramjet.tuning.trial_server" in line}
+def trials_alive(study: Path) -> list[str]:
+    """The processes whose errors go into a study's folder, by the system's own list."""
+    alive = []
+    for errors in Path("/proc").glob("[0-9]*/fd/2"):
+        with contextlib.suppress(OSError):
+            if os.readlink(errors).startswith(str(study)):
+                alive.append(errors.parts[2])
+    return alive
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="it looks for processes as Linux shows them")
 def test_a_study_killed_twice_ends_as_one_that_was_not_and_its_paused_winner_as_a_run_of_its_own(
     tmp_path: Path,
 ) -> None:
-    others, delays = servers(), random.Random(str(tmp_path))
+    delays = random.Random(str(tmp_path))
     place, output = ["--studies-dir", tmp_path], tmp_path / "output"
     finish(*WORDS, *place, "--study-name", "whole", output=output)
     killed = tmp_path / "killed"
     process = start(*WORDS, *place, "--study-name", "killed", output=output)
     kill_when(process, (killed / "runs" / "trial-0001").is_dir, delays.uniform(0, 0.3))
+    deadline = time.monotonic() + 30
+    while trials_alive(killed) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not trials_alive(killed), "a trial goes on without its study"
     process = start("tune", "--resume", killed, output=output)
     kill_when(process, (killed / "runs" / "trial-0002").is_dir, delays.uniform(0, 0.6))
     told = finish("tune", "--resume", killed, output=output)
@@ -88,7 +96,3 @@ def test_a_study_killed_twice_ends_as_one_that_was_not_and_its_paused_winner_as_
     alone = scramjet.train(config, runs_dir=tmp_path / "alone", run_name="alone", display="quiet")
     model = alone.run_path / "checkpoints" / "latest" / "model.safetensors"
     assert model.read_bytes() == weights(killed)[f"trial-{winner:04}"]
-    deadline = time.monotonic() + 30
-    while servers() - others and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not servers() - others, "the trials of a killed study go on"

@@ -10,7 +10,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["scramjet.cli", "scramjet.commands.train", "scramjet.training.loop"])
+_FORKS.set_forkserver_preload(["scramjet.cli", "scramjet.commands.train", "scramjet.commands.tune"])
 
 
 def start(*words: str | Path, output: Path, first: Callable[[], None] | None = None) -> BaseProcess:

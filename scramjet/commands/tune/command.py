@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,15 +14,15 @@ from scramjet.commands.arguments.env_parameters import split_env_parameters
 from scramjet.commands.arguments.help_text import show_help
 from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
+from scramjet.commands.tune.showing import find_study, show_ended, show_report
 from scramjet.commands.tune.spaces import read_space, split_dimensions
-from scramjet.errors import ConfigError, RunError, printable
+from scramjet.errors import ConfigError
 from scramjet.settings import flag
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display.text import short_path
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
-from scramjet.tuning.display import best_table, make_display
-from scramjet.tuning.results import TuneResult
+from scramjet.tuning.display import make_display
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
@@ -35,8 +36,10 @@ A flag of `scramjet train` with a range or a choice as its value varies; with a 
   scramjet tune cartpole --num-envs choice:64,256 --total-timesteps 200K
   scramjet tune cartpole --space space.toml --method halving --parallel 4
   scramjet tune cartpole --space space.toml --objective steps_to:475
+  scramjet tune cartpole --learning-rate log:1e-4..1e-2 --method pbt
   scramjet tune --resume studies/cartpole-1          go on where it stopped
   scramjet tune --resume studies/cartpole-1 --trials 80
+  scramjet tune --report studies/cartpole-1          its report, at any time
 """
 
 
@@ -51,11 +54,18 @@ class Place:
     config: Path | None = None
     """A TOML or YAML file with settings that all runs share."""
     resume: str | None = None
-    """Go on with this study (its folder or name); only --trials, --steps, --hours and --parallel may change."""
+    """Go on with this study (its folder or name); only its budget may change: --trials, --steps, --hours, --parallel,
+    --best and --seeds."""
+    report: str | None = None
+    """Make the report of this study (its folder or name) anew, and run nothing; it may be running."""
+    out: Path | None = None
+    """With --report: a file for its plots besides, .svg or .png, drawn by matplotlib."""
     study_name: str | None = None
     """Name of the study's folder; by default the world's name and a number."""
     studies_dir: Path = Path("studies")
     """Folder that holds the studies."""
+    ray: str | None = None
+    """Hand the trials to Ray Tune on the cluster at this address (auto, HOST:PORT), or on this machine: local."""
     display: Literal["auto", "live", "plain", "quiet"] = "auto"
     """What to show; auto: a live table in a terminal, plain lines elsewhere."""
     trust: bool = False
@@ -80,15 +90,30 @@ def tune_command(words: list[str]) -> int:
     if given.wants_help:
         show_help(Arguments, "scramjet tune", DESCRIPTION)
     place = given.laid_over(Place(), ("place",))
-    if place.resume is not None:
-        study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
-    else:
-        study = _new(given, dimensions, env_values, place)
-    with study:
-        result = go_on(study, make_display(place.display), trust=place.trust)
-        if place.display != "quiet":
-            _show(study, result)
+    if place.report is not None or place.out is not None:
+        return _report(given, place)
+    with contextlib.closing(TrialServer(may_fork=True)) as server:
+        if place.resume is not None:
+            study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
+        else:
+            study = _new(given, dimensions, env_values, place)
+        with study:
+            result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
+            if place.display != "quiet":
+                show_ended(study, result)
     return result.exit_code
+
+
+def _report(given: CommandLine, place: Place) -> int:
+    """Make and show the report of --report; refuses all flags that are not for it."""
+    if place.report is None:
+        raise ConfigError(f"--out {place.out} is for the plots of a report; add --report STUDY")
+    allowed = {("place", name) for name in ("report", "out", "studies_dir", "trust")}
+    refused = [flag(path[-1]) for path in given.values if path not in allowed]
+    if refused:
+        raise ConfigError(f"{refused[0]} has no use with --report, which runs nothing; leave it out")
+    show_report(find_study(place.report, place.studies_dir), place.out, trust=place.trust)
+    return 0
 
 
 def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, str], place: Place) -> Study:
@@ -109,7 +134,7 @@ def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, s
 def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
     """Open the study of --resume, with a new budget if one is given; refuses everything else."""
     assert place.resume is not None
-    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust")}
+    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust", "ray")}
     allowed |= {("study", name) for name in BUDGET}
     refused = [flag(name) for name in varied] + [flag(path[-1]) for path in given.values if path not in allowed]
     if refused:
@@ -118,23 +143,4 @@ def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
             f"{', '.join(flag(name) for name in BUDGET)} may; to change more, begin a new study"
         )
     changes = {path[-1]: value for path, value in given.values.items() if path[0] == "study"}
-    return resumed_study(_find(place.resume, place.studies_dir), changes, trust=place.trust)
-
-
-def _find(text: str, studies_dir: Path) -> Path:
-    """The folder of a study that the user named by its path or by its name in `studies_dir`."""
-    for folder in (Path(text), studies_dir / text):
-        if "\0" not in text and (folder / "study.toml").is_file():
-            return folder
-    raise RunError(f"there is no study at {text!r} nor in {studies_dir}/; name a folder that `scramjet tune` made")
-
-
-def _show(study: Study, result: TuneResult) -> None:
-    """Print the best trials and what to type next."""
-    lines = best_table(result.trials, minimizes=study.objective.minimizes) if result.best else ["no trial has finished"]
-    where = short_path(study.path)
-    is_unfinished = any(trial.state in ("running", "paused") for trial in result.trials)
-    next_steps = [f"go on            scramjet tune --resume {where}"] if is_unfinished else []
-    if result.best is not None and result.best.run_path is not None:
-        next_steps += [f"play the best    scramjet eval {short_path(result.best.run_path)}"]
-    print("\n".join(printable(line) for line in ["", *lines, "", *next_steps]), flush=True)
+    return resumed_study(find_study(place.resume, place.studies_dir), changes, trust=place.trust)
