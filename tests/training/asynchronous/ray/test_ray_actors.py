@@ -32,7 +32,7 @@ def cluster():
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
-        node = {"num_cpus": 2, "object_store_memory": 100 << 20}
+        node = {"num_cpus": 1, "object_store_memory": 100 << 20}  # room for one actor on each
         head = _patiently(partial(Cluster, initialize_head=True, head_node_args={**node, "include_dashboard": False}))
         _patiently(partial(head.add_node, **node))
         yield head
@@ -58,7 +58,7 @@ class KillsNode:
         if not self.before and all(actor.has_begun for actor in actors):
             self.before = [actor.node for actor in actors]
             second = self.cluster.list_all_nodes()[-1]
-            assert second.node_id in self.before  # the actors are spread over both
+            assert second.node_id in self.before
             self.cluster.remove_node(second, allow_graceful=False)
         if session.pool.restarts and all(actor.has_begun and not actor.failures for actor in actors):
             self.after = [actor.node for actor in actors]
