@@ -74,9 +74,13 @@ def test_a_run_goes_on_when_a_node_is_killed_and_is_resumed_elsewhere(cluster, t
     assert len(set(listener.after)) == 1  # on the node that lives
     lines = lines_of(result.run_path)
     assert lines[0]["async/ratio_max"] == pytest.approx(1, abs=1e-4)  # played with the learner's own weights
-    assert lines[-1]["async/env_restarts"] == 1
+    restarts = lines[-1]["async/env_restarts"]
+    assert restarts in (
+        1,
+        2,
+    )  # the second if Ray did not know yet that the node is gone, and placed the actor there again
     told = capsys.readouterr()
-    assert told.out.count("actor 0: restarted: ") + told.out.count("actor 1: restarted: ") == 1
+    assert told.out.count(": restarted: ") == restarts
     assert "raylet" not in told.out + told.err
 
     end = result.step + 8 * 16 * 4
