@@ -11,6 +11,7 @@ from typing import Any
 
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.runs import check_run_name
 from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
@@ -73,6 +74,8 @@ def new_study(
     base: RunConfig, space: Mapping[str, Any], settings: StudySettings, studies_dir: Path, name: str | None
 ) -> Study:
     """Make the folder of a new study, called by the world's name and a number where it has no name."""
+    if name is not None:
+        check_run_name(name)
     slots = settings.slots(base)
     threads = base.num_threads if isinstance(base.num_threads, int) else max(1, available_cores() // slots)
     folder = studies_dir / (name or _next_name(studies_dir, base.env))

@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean, shortened
-from scramjet.settings import NONE_WORDS
+from scramjet.settings import NONE_WORDS, type_hints
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.keywords import SOURCE, with_keywords
 from scramjet.training.config.names_of_other_libraries import suggestion
@@ -33,7 +33,7 @@ FIXED = (
 FIXED_TABLES = ("eval", "checkpoint")
 KINDS = ("log", "int", "logint", "choice")
 _FORMS = "log:1e-4..1e-2, 0.9..0.999, int:1..8, logint:64..4096 or choice:64,256"
-_RANGE = re.compile(r"(?:[A-Za-z]+:)?[^/\\:]*[^/\\:.]\.\.[^/\\:.][^/\\:]*")
+_RANGE = re.compile(r"(?:[A-Za-z]+:)?[^/\\:]*[^/\\:.]\.\.+[^/\\:.][^/\\:]*")
 _LONGEST = 10_000
 _LIST = re.compile(r"[0-9]+(?:x[0-9]+)*")
 
@@ -61,7 +61,9 @@ class Dimension:
     @property
     def extremes(self) -> tuple[Value, ...]:
         """Values that must fit the config: both ends of a range, every value of a choice."""
-        return (self.low, self.high) if self.choices is None else self.choices
+        if self.choices is not None:
+            return self.choices
+        return (int(self.low), int(self.high)) if self.is_int else (self.low, self.high)
 
     def distribution(self) -> Any:
         """The dimension as Optuna's distribution."""
@@ -195,13 +197,20 @@ class Space:
         return [int(part) for part in str(value).split("x")] if is_list else value
 
     def _check(self, dimension: Dimension, base: RunConfig) -> None:
-        """Refuse a dimension whose ends or choices are no values of its setting."""
-        for value in dimension.extremes:
-            value = int(value) if dimension.is_int and isinstance(value, float) else value
-            try:
-                self.config(base, {dimension.name: value})
-            except ConfigError as error:
-                raise ConfigError(f"the space of {dimension.name}, {shortened(dimension.text)}: {error}") from error
+        """Refuse a dimension whose ends or choices fit neither the base nor the ends of the other dimensions."""
+        for index in range(len(dimension.extremes)):
+            own = {dimension.name: dimension.extremes[index]}
+            surroundings = [{}, *({each.name: each.extremes[end] for each in self.dimensions} for end in (0, -1))]
+            errors = [error for others in surroundings if (error := self._misfit(base, {**others, **own}))]
+            if len(errors) == len(surroundings):
+                raise ConfigError(f"the space of {dimension.name}, {shortened(dimension.text)}: {errors[0]}")
+
+    def _misfit(self, base: RunConfig, parameters: Mapping[str, Value]) -> ConfigError | None:
+        try:
+            self.config(base, parameters)
+        except ConfigError as error:
+            return error
+        return None
 
 
 def _checked_name(name: str, base: RunConfig) -> str:
@@ -233,7 +242,7 @@ def _list_settings() -> set[str]:
     tables |= {"alphazero.": default.alphazero, "self_play.": default.self_play}
     found = set()
     for prefix, part in tables.items():
-        for name, hint in get_type_hints(type(part)).items():
+        for name, hint in type_hints(type(part)).items():
             if get_origin(hint) is tuple and get_args(hint)[:1] == (int,):
                 found.add(prefix.replace("ppo.", "") + name)
     return found

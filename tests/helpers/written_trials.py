@@ -1,4 +1,4 @@
-"""Studies whose trials train nothing: a server in place of the real one writes the runs that it is asked for at once."""
+"""Studies whose trials train nothing: a server in place of the real one writes the runs that it is asked for."""
 
 from __future__ import annotations
 
