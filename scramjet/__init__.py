@@ -19,6 +19,8 @@ from scramjet.version import __version__ as __version__
 
 # Threads that wait by spinning starve each other on a busy machine; OpenMP reads this when torch is first loaded.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's C++ would log a stack for each connection that ends
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
 
 _HOMES = {
     "Env": "scramjet.envs",

@@ -64,7 +64,8 @@ def _exit_code(words: list[str]) -> int:
         sys.stdout.flush()  # here, where a full disk can still be told
         return code
     except ScramjetError as error:
-        _complain(str(error))
+        if not error.is_told:
+            _complain(str(error))
         return error.exit_code
     except MemoryError as error:
         _complain(
@@ -175,7 +176,7 @@ def _load(command: str) -> Callable[[list[str]], int]:
     was_enabled = gc.isenabled()
     gc.disable()  # imports make a million objects that stay; collecting among them takes a sixth of the start
     try:
-        if command == "train":
+        if command == "train" and os.environ.get("LOCAL_RANK", "0") == "0":  # one for all ranks of a machine
             from scramjet.accelerate.numba.compile_ahead import compile_ahead
 
             compile_ahead()

@@ -28,6 +28,8 @@ class ScramjetError(Exception):
     """Base of every error meant for a user; its text holds no control characters and is of bounded length."""
 
     exit_code = 2
+    is_told = False
+    """Whether another process shows it to the user, so that this one has nothing to print."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -64,6 +66,10 @@ class PlayError(ScramjetError):
 
 class TrainingError(ScramjetError):
     """Training cannot go on: numbers stopped being finite."""
+
+
+class RankError(ScramjetError):
+    """One of several processes that train a run together was lost, failed, or cannot be reached."""
 
 
 class CallbackError(ScramjetError):

@@ -14,7 +14,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
-from functools import lru_cache
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -42,15 +42,15 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-@lru_cache(maxsize=100)
-def type_hints(cls: type) -> dict[str, Any]:
-    """The declared types of a class, annotations included; found once, because that takes a millisecond."""
-    return get_type_hints(cls, include_extras=True)
+@cache
+def _declared(config_class: Any) -> dict[str, Any]:
+    """The type of every field, evaluated once: a config is made many times."""
+    return get_type_hints(config_class, include_extras=True)
 
 
 def settle(config: Any, prefix: str = "") -> None:
     """Bring every field of a frozen dataclass to its declared type; raises a ConfigError for one that does not fit."""
-    hints = type_hints(type(config))
+    hints = _declared(config.__class__)
     for field in fields(config):
         value = coerce(prefix + field.name, getattr(config, field.name), hints[field.name])
         object.__setattr__(config, field.name, value)
@@ -68,7 +68,7 @@ def require_counts(
     config: Any, names: Iterable[str], *, least: int = 1, most: int = MAX_COUNT, prefix: str = ""
 ) -> None:
     """Check that these fields are from `least` to `most`, where they are numbers and not `auto` or none."""
-    hints = type_hints(type(config))
+    hints = _declared(config.__class__)
     for name in names:
         words = [each for each in ("auto", "none") if each in describe(hints[name])]
         other = f" (or {words[0]})" if words else ""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
 from scramjet.policies.policy import Policy
@@ -120,19 +121,14 @@ class Executor(ABC):
 
     @abstractmethod
     def learn(
-        self,
-        samples: Samples,
-        order: Tensor,
-        num_minibatches: int,
-        loss: LossSettings,
-        optimizer: torch.optim.Adam,
+        self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         """Take one pass over the samples: a gradient step on each minibatch. Returns the diagnostics of each step.
 
-        `order` [units] numbers the samples, or with memory the sequences, and is split into `num_minibatches`.
+        With several ranks all of them call this together, and weights and diagnostics are the same on all afterwards.
         """
 
     def warm_up(  # noqa: B027 - torch's operators need none
-        self, step: ActStep, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings
+        self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings
     ) -> None:
         """Compile now what the first update would compile; the buffers need not be filled."""

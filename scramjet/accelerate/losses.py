@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.impala import policy_gradient
-from scramjet.algorithms.ppo import LossTerms, normalize, ppo_loss
+from scramjet.algorithms.ppo import LossTerms, normalize, normalize_by, ppo_loss
 from scramjet.policies.policy import Policy
 
 
 def minibatch_loss(
-    policy: Policy, minibatch: Samples, loss: LossSettings, own_losses: OwnLosses | None = None
+    policy: Policy,
+    minibatch: Samples,
+    loss: LossSettings,
+    own_losses: OwnLosses | None = None,
+    statistics: Tensor | None = None,
 ) -> LossTerms:
-    """The terms of the loss on a minibatch, scalars with gradients; `own_losses` are added to the total only."""
+    """The terms of the loss on a minibatch, scalars with gradients; `own_losses` are added to the total only.
+
+    `statistics` [2] normalize advantages, those of a minibatch that this is a part of; None: its own do.
+    """
     output = policy(minibatch.obs, minibatch.state, minibatch.begins)
     now = policy.distribution.log_prob_and_entropy(output.logits, minibatch.action, minibatch.mask)
     log_prob, entropy = now
     value, old_value, counts = output.value, minibatch.value, minibatch.counts
     advantage = minibatch.advantage
     if loss.normalizes_advantages:
-        advantage = normalize(advantage, counts)
+        advantage = normalize(advantage, counts) if statistics is None else normalize_by(statistics, advantage)
     if counts is not None:  # samples that do not count add nothing to any sum
         log_prob = torch.where(counts, log_prob, minibatch.log_prob)
         value, old_value = (torch.where(counts, each, minibatch.returns) for each in (value, old_value))

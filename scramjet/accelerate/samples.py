@@ -31,6 +31,7 @@ class Samples:
     state: Tensor | None = None  # [M, state_size], recurrent state before each sequence; None without memory
     begins: Tensor | None = None  # [L, M] bool, steps that are an episode's first; None without memory
     num_rows: int = 1  # neighbouring samples that belong to the same step of the rollout
+    unit: Tensor | None = None  # [units], number of each among the sequences, or samples, of a whole rollout; None: all
 
     @property
     def num_units(self) -> int:
@@ -42,6 +43,11 @@ class Samples:
         """Whether every sample counts and none belongs to a sequence."""
         return self.counts is None and self.state is None
 
+    @property
+    def num_counted(self) -> int | Tensor:
+        """Number of samples to learn from; on the device where samples are marked."""
+        return len(self.action) if self.counts is None else self.counts.sum()
+
     def select(self, units: Tensor) -> Samples:
         """The samples, or sequences, numbered `units`."""
         return map_fields(
@@ -50,6 +56,7 @@ class Samples:
             state=None if self.state is None else self.state.index_select(0, units),
             begins=None if self.begins is None else self.begins.index_select(1, units),
             num_rows=1,
+            unit=None,
         )
 
     def _take(self, data: Tensor, units: Tensor) -> Tensor:

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
+from scramjet.accelerate.flat_gradients import FlatGradients
 from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.engine.trees import leaves, map_leaves
+from scramjet.policies.policy import Policy
 
 VALUE_CHUNK = 4096
 """Observations valued at a time on the CPU: few enough that activations stay in cache."""
@@ -27,6 +30,12 @@ class TorchExecutor(Executor):
     """Acts, values and learns with the policy's own forward pass and autograd."""
 
     name = "torch"
+
+    def __init__(self, policy: Policy, why: str = "", parameters: Sequence[nn.Parameter] | None = None) -> None:
+        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has."""
+        super().__init__(policy, why)
+        self.parameters = list(policy.parameters()) if parameters is None else list(parameters)
+        self._gradients: FlatGradients | None = None  # with several ranks only
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
         return [partial(self._act, step) for step in steps]
@@ -51,30 +60,72 @@ class TorchExecutor(Executor):
             value[rows] = self.policy.value(map_leaves(lambda leaf, rows=rows: leaf[rows], obs), rows_state)
 
     def learn(
-        self,
-        samples: Samples,
-        order: Tensor,
-        num_minibatches: int,
-        loss: LossSettings,
-        optimizer: torch.optim.Adam,
+        self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
-        minibatches = order.tensor_split(num_minibatches)
-        rows = [self._gradient_step(samples.select(units), loss, optimizer) for units in minibatches]
+        if not minibatches.ranks.is_alone:
+            rows = [self._shared_step(samples, minibatches, k, loss, optimizer) for k in range(len(minibatches))]
+        else:
+            selected = (samples.select(minibatches.units(k)) for k in range(len(minibatches)))
+            rows = [self._gradient_step(minibatch, loss, optimizer) for minibatch in selected]
         return Diagnostics(torch.stack(rows), () if self.own_losses is None else self.own_losses.names)
 
     def _gradient_step(self, minibatch: Samples, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
         """Take a gradient step on one minibatch; returns its diagnostics, one row of the table."""
         terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses)
         optimizer.zero_grad(set_to_none=True)
+        self._backward(terms.total)
+        grad_norm = self._clip_and_step(loss, optimizer)
+        named = [getattr(terms, name).detach() for name in Diagnostics.NAMES if name != "grad_norm"]
+        return torch.stack([*named, grad_norm, *self._own_terms])
+
+    def _backward(self, total: Tensor) -> None:
         if self.own_losses is None:
-            terms.total.backward()
+            total.backward()
         else:
-            self.own_losses.backward(terms.total)
+            self.own_losses.backward(total)
+
+    def _clip_and_step(self, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
+        """Clip the gradients, step the optimizer and return the norm of the gradients before clipping."""
         bound = torch.inf if loss.max_grad_norm is None else loss.max_grad_norm
         grad_norm = nn.utils.clip_grad_norm_(self.policy.parameters(), bound)
         optimizer.step()
+        return grad_norm
+
+    @property
+    def _own_terms(self) -> list[Tensor]:
+        return [] if self.own_losses is None else self.own_losses.latest
+
+    def _shared_step(
+        self, samples: Samples, minibatches: Minibatches, k: int, loss: LossSettings, optimizer: torch.optim.Adam
+    ) -> Tensor:
+        """Take a gradient step on minibatch k of all ranks; returns its diagnostics, one row of the table."""
+        total = named = None
+        if len(minibatches.order):
+            total, named = self._shared_loss(samples, minibatches, k, loss)
+        num_named = len(Diagnostics.NAMES) - 1
+        if self._gradients is None:
+            self._gradients = FlatGradients(self.parameters, num_named + len(self._own_terms))
+        self._gradients.clear()
+        if total is not None:
+            self._backward(total)
+        terms = self._gradients.add_up(named, minibatches.ranks)
+        grad_norm = self._clip_and_step(loss, optimizer)
+        return torch.cat([terms[:num_named], grad_norm.view(1), terms[num_named:]])
+
+    def _shared_loss(
+        self, samples: Samples, minibatches: Minibatches, k: int, loss: LossSettings
+    ) -> tuple[Tensor, Tensor]:
+        """The part of the loss of minibatch k that this rank's samples make, and of the terms to report."""
+        assert minibatches.num_counted is not None
+        units = minibatches.units(k)
+        # A rank that holds none of the minibatch takes one of its other units, which weighs nothing.
+        minibatch = samples.select(units if len(units) else minibatches.order[:1])
+        share = minibatch.num_counted / minibatches.num_counted[k] if len(units) else torch.zeros(())
+        share = share.to(self.policy.device, torch.float32)
+        statistics = None if minibatches.statistics is None else minibatches.statistics[k]
+        terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses, statistics)
         named = [getattr(terms, name).detach() for name in Diagnostics.NAMES if name != "grad_norm"]
-        return torch.stack([*named, grad_norm, *([] if self.own_losses is None else self.own_losses.latest)])
+        return terms.total * share, torch.stack([*named, *self._own_terms]) * share
 
 
 def _chunk_size(obs: Any, *, is_on_gpu: bool) -> int:

@@ -45,6 +45,11 @@ def register_factory(make_env: Callable[..., gymnasium.Env]) -> str:
     return spelled
 
 
+def adopt_factory(name: str, make_env: Callable[..., gymnasium.Env]) -> None:
+    """Have this process find a function under the name that another process registered it by."""
+    _FACTORIES[canonical_factory(name)] = make_env
+
+
 def is_given(name: str) -> bool:
     """Whether this process was given a function under this name."""
     return name.startswith(PREFIX) and canonical_factory(name) in _FACTORIES

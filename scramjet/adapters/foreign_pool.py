@@ -35,6 +35,7 @@ class EndedTogether:
     lengths: np.ndarray  # [E] int
     rows: np.ndarray  # [E] int
     stats: Mapping[str, np.ndarray]  # name -> [E], of any type
+    tick: int  # the pool's step in which they ended
 
 
 class ForeignPool(Pool):
@@ -135,6 +136,7 @@ class ForeignPool(Pool):
                 name: _joined([_stat_of(block, key) for block in log], np.float64)
                 for name, key in self.info.selected(found).items()
             },
+            ticks=_joined([np.full(len(block.rows), block.tick) for block in log], np.int64),
         )
 
     def _count(
@@ -171,6 +173,7 @@ class ForeignPool(Pool):
                 lengths=np.full(self._players, self._lengths[row] if length is None else length),
                 rows=np.full(self._players, row),
                 stats={name: np.array([one.get(name, np.nan) for one in by_player]) for name in names},
+                tick=self._tick,
             )
         )
         self._returns[row] = 0.0
@@ -179,7 +182,8 @@ class ForeignPool(Pool):
     def _log_episodes(self, rows: np.ndarray, stats: Mapping[str, np.ndarray]) -> None:
         """Log the episodes of these rows as ended, and begin to count the next; for worlds with one player."""
         assert self._players == 1
-        self._add_to_log(EndedTogether(self._returns[:, 0].take(rows), self._lengths.take(rows), rows, stats))
+        returns, lengths = self._returns[:, 0].take(rows), self._lengths.take(rows)
+        self._add_to_log(EndedTogether(returns, lengths, rows, stats, self._tick))
         self._returns[rows] = 0.0
         self._lengths[rows] = 0
 
@@ -229,7 +233,7 @@ class ForeignPool(Pool):
         """Begin fresh episodes, other ones than those that the run began with: the state of the envs was not saved."""
         out = self._fitting(out)
         self._restore_counts(snapshot)
-        self._seeds = seeds_in(snapshot)
+        self._seeds = seeds_in(snapshot).part(self._seeds.first_env)
         self._reset(self._seeds_of_fresh_episodes(), out)
         self._was_reset = True
         return out

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
+from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over, moments_of
 from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
 MOST_MINIBATCHES = 64
@@ -167,6 +169,19 @@ def normalize(advantage: Tensor, counts: Tensor | None = None) -> Tensor:
     return centred / (centred.square().sum() / (number - 1).clamp(min=1)).sqrt().add(1e-8)
 
 
+def normalizing(moments: Tensor) -> Tensor:
+    """The mean and 1 / (deviation + 1e-8) that normalize numbers with these moments [3, ...], [..., 2] float32."""
+    count, mean, squares = moments
+    deviation = (squares / (count - 1).clamp(min=1)).sqrt()
+    return torch.stack([mean, 1 / (deviation + 1e-8)], -1).float()
+
+
+def normalize_by(statistics: Tensor, advantage: Tensor) -> Tensor:
+    """Advantages [B] normalized by the mean and 1 / deviation of a larger set that they are part of."""
+    mean, scale = statistics.unbind()
+    return (advantage - mean) * scale
+
+
 def ppo_loss(
     log_prob: Tensor,
     entropy: Tensor,
@@ -203,15 +218,21 @@ def ppo_loss(
     return LossTerms(total, policy_term, value_term, entropy_term, k3, k1, clip_fraction)
 
 
-def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = None) -> Tensor:
-    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary. `counts` [B] bool: which do."""
-    mean, variance = _moments(returns, counts)
+def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = None, ranks: Ranks = ALONE) -> Tensor:
+    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary.
+
+    `counts` [B] bool: which samples do; `ranks`: over whose samples together.
+    """
+    mean, variance = _mean_and_variance(returns, counts, ranks)
     varies = variance > 1e-12 * mean.square() + 1e-12  # else nothing to explain but rounding
-    return torch.where(varies, 1 - _moments(returns - value, counts)[1] / variance, torch.nan)
+    return torch.where(varies, 1 - _mean_and_variance(returns - value, counts, ranks)[1] / variance, torch.nan)
 
 
-def _moments(numbers: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
+def _mean_and_variance(numbers: Tensor, counts: Tensor | None, ranks: Ranks) -> tuple[Tensor, Tensor]:
     """Mean and variance of those numbers [B] that count."""
+    if not ranks.is_alone:
+        count, mean, squares = joined_over(ranks, moments_of(numbers, counts))
+        return mean, squares / count
     if counts is None:
         return numbers.mean(), numbers.var(unbiased=False)
     mean = torch.where(counts, numbers, 0.0).sum() / counts.sum()

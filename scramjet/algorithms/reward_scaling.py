@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
+from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined, joined_over, moments_of
 
 SCALED_CLIP = 10.0
 """Bound on the size of scaled rewards."""
@@ -19,9 +21,17 @@ class RewardScaler:
     """
 
     def __init__(
-        self, num_rewards: int, *, gamma: float, clip: float = SCALED_CLIP, device: torch.device | str = "cpu"
+        self,
+        num_rewards: int,
+        *,
+        gamma: float,
+        clip: float = SCALED_CLIP,
+        device: torch.device | str = "cpu",
+        ranks: Ranks = ALONE,
     ) -> None:
+        """`num_rewards`: those of one step. The deviation is that of the returns of all `ranks`."""
         self.gamma = gamma
+        self._ranks = ranks
         self.clip = clip
         self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
         """Discounted return of each row's episode so far, [R]; of each seat's, [N * S]."""
@@ -34,7 +44,7 @@ class RewardScaler:
         Steps of agents that are not `alive` [T or T + 1, R] do not count.
         """
         returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
-        self._add_to_moments(returns, counts)
+        self.moments.copy_(joined(self.moments, joined_over(self._ranks, moments_of(returns, counts))))
         return (reward / self._deviation).clamp(-self.clip, self.clip)
 
     @property
@@ -66,17 +76,6 @@ class RewardScaler:
             counts.shape[1], reward.flatten(1), ended.flatten(1), counts, running, returns, self.gamma
         )
         return returns, counts
-
-    def _add_to_moments(self, returns: Tensor, counts: Tensor) -> None:
-        """Add the returns [T, R] that count to the moments so far (Chan et al. 1979)."""
-        count, mean, squares = self.moments.unbind()
-        added = counts.sum()
-        new_mean = (returns * counts).sum() / added.clamp(min=1)
-        new_squares = ((returns - new_mean).square() * counts).sum()
-        total = (count + added).clamp(min=1)
-        shift = new_mean - mean
-        all_squares = squares + new_squares + shift.square() * count * added / total
-        self.moments.copy_(torch.stack([count + added, mean + shift * added / total, all_squares]))
 
 
 @RowKernel

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from scramjet.adapters.gymnasium.workers.started_ahead import end_unused
 from scramjet.commands.arguments.env_parameters import parameter_help, split_env_parameters, typed_parameters
 from scramjet.commands.arguments.help_text import show_help
 from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
 from scramjet.errors import ConfigError
+from scramjet.runtime.ranks.environment import is_launched
+from scramjet.runtime.ranks.joining import RANK_TIMEOUT
+from scramjet.runtime.runs import Run, find_run
+from scramjet.settings import coerce, require, require_counts
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import with_algorithm
 from scramjet.training.config.changes import reopened
-from scramjet.training.config.keywords import TRACKING
+from scramjet.training.config.keywords import SERVICES
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import with_open_choices
 from scramjet.training.config.run_config import RunConfig
@@ -42,7 +49,7 @@ Values come from the code's defaults, then the world's preset (or --preset NAME)
 
 RESUME_FLAGS = (
     *("--resume", "--runs-dir", "--display", "--total-timesteps", "--time-limit", "--env", "--trust", "--no-trust"),
-    *("--track", "--track-project"),
+    *("--track", "--track-project", "--ray-address", "--rank-timeout", "--max-restarts"),
 )
 
 
@@ -55,7 +62,8 @@ class Place:
     config: Path | None = None
     """A TOML or YAML file with settings."""
     resume: str | None = None
-    """Go on with this run (its folder or name); only --total-timesteps, --time-limit and --track may change."""
+    """Go on with this run (its folder or name); only --total-timesteps, --time-limit, --track and --ray-address may
+    change."""
     fork: str | None = None
     """Start a new run from this checkpoint, or from a run's newest one."""
     env: str | None = None
@@ -68,6 +76,16 @@ class Place:
     """What to show while training; auto: live in a terminal, plain lines elsewhere."""
     trust: bool = False
     """Let the run, checkpoint or file name a world in a file or module that you have not named yourself: it is run."""
+    rank_timeout: float = RANK_TIMEOUT
+    """Several processes: seconds without a sign of life after which one of them counts as lost, and all end."""
+    max_restarts: int = 0
+    """--num-processes: how many times all are started again when one was lost; the run goes on from its newest
+    checkpoint."""
+
+    def check(self) -> None:
+        """Refuse numbers that are out of range."""
+        require(self, ("rank_timeout",), lambda x: x >= 1, "must be 1 second or more")
+        require_counts(self, ("max_restarts",), least=0)
 
 
 @dataclass(frozen=True)
@@ -80,12 +98,14 @@ class Arguments:
 
 def train_command(words: list[str]) -> int:
     """Run `scramjet train ...`; returns the exit code."""
+    all_words = words
     words, env_values = split_env_parameters(words)
     refuse_search(words)
     given = read_words(Arguments, words, prog="scramjet train")
     place = given.laid_over(Place(), ("place",))
+    place.check()
     if place.resume is not None and not given.wants_help:
-        return _resume(given, given_flags(words), env_values, place)
+        return _resume(given, given_flags(words), env_values, place, all_words)
     named = given.values.get(("settings", "env"))
     if place.env is not None and place.fork is None:
         raise ConfigError(f"--env is for --resume and --fork; to train a world, name it: scramjet train {place.env}")
@@ -98,8 +118,27 @@ def train_command(words: list[str]) -> int:
         parameters = parameter_help(base.env, base.env_parameters)
         show_help(Arguments, "scramjet train", DESCRIPTION + parameters, Arguments(settings=base))
     config = with_flags(base, given, env_values)
-    result = train(config, fork=place.fork, runs_dir=place.runs_dir, run_name=place.run_name, display=place.display)
+    if config.num_processes > 1 and not is_launched():
+        return _launch(all_words, config.num_processes, place)
+    result = train(
+        config,
+        fork=place.fork,
+        runs_dir=place.runs_dir,
+        run_name=place.run_name,
+        display=place.display,
+        rank_timeout=place.rank_timeout,
+    )
     return result.exit_code
+
+
+def _launch(words: list[str], num_processes: int, place: Place) -> int:
+    """Run this command as several ranks on this machine; returns the exit code of rank 0."""
+    from scramjet.runtime.ranks.launching import launch
+
+    end_unused()
+    is_safe = os.getcwd() not in sys.path and "" not in sys.path  # files here are no modules for `scramjet` either
+    command = [sys.executable, *(["-P"] if is_safe else []), "-m", "scramjet", "train", *words]
+    return launch(command, num_processes, max_restarts=place.max_restarts)
 
 
 def base_config(env: str | None, place: Place, algorithm: str | None = None) -> RunConfig:
@@ -142,13 +181,21 @@ def given_flags(words: list[str]) -> list[str]:
     return [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
 
 
-def _resume(given: CommandLine, flags: list[str], env_values: dict[str, str], place: Place) -> int:
+def _frozen_num_processes(run: str, runs_dir: Path) -> int:
+    """How many processes train a run, by its frozen config."""
+    found = read_file(Run.open(find_run(run, runs_dir)).config_path, follow_links=False)
+    return coerce("num_processes", found.get("num_processes", 1), int)
+
+
+def _resume(
+    given: CommandLine, flags: list[str], env_values: dict[str, str], place: Place, all_words: list[str]
+) -> int:
     refused = [flag for flag in flags if flag not in RESUME_FLAGS]
     refused += [f"--env.{name}" for name in env_values]
     if refused:
         raise ConfigError(
             f"{refused[0]} cannot change when a run is resumed: its config is frozen. Only --total-timesteps, "
-            f"--time-limit and --track may; to change more, start a new run with --fork {place.resume}"
+            f"--time-limit, --track and --ray-address may; to change more, start a new run with --fork {place.resume}"
         )
     assert place.resume is not None
     if ("settings", "env") in given.values:
@@ -158,6 +205,8 @@ def _resume(given: CommandLine, flags: list[str], env_values: dict[str, str], pl
             f"--env {world}"
         )
     settings = given.laid_over(RunConfig(), ("settings",))
+    if not is_launched() and (num_processes := _frozen_num_processes(place.resume, place.runs_dir)) > 1:
+        return _launch(all_words, num_processes, place)
     result = train(
         resume=place.resume,
         env=place.env,
@@ -166,6 +215,7 @@ def _resume(given: CommandLine, flags: list[str], env_values: dict[str, str], pl
         total_timesteps=settings.total_timesteps if "--total-timesteps" in flags else None,
         time_limit=settings.time_limit,
         trust=place.trust,
-        **{name: getattr(settings, name) for name in TRACKING if ("settings", name) in given.values},
+        rank_timeout=place.rank_timeout,
+        **{name: getattr(settings, name) for name in SERVICES if ("settings", name) in given.values},
     )
     return result.exit_code

@@ -32,6 +32,7 @@ class Episodes:
     env_ids: np.ndarray  # [E] int64
     players: np.ndarray  # [E] int64: which agent or seat; 0 where a world is played alone
     stats: dict[str, np.ndarray]  # name -> [E] float64
+    ticks: np.ndarray | None = None  # [E] int64: the pool's step in which each ended; None where that is not known
 
     def __len__(self) -> int:
         return len(self.returns)

@@ -9,6 +9,9 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
+from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over
+
 
 class RunningMoments(nn.Module):
     """Mean and variance of all rows so far (Chan et al. 1979), in float64."""
@@ -24,17 +27,26 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     @torch.no_grad()
-    def update(self, rows: Tensor) -> None:
-        """Add rows, [B, *shape], to the statistics."""
-        rows = rows.double()
-        added = float(rows.shape[0])
-        row_mean, row_variance = rows.mean(0), rows.var(0, unbiased=False)
+    def update(self, rows: Tensor, ranks: Ranks = ALONE) -> None:
+        """Add the rows of all `ranks`, [B, *shape] on each, to the statistics."""
+        if not self.mean.numel():
+            return
+        added, row_mean, squares = joined_over(ranks, _moments_of_rows(rows.double()))
+        added = added.max()  # the same for each number of a row
         total = self.count + added
         shift = row_mean - self.mean
-        spread = self.variance * self.count + row_variance * added + shift**2 * self.count * added / total
+        spread = self.variance * self.count + squares + shift**2 * self.count * added / total
         self.mean += shift * added / total
         self.variance.copy_(spread / total)
         self.count.copy_(total)
+
+
+def _moments_of_rows(rows: Tensor) -> Tensor:
+    """Count, mean and squared deviations of each number of the rows [B, *shape]: [3, *shape]."""
+    count = torch.full(rows.shape[1:], float(len(rows)), dtype=torch.float64, device=rows.device)
+    if not len(rows):
+        return torch.stack([count, count, count])
+    return torch.stack([count, rows.mean(0), rows.var(0, unbiased=False) * count])
 
 
 class ObservationNormalizer(nn.Module):
@@ -50,9 +62,9 @@ class ObservationNormalizer(nn.Module):
         scale = (self.moments.variance + 1e-8).rsqrt().float()
         return ((obs.float() - self.moments.mean.float()) * scale).clamp(-self.clip, self.clip)
 
-    def update(self, obs: Tensor) -> None:
-        """Add the observations of a rollout, [B, *shape], to the statistics."""
-        self.moments.update(obs)
+    def update(self, obs: Tensor, ranks: Ranks = ALONE) -> None:
+        """Add the observations of a rollout, [B, *shape] on each of the `ranks`, to the statistics."""
+        self.moments.update(obs, ranks)
 
 
 class DictNormalizer(nn.Module):
@@ -72,10 +84,10 @@ class DictNormalizer(nn.Module):
         """Normalize a batch."""
         return obs | {name: entry(obs[name]) for name, entry in zip(self.names, self.entries, strict=True)}
 
-    def update(self, obs: dict[str, Any]) -> None:
-        """Add the observations of a rollout to the statistics."""
+    def update(self, obs: dict[str, Any], ranks: Ranks = ALONE) -> None:
+        """Add the observations of a rollout, on each of the `ranks`, to the statistics."""
         for name, entry in zip(self.names, self.entries, strict=True):
-            entry.update(obs[name])  # type: ignore[operator]
+            entry.update(obs[name], ranks)  # type: ignore[operator]
 
 
 def make_normalizer(space: Any, *, is_whole: bool = True) -> ObservationNormalizer | DictNormalizer | None:

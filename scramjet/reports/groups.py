@@ -11,8 +11,8 @@ from scramjet.reports.run_files import RunConfigFile, RunFiles
 
 _NOT_LEARNING = (
     "config_version", "seed", "time_limit", "env_timeout", "checkpoint.every", "checkpoint.keep_last_n",
-    "tags", "track", "track_project", "video_every", "log_info", "num_threads", "num_workers",
-    "num_processes",
+    "tags", "track", "track_project", "video_every", "log_info", "num_threads", "num_workers", "num_processes",
+    "ray_address",
 )  # fmt: skip
 """Settings that do not change what a run learns, but for chance: runs that differ only in these make one group."""
 FORKED_FROM = "forked_from"

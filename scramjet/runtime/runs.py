@@ -137,6 +137,11 @@ class Run:
         return self.path.resolve().name
 
     @property
+    def shared_path(self) -> Path:
+        """The folder of the run; where several processes train it, that of the one which writes it."""
+        return self.path
+
+    @property
     def config_path(self) -> Path:
         """The frozen config, every value in it."""
         return self.path / "config.toml"

@@ -24,6 +24,7 @@ from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.search.rows import SearchSettings
+from scramjet.training.asynchronous.ray.remote_pool import remote_pools
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
@@ -112,21 +113,28 @@ def make_pool(
 
 
 def make_training_pool(config: RunConfig) -> Pool:
-    """The pool that a resolved config trains on: on the CPU or GPU, or one pool for each actor, concatenated."""
+    """The pool of one process that a resolved config trains on: on the CPU or GPU, or one pool for each actor,
+    concatenated. It has the process's share of the envs."""
     assert isinstance(config.num_envs, int)
+    num_envs = config.num_envs // config.num_processes
+    if config.actors == "ray":
+        assert isinstance(config.num_actors, int)
+        like = make_pool(config, num_envs=1, num_threads=1, learns=True)
+        return remote_pools(like, config.num_actors, num_envs)
     if config.mode == "async":
-        return ConcatenatedPool(_pools_of_actors(config))
+        return ConcatenatedPool(_pools_of_actors(config, num_envs))
     if config.env_device == "cuda":
         world = config.make_env()
         assert isinstance(world, Env)
-        return CudaPool(world, config.num_envs)
-    return make_pool(config, num_envs=config.num_envs, learns=True)
+        return CudaPool(world, num_envs)
+    return make_pool(config, num_envs=num_envs, learns=True)
 
 
-def _pools_of_actors(config: RunConfig) -> list[Pool]:
-    assert isinstance(config.num_envs, int)
+def _pools_of_actors(config: RunConfig, num_envs: int) -> list[Pool]:
+    """One pool for each actor of a process that has `num_envs` envs."""
     assert isinstance(config.num_actors, int)
-    num_envs, num_actors = config.num_envs // config.num_actors, config.num_actors
+    num_actors = config.num_actors
+    num_envs //= num_actors
     if not is_foreign(config.env):
         return [make_pool(config, num_envs=num_envs, num_threads=1, learns=True) for _ in range(num_actors)]
     apart = replace(config, num_workers=1)

@@ -14,20 +14,26 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.own_losses import OwnLosses
+from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
+from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler
 from scramjet.training.learning import Learning, check_finite, number_on, set_number
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
 
 _SHUFFLE_SEED = 0xA11CE
+MOST_SHUFFLED_TOGETHER = 1 << 21
+"""Most samples, or sequences, of all ranks that each of them puts in order; of more each rank shuffles its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +76,16 @@ class Learner(Learning[Batch]):
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
                 f"none; add --policy.memory lstm, or --bptt-horizon none"
             )
-        self.num_minibatches = config.num_minibatches_for(size.num_samples, size.sequence_length)
+        self.num_minibatches = config.num_minibatches_for(size.num_samples * ranks.size, size.sequence_length)
         self.is_behind = is_behind
         self._ratios: dict[str, float] = {}  # metrics of probability ratios, current policy to the one that acted
         device = policy.device
         self._clip, self._entropy = number_on(device), number_on(device)  # current values of their schedules
-        self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED)
+        self._units = UnitsOfRanks(ranks)
+        num_units = size.num_samples * ranks.size // size.sequence_length
+        self._shuffles_together = not ranks.is_alone and device.type == "cpu" and num_units <= MOST_SHUFFLED_TOGETHER
+        own_seed = 0 if self._shuffles_together else ranks.rank << 32
+        self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED ^ own_seed)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
@@ -115,24 +125,23 @@ class Learner(Learning[Batch]):
             return
         samples = prepare_batch(rollout, rollout.reward, self.config).samples
         unused = Shuffler(self.policy.device, 0)
-        order = unused.order(samples, self.num_minibatches)
-        self.executor.warm_up(
-            act_step(self.policy, rollout, 0), samples, order, self.num_minibatches, self._loss_settings()
-        )
+        minibatches = unused.minibatches(samples, self.num_minibatches)
+        self.executor.warm_up(act_step(self.policy, rollout, 0), samples, minibatches, self._loss_settings())
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Estimate the advantages and returns of a rollout, and lay out its samples for gradient steps."""
         if not _has_fixed_shapes(rollout):
             return self._prepare(rollout)
-        return self._preparing.run(lambda: self._prepare(rollout))
+        return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
-        return prepare_batch(rollout, self.learned_reward(rollout), self.config)
+        return prepare_batch(rollout, self.learned_reward(rollout), self.config, self.ranks)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
         samples, config = batch.samples, self.config
-        if not samples.num_units:
+        units = None if self.ranks.is_alone else self._units.find(samples, batch.rollout)
+        if not (samples.num_units if units is None else units.total):
             raise TrainingError(
                 "a whole rollout holds nothing to learn from: nobody was alive (look at the world's alive(): after "
                 "reset someone must be), or every game was cut before a seat moved twice (raise max_episode_steps, "
@@ -144,12 +153,12 @@ class Learner(Learning[Batch]):
         for epoch in range(config.epochs):
             if (epoch or self.is_behind) and batch.targets is not None:
                 self._estimate_again(batch, is_first=epoch == 0)
-            epochs.append(self._epoch(batch))
+            epochs.append(self._epoch(batch, units))
             if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
                 break
         metrics = _summarize(epochs, batch.explained_variance, self.executor.own_losses)
         if self.policy.normalizer is not None:
-            self.policy.normalizer.update(map_leaves(samples.counted, samples.obs))
+            self.policy.normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
@@ -164,17 +173,25 @@ class Learner(Learning[Batch]):
         """The numbers of the loss, as the schedules have them now."""
         return loss_settings(self.config, clip=self._clip, entropy_coef=self._entropy)
 
-    def _epoch(self, batch: Batch) -> Diagnostics:
-        """One pass over the samples in a new random order."""
-        samples, settings = batch.samples, self._loss_settings()
-        num_minibatches = min(self.num_minibatches, samples.num_units)
-        order = self._shuffler.order(samples, num_minibatches)
+    def _epoch(self, batch: Batch, units: SharedUnits | None) -> Diagnostics:
+        """One pass over the samples in a new random order; `units`: what all ranks have, None with one rank."""
+        settings = self._loss_settings()
+        number = min(self.num_minibatches, batch.samples.num_units if units is None else units.total)
+        if units is not None and self._shuffles_together:
+            minibatches = self._shuffler.shared_minibatches(units.own, number)
+        else:
+            minibatches = self._shuffler.minibatches(batch.samples, number)
         diagnostics = self._learning.run(
-            lambda: self.executor.learn(samples, order, num_minibatches, settings, self.optimizer),
+            lambda: self._learn(batch.samples, minibatches, settings),
             # What a recorded epoch reads must be the same memory every time: that of recorded samples is.
             may_record=self._preparing.is_recorded and self.executor.can_be_recorded,
         )
         return diagnostics.clone() if self._learning.is_recorded else diagnostics
+
+    def _learn(self, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> Diagnostics:
+        if not self.ranks.is_alone:
+            minibatches = shared_minibatches(minibatches, samples, self.ranks, normalizes=loss.normalizes_advantages)
+        return self.executor.learn(samples, minibatches, loss, self.optimizer)
 
     def _estimate_again(self, batch: Batch, *, is_first: bool) -> None:
         """Estimate advantages again for the current policy.
@@ -183,10 +200,11 @@ class Learner(Learning[Batch]):
         played.
         """
         log_ratio = self._correcting.run(
-            lambda: estimate_again(self.policy, batch, self.num_minibatches), may_record=self._preparing.is_recorded
+            lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks),
+            may_record=self._preparing.is_recorded,
         )
         if self.is_behind and is_first:
-            self._ratios = _summary_of_ratios(log_ratio, self.config.vtrace_rho_clip)
+            self._ratios = _summary_of_ratios(log_ratio, self.config.vtrace_rho_clip, self.ranks)
 
 
 def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossSettings:
@@ -215,11 +233,13 @@ def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLoss
     return metrics
 
 
-def _summary_of_ratios(log_ratio: Tensor, clip: float) -> dict[str, float]:
-    """Metrics of probability ratios: their mean, maximum and the share above `clip`."""
+def _summary_of_ratios(log_ratio: Tensor, clip: float, ranks: Ranks) -> dict[str, float]:
+    """Metrics of probability ratios, of all ranks: their mean, maximum and the share above `clip`."""
     ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()
-    numbers = torch.stack([ratio.mean(), ratio.max(), (ratio > clip).float().mean()]).tolist()
-    return dict(zip(("async/ratio_mean", "async/ratio_max", "async/ratio_clipped"), numbers, strict=True))
+    numbers = torch.stack([ratio.mean(), ratio.max(), (ratio > clip).float().mean()])
+    mean, largest, clipped = of_all(numbers, ranks).unbind(1)  # all ranks have equally many
+    names = ("async/ratio_mean", "async/ratio_max", "async/ratio_clipped")
+    return dict(zip(names, torch.stack([mean.mean(), largest.max(), clipped.mean()]).tolist(), strict=True))
 
 
 def _has_fixed_shapes(rollout: Rollout) -> bool:

@@ -42,7 +42,7 @@ class Learning(ABC, Generic[Prepared]):
             fused=True,
             capturable=device.type == "cuda",
         )
-        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device)
+        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, ranks=ranks)
         self.reward_scaler = scaler if config.normalize_rewards else None
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
 

@@ -20,18 +20,23 @@ from torch import nn
 
 from scramjet.envs.registry import stop_if_being_read
 from scramjet.runtime.machine.devices import memory_errors_explained
+from scramjet.runtime.ranks.environment import is_first_rank
+from scramjet.runtime.ranks.joining import RANK_TIMEOUT, joined
 from scramjet.runtime.run_log import RunLog
 from scramjet.settings import coerce
 from scramjet.training import start
 from scramjet.training.callbacks import Callbacks
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display import Display, Mode, StoppedBy, make_display
+from scramjet.training.display import Display, Mode, QuietDisplay, StoppedBy, make_display
 from scramjet.training.display.compilation import compilation_shown
 from scramjet.training.display.logged import LoggedDisplay
 from scramjet.training.display.screen import Screen
 from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
+from scramjet.training.parallel.failures import failing_together
+from scramjet.training.parallel.restarts import after_restart
+from scramjet.training.parallel.together import Together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
 from scramjet.training.result import TrainResult, result_of
@@ -55,6 +60,7 @@ def train(
     time_limit: str | None = None,
     trust: bool = False,
     callbacks: Iterable[Any] = (),
+    rank_timeout: float = RANK_TIMEOUT,
     **settings: Any,
 ) -> TrainResult:
     """Train an agent: the command `scramjet train` from Python.
@@ -64,12 +70,19 @@ def train(
     and the function is not in a module. `resume` goes on with a run exactly where it stopped; `total_timesteps`,
     `time_limit` and `track` may change then, nothing else. `fork` starts a new run from a checkpoint. `network`
     replaces the default network. `trust` lets a run, checkpoint or file of somebody else name a world in a file or
-    module, which runs it. `callbacks` are called while it trains (see `Callback`). `settings` are laid over the config,
-    by the names of the flags: `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
+    module, which runs it. `callbacks` are called while it trains (see `Callback`). Under a launcher such as torchrun
+    the run is trained by all of its processes, of which one counts as lost after `rank_timeout` seconds without a sign
+    of life. `settings` are laid over the config, by the names of the flags:
+    `seed=2, learning_rate=1e-3, policy={"hidden": [32]}, env_parameters={"gravity": 12}`.
     """
     stop_if_being_read()
     mode, called = coerce("display", display, Mode), Callbacks(callbacks)
-    with contextlib.closing(make_display(mode)) as screen, compilation_shown(screen), memory_errors_explained():
+    with contextlib.ExitStack() as stack:
+        screen = stack.enter_context(contextlib.closing(make_display(mode if is_first_rank() else "quiet")))
+        stack.enter_context(compilation_shown(screen))
+        stack.enter_context(memory_errors_explained())
+        limit = coerce("rank_timeout", rank_timeout, float)
+        ranks = stack.enter_context(joined(timeout=limit, before_exit=screen.close))
         request = start.StartRequest(
             config=config,
             env=env,
@@ -82,21 +95,31 @@ def train(
             time_limit=time_limit,
             trust=coerce("trust", trust, bool),
             settings=settings,
+            ranks=ranks,
         )
-        session = start.begin(request)
+        session = start.begin(after_restart(request))
+        ranks.began(session.run.shared_path)
         with session.run, contextlib.closing(session):
             return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 
 
 def train_session(session: Session, display: Display, callbacks: Callbacks) -> TrainResult:
-    """Train a session until its last update, or until a signal, a callback or the time limit stops it."""
+    """Train a session until its last update, or until a signal, a callback or the time limit stops it.
+
+    Where several ranks train it, each runs this loop on its own envs: they exchange gradients as they learn, and what
+    `together` tells. Rank 0 alone writes the run's folder, shows it, evaluates and calls callbacks.
+    """
     config, learner, collector = session.config, session.learner, session.collector
+    if not session.ranks.is_first:
+        display, callbacks = QuietDisplay(), Callbacks()
+    together = Together(session)
     clock, stopping = PhaseClock(session.elapsed_seconds), Stopping(session, display)
     evaluations = RunEvaluations(session, display, stopping)
     stopped_by: StoppedBy | None = None
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
-    session.sinks.append(Screen(display, session.news))
+    if session.ranks.is_first:
+        session.sinks.append(Screen(display, session.news))
     if config.track:  # after the screen, so that it is closed before, and its last messages are shown
         steps = session.step_after(session.first_update), session.step_after(session.num_updates)
         session.sinks.append(Tracking(config.track, session.run, *steps, session.news.append, display.event))
@@ -106,7 +129,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
         for update in range(session.first_update + 1, session.num_updates + 1):
             step = session.step_after(update)
             with clock.phase("rollout"):
-                rollout = collector.collect(stopping.breaks_off if record else None)
+                rollout = together.collect(stopping.breaks_off if record else None)
             if rollout is None:  # asked to stop while it waited for envs
                 stopped_by = stopping.reason()
                 saver.save_if_due(update - 1, None, is_last=True)
@@ -116,10 +139,11 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             with clock.phase("learn"):
                 metrics = learner.update(batch, step - config.batch_size)
                 collector.learned(update, step)
+                episodes, collected = together.report(update)
             with clock.phase("evaluate"):
                 evaluation = evaluations.evaluate_if_due(update)
-            record = {"update": update, "step": step, **session.progress.add(collector.episodes()), **metrics}
-            record |= collector.metrics() | evaluation_metrics(evaluation) | {"time": clock.read(config.batch_size)}
+            record = {"update": update, "step": step, **session.progress.add(episodes), **metrics, **collected}
+            record |= evaluation_metrics(evaluation) | {"time": clock.read(config.batch_size)}
             record |= callbacks.update(record, evaluation, session)
             for sink in session.sinks:
                 callbacks.give(sink, record, session)
@@ -131,10 +155,11 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
                 videos.record_if_due(update)
             if stopped_by:
                 break
-        videos.finish(is_stopped=stopped_by is not None)
-        callbacks.saved(session)
-        callbacks.raise_failure(session, is_finished=stopped_by is None)
-        display.finish(summary_of(session, record, evaluation, clock, stopped_by))
-        result = result_of(session, record, evaluation, stopped_by, stopping.exit_code)
-        callbacks.end(result, session)
+        with failing_together(session.ranks):
+            videos.finish(is_stopped=stopped_by is not None)
+            callbacks.saved(session)
+            callbacks.raise_failure(session, is_finished=stopped_by is None)
+            display.finish(summary_of(session, record, evaluation, clock, stopped_by))
+            result = result_of(session, record, evaluation, stopped_by, stopping.exit_code)
+            callbacks.end(result, session)
         return result

@@ -57,7 +57,7 @@ def result_of(
     """The result of a session that has ended; `record` is the last line of its metrics."""
     policy = session.policy
     return TrainResult(
-        run_path=session.run.path,
+        run_path=session.run.shared_path,
         step=record["step"],
         metrics=record,
         evaluation=evaluation,

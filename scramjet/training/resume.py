@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ from scramjet.training.config.changes import changes
 from scramjet.training.config.keywords import CHANGEABLE
 from scramjet.training.config.resolution import env_device_beside
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.parallel.agreement import agree, for_ranks
+from scramjet.training.parallel.failures import failing_together, shared
+from scramjet.training.parallel.folder import PrivateRun
+from scramjet.training.parallel.parcels import packed, unpacked
+from scramjet.training.parallel.states import checkpoint_from_bytes, checkpoint_to_bytes
 from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_settings
 from scramjet.training.persistence.metadata import best_of
 from scramjet.training.persistence.state import restore_everything
@@ -45,22 +51,104 @@ def resume_run(
     config's: total_timesteps, time_limit, and those of trackers. `caller` is the user, who may name the world and trust
     the run's files.
     """
-    run = Run.open(find_run(text, runs_dir)).lock()
-    try:
-        frozen = config_files.load_frozen(run.config_path, caller)
-        approve_players(frozen.self_play.opponents, str(run.config_path), trust=caller.trust)
-        config = _config_to_resume(run, frozen, changed)
-        require_installed(config.track)
-        session = _session_at_latest(run, config, network, ranks, trust=caller.trust)
-        world_files.refresh_copy(config.env, config.env_parameters, run.path)
-        now = replace(config, time_limit=frozen.time_limit)
-        if any(getattr(now, key) != getattr(frozen, key) for key in changed) or caller.env is not None:
-            toml = config_files.to_toml(now, run.path)  # the next resume must know
-            write_atomic(run.config_path, toml.encode())
-        return session
-    except BaseException:
-        run.release()
-        raise
+    with contextlib.ExitStack() as unless_resumed:
+
+        def find() -> _Found:
+            run = Run.open(find_run(text, runs_dir)).lock()
+            unless_resumed.callback(run.release)
+            return _find(run, changed, caller, ranks)
+
+        found = shared(ranks, find, _Found.to_bytes, lambda data: _Found.from_bytes(data, caller, ranks))
+        unless_resumed.callback(found.run.release)
+        with failing_together(ranks):
+            session = build_session(found.config, found.run, network, ranks=ranks)
+            unless_resumed.callback(session.close)
+        is_own = shared(ranks, lambda: caller.trust or _has_own_records(found.checkpoint, session), _flag, bool)
+        with failing_together(ranks):
+            _go_back_to(session, found, network, is_own=is_own)
+            if ranks.is_first:
+                _keep_changes(session, found.frozen, changed, caller)
+        agree(session)
+        unless_resumed.pop_all()
+    return session
+
+
+def _flag(value: bool) -> bytes:
+    """A truth value as data of which `bool` is that value."""
+    return b"+" if value else b""
+
+
+def _keep_changes(session: Session, frozen: RunConfig, changed: Mapping[str, Any], caller: Caller) -> None:
+    """Keep the world's source and what was changed in the run's folder, for the next resume."""
+    config, run = session.config, session.run
+    world_files.refresh_copy(config.env, config.env_parameters, run.path)
+    now = replace(config, time_limit=frozen.time_limit)
+    if any(getattr(now, key) != getattr(frozen, key) for key in changed) or caller.env is not None:
+        write_atomic(run.config_path, config_files.to_toml(now, run.path).encode())
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A run to go on with, as rank 0 found it on the disk and tells it to others."""
+
+    run: Run
+    frozen: RunConfig
+    """The config as it was."""
+    config: RunConfig
+    """The config with what may change."""
+    checkpoint: Checkpoint | None
+    """The newest whole checkpoint; None where there is none yet."""
+    damaged: list[str]
+    """What is wrong with each newer one."""
+
+    def to_bytes(self) -> bytes:
+        """What other ranks need to know of it."""
+        facts = {"config": config_files.to_dict(self.config), "name": self.run.name, "damaged": self.damaged}
+        checkpoint = b"" if self.checkpoint is None else checkpoint_to_bytes(self.checkpoint)
+        return packed({"facts": json.dumps(facts).encode(), "checkpoint": checkpoint})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, caller: Caller, ranks: Ranks) -> _Found:
+        """What rank 0 told, on another rank, where a private folder stands in for the run's."""
+        parts = unpacked(data)
+        facts = json.loads(parts["facts"])
+        trusted = replace(caller, trust=True)  # rank 0 has asked the user
+        config = config_files.apply(RunConfig(), facts["config"], f"run '{facts['name']}'", trusted)
+        checkpoint = checkpoint_from_bytes(parts["checkpoint"]) if parts["checkpoint"] else None
+        return cls(PrivateRun(), config, for_ranks(config, ranks), checkpoint, facts["damaged"])
+
+
+def _find(run: Run, changed: Mapping[str, Any], caller: Caller, ranks: Ranks) -> _Found:
+    """The config and the newest whole checkpoint of a run; raises where it cannot go on."""
+    frozen = config_files.load_frozen(run.config_path, caller)
+    approve_players(frozen.self_play.opponents, str(run.config_path), trust=caller.trust)
+    _check_processes(run, frozen.num_processes, ranks.size)
+    config = _config_to_resume(run, frozen, changed)
+    require_installed(config.track)
+    store = CheckpointStore(run.checkpoints_path, None, run.check_lock)
+    if not store.steps():
+        with explain_disk_errors(run.path / SCHEDULE):
+            (run.path / SCHEDULE).unlink(missing_ok=True)  # recorded anew from the beginning
+    checkpoint, damaged = store.load_latest_whole()
+    if checkpoint is None and store.steps():
+        raise CheckpointError(
+            f"run '{run.name}' has no whole checkpoint, and nothing was changed: {'; '.join(damaged)}"
+        )
+    if checkpoint is None and run.lineage_path.exists():
+        raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
+    return _Found(run, frozen, config, checkpoint, damaged)
+
+
+def _check_processes(run: Run, before: int, now: int) -> None:
+    """Refuse to go on with another number of processes: each env's state belongs to the one that stepped it."""
+    if before == now:
+        return
+    were = "1 process" if before == 1 else f"{before} processes"
+    how = "`scramjet train` without --num-processes" if before == 1 else f"--num-processes {before}"
+    raise ConfigError(
+        f"run '{run.name}' was trained by {were}, and here {'is' if now == 1 else 'are'} {now}; resume it with {how} "
+        f"(torchrun --nproc-per-node {before}), or go on with {now} as a new run: --fork {run.path}"
+    )
 
 
 def _config_to_resume(run: Run, frozen: RunConfig, changed: Mapping[str, Any]) -> RunConfig:
@@ -79,36 +167,13 @@ def _config_to_resume(run: Run, frozen: RunConfig, changed: Mapping[str, Any]) -
     return replace(frozen, **{"time_limit": None, **changed}, device=device, env_device=env_device)
 
 
-def _session_at_latest(run: Run, config: RunConfig, network: nn.Module | None, ranks: Ranks, *, trust: bool) -> Session:
-    """A session at the run's newest whole checkpoint, or at the beginning where there is no checkpoint yet."""
-    if not CheckpointStore(run.checkpoints_path, None).steps():
-        with explain_disk_errors(run.path / SCHEDULE):
-            (run.path / SCHEDULE).unlink(missing_ok=True)  # recorded anew from the beginning
-    session = build_session(config, run, network, ranks=ranks)
-    checkpoint, damaged = session.store.load_latest_whole()
-    session.note = "; ".join(damaged)
-    if checkpoint is not None:
-        _go_back_to(session, checkpoint, network, is_own=_has_own_records(checkpoint, session) or trust)
-        return session
-    if session.store.steps():
-        raise CheckpointError(
-            f"run '{run.name}' has no whole checkpoint, and nothing was changed: {'; '.join(damaged)}"
-        )
-    if run.lineage_path.exists():
-        raise RunError(f"run '{run.name}' is a fork that never began; delete {run.path} and fork again")
-    session.metrics_log.truncate_after(-1)
-    if session.league is not None:
-        session.league.begin(0)
-    note = world_files.note_on_world(config.env, session.pool.env, None)
-    session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
-    return session
-
-
-def _has_own_records(checkpoint: Checkpoint, session: Session) -> bool:
+def _has_own_records(checkpoint: Checkpoint | None, session: Session) -> bool:
     """Whether the env states in a checkpoint were written by this user alone and belong to the session's world.
 
     A world whose file was renamed counts as the same if its rules are.
     """
+    if checkpoint is None:
+        return True
     metadata = checkpoint.metadata
     if not checkpoint.is_own or metadata.get("has_records_of_others", False):
         return False
@@ -119,9 +184,13 @@ def _has_own_records(checkpoint: Checkpoint, session: Session) -> bool:
     return is_renamed and world_files.has_rules(session.pool.env, metadata["rules"])
 
 
-def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | None, *, is_own: bool) -> None:
-    """Put a fresh session exactly where a checkpoint of its own run was."""
-    config, run = session.config, session.run
+def _go_back_to(session: Session, found: _Found, network: nn.Module | None, *, is_own: bool) -> None:
+    """Put a fresh session exactly where the newest checkpoint was, or at the beginning where there is none yet."""
+    config, run, checkpoint = session.config, session.run, found.checkpoint
+    session.note = "; ".join(found.damaged)
+    if checkpoint is None:
+        _begin_again(session)
+        return
     _check_config_unchanged(checkpoint, config)
     check_fits(checkpoint, config, network)
     restore_everything(session, checkpoint, is_own=is_own)
@@ -144,6 +213,15 @@ def _go_back_to(session: Session, checkpoint: Checkpoint, network: nn.Module | N
             f"run '{run.name}' is at step {checkpoint.step:,} and has finished its {config.total_timesteps:,} steps; "
             f"to go on, add --total-timesteps {2 * max(config.total_timesteps, checkpoint.step)}"
         )
+
+
+def _begin_again(session: Session) -> None:
+    """Train from the beginning: there is no checkpoint yet."""
+    session.metrics_log.truncate_after(-1)
+    if session.league is not None:
+        session.league.begin(0)
+    note = world_files.note_on_world(session.config.env, session.pool.env, None)
+    session.note = joined_notes(session.note, note, "no checkpoint yet: starting from the beginning")
 
 
 def _cut_logs(session: Session, step: int) -> str:

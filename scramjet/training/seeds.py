@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from scramjet.engine.episode_seeds import EpisodeSeed
+from scramjet.runtime.ranks.interface import Ranks
 
 RESET_OFFSET = 10_000
 EVALUATION_OFFSET = 999
@@ -26,3 +29,10 @@ def unseen_episodes(seed: int) -> EpisodeSeed:
 def seed_of_fork(seed: int, parent_digest: str) -> int:
     """The seed of a fork's episodes, actions and minibatches, which differ from those its parent began with."""
     return EpisodeSeed.of(seed, f"fork of {parent_digest}").key & (2**62 - 1)
+
+
+def action_generator(device: torch.device, seed: int, ranks: Ranks) -> torch.Generator:
+    """The generator that a rank draws actions with: on the CPU the same on all, on the GPU one of its own."""
+    is_own = device.type == "cuda" and not ranks.is_first
+    own = EpisodeSeed.of(seed, f"actions of rank {ranks.rank}").key & (2**62 - 1)
+    return torch.Generator(device).manual_seed(own if is_own else seed)

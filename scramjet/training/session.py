@@ -27,9 +27,10 @@ from scramjet.runtime.metrics_log import MetricsLog
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.runs import Run
 from scramjet.settings import coerce
-from scramjet.training.asynchronous.actors import Actors, ActorThreads
+from scramjet.training.asynchronous.actors import ActorThreads, LocalActors
 from scramjet.training.asynchronous.central_actors import CentralActors
 from scramjet.training.asynchronous.collector import Asynchronous, Replayed
+from scramjet.training.asynchronous.ray.setup import make_ray_actors
 from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
@@ -43,7 +44,7 @@ from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
 from scramjet.training.search.player import SearchingPlayer
 from scramjet.training.search.setup import make_searching
-from scramjet.training.seeds import seed_of_fork, training_episodes
+from scramjet.training.seeds import action_generator, seed_of_fork, training_episodes
 from scramjet.training.self_play.league import League
 from scramjet.training.self_play.opponents import Opponents
 from scramjet.training.self_play.setup import make_league, seat_opponents
@@ -151,6 +152,7 @@ def _collector(
     seed: int,
     league: League | None,
     sitting: Sequence[Opponents],
+    ranks: Ranks,
 ) -> Collector:
     """The collector that the config asks for: synchronous, asynchronous, or replaying a schedule.
 
@@ -160,12 +162,17 @@ def _collector(
     if not isinstance(pool, ConcatenatedPool):
         return Synchronous(player, generator, league)
     assert isinstance(learner, Learner)
+    first_actor = ranks.rank * len(pool.pools)
+    if config.actors == "ray":
+        remote = make_ray_actors(config, pool, policy, rollout, seed=seed, first_actor=first_actor)
+        return Asynchronous(remote, pool, learner, rollout)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
         "num_steps": config.num_steps,
         "horizon": config.ppo.bptt_horizon,
+        "first_actor": first_actor,
     }
-    actors: Actors
+    actors: LocalActors
     if is_foreign(config.env):
         actors = CentralActors(pool, policy, **shape, seed=seed, fused=config.fused)
     else:
@@ -221,25 +228,26 @@ def build_session(
         if config.searches:
             player, learner = make_searching(config, pool, policy, seed)
         else:
-            player, learner = _learning(config, pool, policy, seed, sitting)
-        generator = torch.Generator(policy.device).manual_seed(seed)
-        pool.reset(training_episodes(seed), out=player.buffers.last)
-        evaluator = make_evaluator(config, episodes=config.eval.episodes, beside=pool)
+            player, learner = _learning(config, pool, policy, seed, sitting, ranks)
+        generator = action_generator(policy.device, seed, ranks)
+        pool.reset(training_episodes(seed).part(ranks.rank * pool.num_envs), out=player.buffers.last)
+        num_evaluated = config.eval.episodes if ranks.is_first else 1  # other ranks do not evaluate
+        evaluator = make_evaluator(config, episodes=num_evaluated, beside=pool)
         unless_built.callback(evaluator.pool.close)
         session = Session(
             config=config,
             run=run,
             store=store,
             metrics_log=metrics_log,
-            sinks=[MetricsFile(metrics_log)],
+            sinks=[MetricsFile(metrics_log)] if ranks.is_first else [],
             pool=pool,
             policy=policy,
             learner=learner,
             player=player,
             generator=generator,
-            progress=Progress(pool.num_players, pool.num_envs),
+            progress=Progress(pool.num_players, pool.num_envs * ranks.size),
             evaluator=evaluator,
-            collector=_collector(config, run, player, learner, generator, seed, league, sitting),
+            collector=_collector(config, run, player, learner, generator, seed, league, sitting, ranks),
             ranks=ranks,
             league=league,
         )
@@ -263,7 +271,7 @@ def _prepare_process(config: RunConfig) -> None:
 
 
 def _learning(
-    config: RunConfig, pool: Pool, policy: Policy, seed: int, sitting: Sequence[Opponents]
+    config: RunConfig, pool: Pool, policy: Policy, seed: int, sitting: Sequence[Opponents], ranks: Ranks
 ) -> tuple[RolloutPlayer, Learner]:
     """Build the rollout player and the learner of a run; `sitting` are the opponents of each pool that steps."""
     assert isinstance(config.num_steps, int)
@@ -278,8 +286,9 @@ def _learning(
         apart=apart,
         others=sitting[0] if sitting and not is_async else None,
         has_opponents=bool(sitting),
+        ranks=ranks,
     )
     totals = {"total_steps": config.total_timesteps, "seed": seed}
-    learner = Learner.for_rollout(player.rollout, executor, config.ppo, **totals, is_behind=is_async)
+    learner = Learner.for_rollout(player.rollout, executor, config.ppo, **totals, is_behind=is_async, ranks=ranks)
     learner.warm_up(player.rollout)
     return player, learner

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,23 @@ from scramjet.runtime.runs import Run
 from scramjet.runtime.video.video_file import require_packages
 from scramjet.search.requirements import check_searchable, note_on_chance
 from scramjet.settings import coerce
+from scramjet.training.asynchronous.ray.cluster import require_ray
 from scramjet.training.config import files as config_files
 from scramjet.training.config.algorithm_choice import Algorithm
-from scramjet.training.config.keywords import TRACKING, refuse_when_resumed, with_keywords
+from scramjet.training.config.keywords import SERVICES, refuse_when_resumed, with_keywords
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.values import Count
-from scramjet.training.persistence.checkpoint_facts import check_fits, checkpoint_config, find_checkpoint
+from scramjet.training.parallel.agreement import agree, for_ranks
+from scramjet.training.parallel.failures import failing_together, shared
+from scramjet.training.parallel.folder import PrivateRun
+from scramjet.training.parallel.states import checkpoint_from_bytes, checkpoint_to_bytes
+from scramjet.training.persistence.checkpoint_facts import (
+    check_fits,
+    checkpoint_config,
+    checkpoint_settings,
+    find_checkpoint,
+)
 from scramjet.training.persistence.lineage import lineage_of
 from scramjet.training.persistence.state import checkpoint_of, restore_learning
 from scramjet.training.resume import joined_notes, resume_run
@@ -77,20 +87,31 @@ def begin(request: StartRequest) -> Session:
         if config is not None or request.fork is not None:
             raise ConfigError("a resumed run keeps its own config: give resume alone, or fork to change it")
         run = str(request.resume)
-        refuse_when_resumed(request.settings, run)
+        settings = {key: value for key, value in request.settings.items() if key != "num_processes"}  # looked at later
+        refuse_when_resumed(settings, run)
         caller = Caller(request.trust, name, keeps_parameters=True)
-        changed = {key: request.settings[key] for key in TRACKING if request.settings.get(key) is not None}
+        changed = {key: request.settings[key] for key in SERVICES if request.settings.get(key) is not None}
         changed["time_limit"] = request.time_limit
         if request.total_timesteps is not None:
             changed["total_timesteps"] = coerce("total_timesteps", request.total_timesteps, Count)
         return resume_run(run, request.runs_dir, request.network, changed, caller, ranks=request.ranks)
-    parent = None if request.fork is None else find_checkpoint(request.fork, request.runs_dir)
+    parent = None if request.fork is None else _forked(request.fork, request)
     config = _chosen_config(config, name, parent, request.settings.get("algorithm"), trust=request.trust)
     lengths = {"total_timesteps": request.total_timesteps, "time_limit": request.time_limit}
     config = with_keywords(config, {**request.settings, **lengths})
     if parent is not None:
         return fork_run(parent, config, request.runs_dir, request.run_name, request.network, ranks=request.ranks)
     return new_run(config, request.runs_dir, request.run_name, request.network, ranks=request.ranks)
+
+
+def _forked(named: Path, request: StartRequest) -> Checkpoint:
+    """The checkpoint to fork, which rank 0 reads and sends to the others."""
+    return shared(
+        request.ranks,
+        lambda: find_checkpoint(named, request.runs_dir),
+        checkpoint_to_bytes,
+        checkpoint_from_bytes,
+    )
 
 
 def _chosen_config(
@@ -127,13 +148,32 @@ def new_run(
     config: RunConfig, runs_dir: Path, run_name: str | None, network: nn.Module | None, *, ranks: Ranks = ALONE
 ) -> Session:
     """The session of a new run in a new folder, at step 0."""
-    config, about_threads = _resolved(config, network)
-    run = _create_run(config, runs_dir, run_name)
-    with _discarded_on_error(run):
+    config, about_threads = _resolved(for_ranks(config, ranks), network)
+
+    def build(run: Run) -> Session:
         session = build_session(config, run, network, ranks=ranks)
         if session.league is not None:
             session.league.begin(0)
-    session.note = joined_notes(about_threads, _advice(config), world_files.note_without_copy(config.env, run.path))
+        return session
+
+    session = _begun(lambda: _create_run(config, runs_dir, run_name), build, ranks)
+    about_copy = world_files.note_without_copy(config.env, session.run.path)
+    session.note = joined_notes(about_threads, _advice(config), about_copy)
+    return session
+
+
+def _begun(make_run: Callable[[], Run], build: Callable[[Run], Session], ranks: Ranks) -> Session:
+    """A session in a new folder, built on all ranks or on none: a run that could not begin leaves nothing behind."""
+    with contextlib.ExitStack() as unless_begun:
+        with failing_together(ranks):
+            run = make_run() if ranks.is_first else PrivateRun()
+            unless_begun.callback(run.discard)
+            if ranks.is_first:
+                ranks.began(run.path)
+            session = build(run)
+            unless_begun.callback(session.close)
+        agree(session)
+        unless_begun.pop_all()
     return session
 
 
@@ -143,6 +183,8 @@ def _resolved(config: RunConfig, network: nn.Module | None) -> tuple[RunConfig, 
     Raises a ConfigError where its algorithm cannot search its world, or a tracker is not installed.
     """
     require_installed(config.track)
+    if config.actors == "ray":
+        require_ray()
     resolved = resolve(config)
     if resolved.video_every:
         require_packages()
@@ -207,7 +249,7 @@ def fork_run(
 
     Its episodes are fresh ones.
     """
-    config, about_threads = _resolved(config, network)
+    config, about_threads = _resolved(for_ranks(config, ranks), network)
     check_fits(checkpoint, config, network)
     if config.total_timesteps <= checkpoint.step:
         raise ConfigError(
@@ -215,27 +257,41 @@ def fork_run(
             f"{checkpoint.step:,}, and a fork counts on from there; add --total-timesteps {2 * checkpoint.step}"
         )
     lineage = lineage_of(checkpoint, config, _any_run_in(runs_dir))
-    run = _create_run(config, runs_dir, run_name, lineage)
-    with _discarded_on_error(run):
-        session = build_session(config, run, network, checkpoint.digest, ranks=ranks)
+
+    def build(run: Run) -> Session:
+        session = build_session(config, run, network, checkpoint.state_digest, ranks=ranks)
         restore_learning(session.policy, session.learner, checkpoint)
         session.learner.begin_as_fork(checkpoint.trainer)
         session.first_step = checkpoint.step
         if session.league is not None:
             session.league.begin(checkpoint.step)
         session.lineage = lineage
-        checkpoint_of(session, update=0, step=checkpoint.step, elapsed_seconds=0.0)()  # so that a resume starts from it
+        return session
+
+    session = _begun(lambda: _create_run(config, runs_dir, run_name, lineage), build, ranks)
+    _save_beginning(session)
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     note = world_files.note_on_copy(config.env, session.pool.env, checkpoint.metadata["rules"])
-    session.note = joined_notes(forked, about_threads, note, _advice(config))
+    session.note = joined_notes(forked, _note_on_processes(checkpoint, ranks), about_threads, note, _advice(config))
     return session
 
 
-@contextmanager
-def _discarded_on_error(run: Run) -> Iterator[None]:
-    """Delete the run's folder if the body raises: a run that could not begin leaves nothing behind."""
+def _save_beginning(session: Session) -> None:
+    """Save a fork's first checkpoint, so that a resume starts from it; if that fails, nothing of the fork is left."""
+    save = checkpoint_of(session, update=0, step=session.first_step, elapsed_seconds=0.0)
     try:
-        yield
+        with failing_together(session.ranks):
+            if session.ranks.is_first:
+                save()
     except BaseException:
-        run.discard()
+        session.close()
+        session.run.discard()
         raise
+
+
+def _note_on_processes(checkpoint: Checkpoint, ranks: Ranks) -> str:
+    """A note where a fork is trained by another number of processes than the run it comes from."""
+    before = checkpoint_settings(checkpoint).num_processes
+    if before == ranks.size:
+        return ""
+    return f"it was trained by {before} process{'es' * (before > 1)}, and goes on with {ranks.size}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import time
@@ -24,10 +25,17 @@ class Stopping:
 
     def __init__(self, session: Session, display: Display) -> None:
         self._session = session
-        limit = session.config.time_limit_seconds
+        limit = session.config.time_limit_seconds if session.ranks.is_first else None  # one clock for all ranks
         self.deadline = math.inf if limit is None else time.perf_counter() + limit
         """When the time limit is reached, by `time.perf_counter`; infinite where there is none."""
-        self._signal = StopSignal(notify=display.event, before_exit=display.close, describe=what_hangs)
+        self._number: int | None = None  # of the signal that stops all ranks
+        self._display = display
+        self._signal = StopSignal(notify=self._tell, before_exit=display.close, describe=what_hangs)
+
+    def _tell(self, text: str) -> None:
+        """Show that a signal came; not where a rank was lost, which makes launchers signal all others."""
+        if not self._session.ranks.is_ending():
+            self._display.event(text)
 
     def is_signalled(self) -> bool:
         """Whether Ctrl-C, SIGTERM or SIGHUP came."""
@@ -40,17 +48,29 @@ class Stopping:
         return self.is_signalled() or is_over
 
     def reason(self) -> StoppedBy | None:
-        """Why the run has to stop now; None if it goes on."""
-        if self._signal.requested is not None:
-            return _STOPPED_BY[signal.Signals(self._signal.requested)]
-        if self._session.stop_reason is not None:
+        """Why the run has to stop now; None if it goes on. All ranks ask together, and what one has heard stops all."""
+        session = self._session
+        heard = self._signal.requested, session.stop_reason, time.perf_counter() >= self.deadline
+        told = [heard] if session.ranks.is_alone else self._told_by_all(heard)
+        numbers, reasons, limits = zip(*told, strict=True)
+        self._number = next((number for number in numbers if number is not None), None)
+        session.stop_reason = next((reason for reason in reasons if reason is not None), None)
+        if self._number is not None:
+            return _STOPPED_BY[signal.Signals(self._number)]
+        if session.stop_reason is not None:
             return "callback"
-        return "time limit" if time.perf_counter() >= self.deadline else None
+        return "time limit" if any(limits) else None
+
+    def _told_by_all(self, heard: tuple[int | None, str | None, bool]) -> list[tuple[int | None, str | None, bool]]:
+        """What all ranks have heard: the number of a signal, a callback's reason, whether the time limit is reached."""
+        return [json.loads(each) for each in self._session.ranks.gather(json.dumps(heard).encode())]
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0, or 128 and the signal's number."""
-        return self._signal.exit_code
+        """The exit code of the command: 0, or 128 and the signal's number, the same on all ranks."""
+        if self._session.ranks.is_alone:
+            return self._signal.exit_code
+        return 0 if self._number is None else 128 + self._number
 
     def __enter__(self) -> Stopping:
         self._signal.__enter__()

@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.errors import ConfigError, did_you_mean, shortened
-from scramjet.settings import NONE_WORDS, type_hints
+from scramjet.settings import NONE_WORDS
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.keywords import SOURCE, with_keywords
 from scramjet.training.config.names_of_other_libraries import suggestion
@@ -242,7 +242,7 @@ def _list_settings() -> set[str]:
     tables |= {"alphazero.": default.alphazero, "self_play.": default.self_play}
     found = set()
     for prefix, part in tables.items():
-        for name, hint in type_hints(type(part)).items():
+        for name, hint in get_type_hints(type(part)).items():
             if get_origin(hint) is tuple and get_args(hint)[:1] == (int,):
                 found.add(prefix.replace("ppo.", "") + name)
     return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba.network import ACTIVATIONS, CORES, Head, NumbaNetwork, NumbaStep, Tower
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
@@ -38,7 +39,7 @@ class NumbaExecutor(Executor):
         """Raises `UnsupportedPolicyError` if the compiled functions cannot run the policy's network."""
         super().__init__(policy, why)
         self.network = numba_network(policy)
-        self._plain = TorchExecutor(policy)
+        self._plain = TorchExecutor(policy, parameters=cast(list[nn.Parameter], self.network.parameters))
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
         self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
@@ -74,16 +75,11 @@ class NumbaExecutor(Executor):
             self.network.use_samples(samples)
 
     def learn(
-        self,
-        samples: Samples,
-        order: Tensor,
-        num_minibatches: int,
-        loss: LossSettings,
-        optimizer: torch.optim.Adam,
+        self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         if loss.is_impala or not self.moves_every_weight or samples.counts is not None or not self._is_as_before:
-            return self._plain.learn(samples, order, num_minibatches, loss, optimizer)
-        return Diagnostics(self.network.learn(order, num_minibatches, loss))
+            return self._plain.learn(samples, minibatches, loss, optimizer)
+        return Diagnostics(self.network.learn(minibatches, loss))
 
 
 def numba_network(policy: Policy) -> NumbaNetwork:

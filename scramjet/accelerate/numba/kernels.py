@@ -118,7 +118,7 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
     fill(floats(partial, work.num_weights), np.float32(0))
     fill(doubles(terms, NUM_TERMS), 0.0)
     scale = np.empty(1, np.float32)
-    scale[0] = 1.0 / (work.num_taken * steps)
+    scale[0] = 1.0 / work.num_averaged
     samples_of_block = np.empty(work.block * steps, np.int64)
     stop = work.num_taken * (part + 1) // num_parts
     for first in range(work.num_taken * part // num_parts, stop, work.block):
@@ -162,15 +162,19 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
 def begin_step(address, k):  # type: ignore[no-untyped-def]
     """Prepare the step on minibatch k: its units, the statistics of its advantages, and transposed memory weights.
 
-    `order` is split into `num_minibatches`; the first ones have one unit more where it does not divide evenly.
+    Its units are `order[bounds[k] : bounds[k + 1]]`. Losses are means over `totals[k]` samples, with several ranks
+    those of all of them. Row k of `statistics` normalizes advantages; without `statistics` it is computed here.
     """
     work = work_at(address)
-    size, rest = work.num_ordered // work.num_minibatches, work.num_ordered % work.num_minibatches
-    work.units = work.order + 8 * (size * k + min(k, rest))
-    work.num_taken = size + 1 if k < rest else size
+    bounds = words(work.bounds + 8 * k, 2)
+    work.units, work.num_taken = work.order + 8 * bounds[0], bounds[1] - bounds[0]
+    work.num_averaged = doubles(work.totals + 8 * k, 1)[0]
     words(work.next_part, 1)[0] = 0
     work.advantage_mean, work.advantage_scale = 0.0, 1.0
-    if work.normalizes != 0:
+    if work.statistics != 0:
+        given = floats(work.statistics + 2 * FLOAT * k, 2)
+        work.advantage_mean, work.advantage_scale = given[0], given[1]
+    elif work.normalizes != 0:
         _normalize_advantages(work)
     for tower in range(work.num_towers):
         if tower_numbers(work, tower)[CORE] != 0:
@@ -217,21 +221,62 @@ def end_step(address, k, num_parts):  # type: ignore[no-untyped-def]
     diagnostics becomes the mean loss terms and the norm before clipping. Adam runs if `num_parameters` is above 0.
     """
     work = work_at(address)
+    _add_up_parts(work, k, num_parts)
+    _clip_and_step(work, k)
+
+
+@AddressedFunction
+def end_own_part(address, k, num_parts):  # type: ignore[no-untyped-def]
+    """Add up what this rank has computed of the step on minibatch k, for ranks to add up theirs.
+
+    The gradients are at `partials`, and behind them the loss terms as float32.
+    """
+    work = work_at(address)
+    _add_up_parts(work, k, num_parts)
+    row, terms = _diagnostics(work, k), floats(work.partials + FLOAT * work.num_weights, NUM_TERMS)
+    for i in range(NUM_TERMS):
+        terms[i] = row[i]
+
+
+@AddressedFunction
+def end_shared_step(address, k):  # type: ignore[no-untyped-def]
+    """Finish the step on minibatch k from the sums over all ranks of what `end_own_part` left."""
+    work = work_at(address)
+    row, terms = _diagnostics(work, k), floats(work.partials + FLOAT * work.num_weights, NUM_TERMS)
+    for i in range(NUM_TERMS):
+        row[i] = terms[i]
+    _clip_and_step(work, k)
+
+
+@callable_from_compiled
+def _diagnostics(work, k):  # type: ignore[no-untyped-def]
+    return doubles(work.diagnostics + 8 * (NUM_TERMS + 1) * k, NUM_TERMS + 1)
+
+
+@callable_from_compiled
+def _add_up_parts(work, k, num_parts):  # type: ignore[no-untyped-def]
+    """Write the sum of all parts' gradients to those of the first, and that of their loss terms to the diagnostics."""
     size = work.num_weights
     total = floats(work.partials, size)
     for part in range(1, num_parts):
         add(total, floats(work.partials + FLOAT * part * size, size))
+    row = _diagnostics(work, k)
+    for i in range(NUM_TERMS):
+        row[i] = 0.0
+        for part in range(num_parts):
+            row[i] += doubles(work.terms + 8 * NUM_TERMS * part, NUM_TERMS)[i] / work.num_averaged
+
+
+@callable_from_compiled
+def _clip_and_step(work, k):  # type: ignore[no-untyped-def]
+    size = work.num_weights
+    total = floats(work.partials, size)
     norm = math.sqrt(sum_of_squares(total))
     factor = np.float32(work.max_norm / (norm + 1e-6))
     if not factor >= 1:  # true for NaN as well, which then spreads to the weights and is noticed
         for i in range(size):
             total[i] *= factor
-    row = doubles(work.diagnostics + 8 * (NUM_TERMS + 1) * k, NUM_TERMS + 1)
-    for i in range(NUM_TERMS):
-        row[i] = 0.0
-        for part in range(num_parts):
-            row[i] += doubles(work.terms + 8 * NUM_TERMS * part, NUM_TERMS)[i] / (work.num_taken * work.steps)
-    row[NUM_TERMS] = norm
+    _diagnostics(work, k)[NUM_TERMS] = norm
     if work.num_parameters > 0:
         _adam(work)
 
@@ -264,13 +309,14 @@ def _adam_loop(weight, gradient, mean, square, rate, root, one_less_beta1, beta2
 
 
 def _steps(
-    address: int, num_workers: int, num_parts: int, begin: int, gradients: int, end: int, num_minibatches: int
+    address: int, num_workers: int, num_parts: int, begin: int, gradients: int, end: int, first: int, stop: int
 ) -> None:
-    """Take a gradient step on each minibatch: gradients on `num_workers` threads, the rest on this thread.
+    """Take a gradient step on minibatches `first` to `stop`: gradients on `num_workers` threads, the rest on this one.
 
-    `begin`, `gradients` and `end` are the addresses of `begin_step`, `gradients_of_parts` and `end_step`.
+    `begin`, `gradients` and `end` are the addresses of `begin_step`, `gradients_of_parts` and `end_step`; with several
+    ranks the last is `end_own_part`.
     """
-    for k in range(num_minibatches):
+    for k in range(first, stop):
         call(begin, (address, k))
         for worker in prange(num_workers):
             call(gradients, (worker, num_parts, address))
@@ -284,22 +330,29 @@ def compile_steps(num_workers: int) -> None:
     """Compile what `take_steps` calls, except the functions whose addresses are in the `WORK` record."""
     steps = cast(Any, _steps_alone if num_workers == 1 else _steps_threaded)
     if not steps.signatures:
-        steps.compile((types.int64,) * 7)
+        steps.compile((types.int64,) * 8)
     for function in (begin_step, end_step, gradients_of_parts):
         function.address  # noqa: B018 - reading the address compiles the function
 
 
-def take_steps(address: int, num_workers: int, num_parts: int, num_minibatches: int, pays: AdaptiveThreading) -> None:
-    """Take a gradient step on each minibatch of the `WORK` record at `address`.
+def take_steps(
+    address: int,
+    num_workers: int,
+    num_parts: int,
+    minibatches: range,
+    pays: AdaptiveThreading,
+    end: AddressedFunction = end_step,
+) -> None:
+    """Take a gradient step on these minibatches of the `WORK` record at `address`, each finished by `end`.
 
     `pays` runs them on one thread while threads are slow to start; with one worker there are no threads.
     """
-    functions = begin_step.address, gradients_of_parts.address, end_step.address
+    functions = begin_step.address, gradients_of_parts.address, end.address
+    arguments = address, num_workers, num_parts, *functions, minibatches.start, minibatches.stop
     if num_workers == 1:
-        _steps_alone(address, 1, num_parts, *functions, num_minibatches)
+        _steps_alone(*arguments)
         return
     launch_threads()
-    arguments = address, num_workers, num_parts, *functions, num_minibatches
     pays(partial(_take_steps_threaded, *arguments), partial(_steps_alone, *arguments))
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.accelerate.executor import Diagnostics, LossSettings
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba import kernels, loss_kernels
 from scramjet.accelerate.numba import towers as layers
 from scramjet.accelerate.samples import Samples
@@ -78,6 +79,15 @@ class NumbaStep(NamedTuple):
     value: Tensor | None  # [B], written; None: not computed, and a tower that only has the value does not run
 
 
+class _Steps(NamedTuple):
+    """How gradient steps are divided, and where their results are; the next ones write over them."""
+
+    division: tuple[int, int]  # number of threads, and of the parts of a minibatch that they take
+    gradients: np.ndarray  # [weights], of the last minibatch
+    exchanged: np.ndarray  # [weights + terms], what ranks add up: the gradients and the loss terms of a minibatch
+    diagnostics: np.ndarray  # [minibatches, terms + 1]
+
+
 class NumbaNetwork:
     """Acts, values and takes PPO's gradient steps for one network, on its own weights in place."""
 
@@ -120,7 +130,7 @@ class NumbaNetwork:
         self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
-        self._results: tuple[np.ndarray, np.ndarray] | None = None  # gradients of parts; diagnostics
+        self._results: _Steps | None = None
         self._loss: LossSettings | None = None  # the settings that the task holds now
         self._acting: list[Task] = []  # kept alive: functions hold their addresses
 
@@ -165,6 +175,11 @@ class NumbaNetwork:
     def _add_weights(self, parameter: Tensor) -> None:
         self._places.append((parameter, self._num_weights))
         self._num_weights += parameter.numel()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All weights, in the order of their gradients."""
+        return [parameter for parameter, _ in self._places]
 
     def refresh(self) -> None:
         """Look up the addresses of all weights; call it before acting, since the weights may have moved."""
@@ -224,8 +239,10 @@ class NumbaNetwork:
 
         Returns the loss terms in the order of `kernels.TERMS`, then the norm of the gradient before clipping.
         """
-        (diagnostics,), partials = self._take_steps(units, 1, loss)
-        grads = torch.from_numpy(partials.copy())
+        steps = self._prepare_steps(Minibatches.even(units, 1), loss)
+        kernels.take_steps(self._task.address, *steps.division, range(1), self._pays)
+        (diagnostics,) = steps.diagnostics
+        grads = torch.from_numpy(steps.gradients.copy())
         for parameter, at in self._places:
             parameter.grad = grads[at : at + parameter.numel()].view(parameter.shape)
         return diagnostics.tolist()
@@ -247,24 +264,33 @@ class NumbaNetwork:
             num_steps=states[0][2].item(),
         )  # fmt: skip
 
-    def learn(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> Tensor:
-        """Take a gradient step on each of the minibatches that `order` [units] is split into.
+    def learn(self, minibatches: Minibatches, loss: LossSettings) -> Tensor:
+        """Take a gradient step on each of the minibatches, with several ranks together.
 
-        Changes the weights and the optimizer's moments. Returns the diagnostics, [num_minibatches, 7], with columns as
-        in `Diagnostics.NAMES`.
+        Changes the weights and the optimizer's moments. Returns the diagnostics, [minibatches, 7], with columns as in
+        `Diagnostics.NAMES`.
         """
         self._task.set(num_parameters=len(self._places))
-        diagnostics, _ = self._take_steps(order, num_minibatches, loss)
+        steps = self._prepare_steps(minibatches, loss)
+        if minibatches.ranks.is_alone:
+            kernels.take_steps(self._task.address, *steps.division, range(len(minibatches)), self._pays)
+        else:
+            self._take_shared_steps(steps, minibatches)
         self._task.set(num_parameters=0)
-        return torch.from_numpy(diagnostics).float()
+        return torch.from_numpy(steps.diagnostics).float()
 
-    def _take_steps(self, order: Tensor, num_minibatches: int, loss: LossSettings) -> tuple[np.ndarray, np.ndarray]:
-        """Compute the gradients of each minibatch, and step the optimizer if the task has `num_parameters`.
+    def _take_shared_steps(self, steps: _Steps, minibatches: Minibatches) -> None:
+        """Take each gradient step on what all ranks hold of a minibatch."""
+        address, own = self._task.address, torch.from_numpy(steps.exchanged)
+        for k in range(len(minibatches)):
+            kernels.take_steps(address, *steps.division, range(k, k + 1), self._pays, kernels.end_own_part)
+            minibatches.ranks.add(own)
+            kernels.end_shared_step(address, k)
 
-        Returns the diagnostics of each minibatch and the gradients of the last; the next call writes over both.
-        """
+    def _prepare_steps(self, minibatches: Minibatches, loss: LossSettings) -> _Steps:
+        """Set the task for gradient steps on these minibatches; the optimizer steps if it has `num_parameters`."""
         self.refresh()
-        steps, fewest = int(self._task.record["steps"]), len(order) // num_minibatches
+        steps, fewest = int(self._task.record["steps"]), len(minibatches.order) // len(minibatches)
         block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, ROWS_IN_SCRATCH // steps))
         most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # one thread adds up all gradients
         num_workers = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
@@ -272,8 +298,14 @@ class NumbaNetwork:
         parts_each = max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
         num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
-        partials, diagnostics = self._give_results(num_parts, num_minibatches)
-        self._task.set(order=_array(order), num_ordered=len(order), num_minibatches=num_minibatches, block=block)
+        results = self._give_results(num_workers, num_parts, len(minibatches))
+        totals = minibatches.num_counted
+        if totals is None:
+            totals = steps * torch.tensor(minibatches.sizes, dtype=torch.float64)
+        self._task.set(
+            order=_array(minibatches.order), bounds=np.array(minibatches.bounds, np.int64), totals=_array(totals),
+            statistics=_array(minibatches.statistics), block=block,
+        )  # fmt: skip
         if loss != self._loss:
             self._loss = loss
             kernels.compile_steps(num_workers)
@@ -286,19 +318,21 @@ class NumbaNetwork:
                 value_clip=math.inf if loss.value_clip is None else loss.value_clip,
                 max_norm=math.inf if loss.max_grad_norm is None else loss.max_grad_norm,
             )  # fmt: skip
-        kernels.take_steps(self._task.address, num_workers, num_parts, num_minibatches, self._pays)
-        return diagnostics, partials[0]
+        return results
 
-    def _give_results(self, num_parts: int, num_minibatches: int) -> tuple[np.ndarray, np.ndarray]:
+    def _give_results(self, num_workers: int, num_parts: int, num_minibatches: int) -> _Steps:
         """Arrays for the gradients of each part and the diagnostics of each minibatch; reused while sizes are equal."""
-        if self._results is None or (len(self._results[0]), len(self._results[1])) != (num_parts, num_minibatches):
-            partials = np.empty((num_parts, self._num_weights), np.float32)
-            diagnostics = np.empty((num_minibatches, len(kernels.TERMS) + 1))
-            self._results = partials, diagnostics
+        division, known = (num_workers, num_parts), self._results
+        if known is None or (known.division, len(known.diagnostics)) != (division, num_minibatches):
+            # Once the parts are added up to the first, the second makes room for the loss terms.
+            partials = np.empty(num_parts * self._num_weights + kernels.NUM_TERMS, np.float32)
+            diagnostics = np.empty((num_minibatches, kernels.NUM_TERMS + 1))
+            exchanged = partials[: self._num_weights + kernels.NUM_TERMS]
+            known = self._results = _Steps(division, partials[: self._num_weights], exchanged, diagnostics)
             self._task.set(
-                partials=partials, terms=np.empty((num_parts, len(kernels.TERMS))), diagnostics=diagnostics
+                partials=partials, terms=np.empty((num_parts, kernels.NUM_TERMS)), diagnostics=diagnostics
             )  # fmt: skip
-        return self._results
+        return known
 
     def _num_parts(self, rows: int, least: int) -> int:
         """The number of parts that `rows` are split into: one a thread, of at least `least` rows each."""

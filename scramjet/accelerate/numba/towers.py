@@ -37,7 +37,7 @@ WORK = np.dtype(
             "layers", "towers", "num_towers", "num_outputs", "offsets", "num_components", "num_inputs", "state_size",
             "widest", "inputs", "mask", "noise", "action", "log_prob", "value", "advantage", "returns", "state",
             "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
-            "num_weights", "terms", "normalizes", "order", "num_ordered", "num_minibatches", "diagnostics",
+            "num_weights", "terms", "normalizes", "order", "bounds", "totals", "statistics", "diagnostics",
             "parameters", "num_parameters", "draw", "loss", "layer", "layer_back", "head", "head_back",
             "turn_weights", "core", "core_back", "next_part",
         )
@@ -46,7 +46,7 @@ WORK = np.dtype(
         (name, np.float64)
         for name in (
             "advantage_mean", "advantage_scale", "clip", "entropy_coef", "value_clip", "value_coef", "max_norm", "norm",
-            "learning_rate", "beta1", "beta2", "epsilon", "num_steps",
+            "learning_rate", "beta1", "beta2", "epsilon", "num_steps", "num_averaged",
         )
     ]
 )  # fmt: skip

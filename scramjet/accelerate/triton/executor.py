@@ -12,6 +12,7 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.accelerate.triton.mlp import HAS_TRITON, MLPWeights, TritonMLP, why_unsupported
@@ -20,6 +21,7 @@ from scramjet.engine.pool import Pool
 from scramjet.policies.distributions import Categorical
 from scramjet.policies.networks import SeparateActorCritic
 from scramjet.policies.policy import Policy
+from scramjet.runtime.ranks.interface import Ranks
 
 
 class TritonExecutor(Executor):
@@ -46,29 +48,19 @@ class TritonExecutor(Executor):
         self.mlp.values(obs, value)
 
     def learn(
-        self,
-        samples: Samples,
-        order: Tensor,
-        num_minibatches: int,
-        loss: LossSettings,
-        optimizer: torch.optim.Adam,
+        self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         if loss.is_impala or self.own_losses is not None or not samples.is_plain:
-            return self._plain.learn(samples, order, num_minibatches, loss, optimizer)
-        return self._learn(samples, order, num_minibatches, loss, optimizer)
+            return self._plain.learn(samples, minibatches, loss, optimizer)
+        return self._learn(samples, minibatches, loss, optimizer)
 
     @torch.no_grad()
     def _learn(
-        self,
-        samples: Samples,
-        order: Tensor,
-        num_minibatches: int,
-        loss: LossSettings,
-        optimizer: torch.optim.Adam,
+        self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         """Learn with the kernels, which write gradients to the memory that the optimizer reads."""
         rows = []
-        for diagnostics in self._gradients(samples, order, num_minibatches, loss):
+        for diagnostics in self._gradients(samples, minibatches, loss):
             if loss.max_grad_norm is not None:  # the optimizer divides gradients by `grad_scale`
                 excess = (diagnostics[-1:] + 1e-6) / loss.max_grad_norm
                 optimizer.grad_scale = excess.clamp(min=1.0)  # type: ignore[attr-defined]
@@ -76,25 +68,39 @@ class TritonExecutor(Executor):
             rows.append(diagnostics)
         return Diagnostics(torch.stack(rows))
 
-    def _gradients(self, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings) -> Iterator[Tensor]:
+    def _gradients(self, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> Iterator[Tensor]:
         """Compute the gradients of one minibatch after the other, and yield the diagnostics of each."""
-        table = torch.empty(num_minibatches, len(Diagnostics.NAMES), device=order.device)
-        statistics = torch.empty(num_minibatches, 2, device=order.device)
-        if loss.normalizes_advantages:
-            self.mlp.advantage_statistics(samples.advantage, order, num_minibatches, statistics)
-        for i, indices in enumerate(order.tensor_split(num_minibatches)):
-            self.mlp.gradients(
-                samples, indices, statistics[i] if loss.normalizes_advantages else None, loss, diagnostics=table[i]
-            )
+        order, number, statistics = minibatches.order, len(minibatches), minibatches.statistics
+        table = torch.empty(number, len(Diagnostics.NAMES), device=order.device)
+        if loss.normalizes_advantages and statistics is None:
+            statistics = torch.empty(number, 2, device=order.device)
+            self.mlp.advantage_statistics(samples.advantage, order, number, statistics)
+        for i in range(number):
+            given = None if statistics is None else statistics[i]
+            self.mlp.gradients(samples, minibatches.units(i), given, loss, diagnostics=table[i])
+            if minibatches.num_counted is not None:
+                self._add_up(minibatches.ranks, minibatches.sizes[i] / minibatches.num_counted[i], table[i])
             yield table[i]
 
-    def warm_up(self, step: ActStep, samples: Samples, order: Tensor, num_minibatches: int, loss: LossSettings) -> None:
+    def _add_up(self, ranks: Ranks, share: Tensor, diagnostics: Tensor) -> None:
+        """Replace the gradients and diagnostics [7] of this rank's part of a minibatch by those of the whole minibatch.
+
+        `share` is how much of the minibatch this rank has, a scalar.
+        """
+        numbers, terms = self.mlp.exchanged, self.mlp.exchanged[self.mlp.num_parameters :]
+        terms.copy_(diagnostics[:-1])
+        numbers.mul_(share.float())
+        ranks.add(numbers)
+        diagnostics[:-1] = terms
+        diagnostics[-1] = torch.linalg.vector_norm(self.mlp.grads)
+
+    def warm_up(self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> None:
         if not samples.is_plain:
             return
         self._act(step)
         self.mlp.values(samples.obs, samples.value)
         if not loss.is_impala and self.own_losses is None:
-            next(self._gradients(samples, order, num_minibatches, loss))
+            next(self._gradients(samples, minibatches, loss))
 
 
 def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:

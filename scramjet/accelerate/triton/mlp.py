@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scramjet.accelerate.executor import LossSettings
+from scramjet.accelerate.executor import Diagnostics, LossSettings
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.triton import kernels
 from scramjet.accelerate.triton.kernels import HAS_TRITON, OUTPUTS, TERMS
@@ -96,7 +96,8 @@ class TritonMLP:
     """Draws actions and computes values and gradients of an actor and a critic, with a few kernel launches each.
 
     `grads` [num_parameters] holds all gradients, the actor's first, each network's in the order of `MLPWeights`.
-    `views` are twelve views of it in the shapes of the weights, to be used as the `grad` of parameters.
+    `views` are twelve views of it in the shapes of the weights, to be used as the `grad` of parameters. `exchanged` are
+    `grads`, then room for the loss terms: what ranks add up.
     """
 
     def __init__(
@@ -134,7 +135,8 @@ class TritonMLP:
         weights = (*actor.tensors, *critic.tensors)
         sizes = [weight.numel() for weight in weights]
         self.num_parameters = sum(sizes)
-        self.grads = torch.zeros(self.num_parameters, device=self.device)
+        self.exchanged = torch.zeros(self.num_parameters + len(Diagnostics.NAMES) - 1, device=self.device)
+        self.grads = self.exchanged[: self.num_parameters]
         self.views = [part.view_as(weight) for part, weight in zip(self.grads.split(sizes), weights, strict=True)]
         self._row = -(-self.num_parameters // REDUCE_COLUMNS) * REDUCE_COLUMNS  # padded: rows are aligned
         self._partials = torch.empty(self.num_programs, self._row, device=self.device)

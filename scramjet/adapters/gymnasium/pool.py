@@ -154,7 +154,7 @@ class GymPool(ForeignPool):
         self._under_way.refuse("restore()")
         out = self._fitting(out)
         self._restore_counts(snapshot)
-        self._seeds = seeds_in(snapshot)
+        self._seeds = seeds_in(snapshot).part(self._seeds.first_env)
         is_used = "states" in snapshot and is_own
         problem = self._put_back_saved(snapshot) if is_used else "its episodes are fresh"
         self.resume_note = None

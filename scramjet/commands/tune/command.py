@@ -37,6 +37,7 @@ A flag of `scramjet train` with a range or a choice as its value varies; with a 
   scramjet tune cartpole --num-envs choice:64,256 --total-timesteps 200K
   scramjet tune cartpole --space space.toml --method halving --parallel 4
   scramjet tune cartpole --space space.toml --objective steps_to:475
+  scramjet tune cartpole --learning-rate log:1e-4..1e-2 --method pbt
   scramjet tune --resume studies/cartpole-1          go on where it stopped
   scramjet tune --resume studies/cartpole-1 --trials 80
 """
@@ -58,6 +59,8 @@ class Place:
     """Name of the study's folder; by default the world's name and a number."""
     studies_dir: Path = Path("studies")
     """Folder that holds the studies."""
+    ray: str | None = None
+    """Hand the trials to Ray Tune on the cluster at this address (auto, HOST:PORT), or on this machine: local."""
     display: Literal["auto", "live", "plain", "quiet"] = "auto"
     """What to show; auto: a live table in a terminal, plain lines elsewhere."""
     trust: bool = False
@@ -88,7 +91,7 @@ def tune_command(words: list[str]) -> int:
         else:
             study = _new(given, dimensions, env_values, place)
         with study:
-            result = go_on(study, make_display(place.display), server, trust=place.trust)
+            result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
             if place.display != "quiet":
                 _show(study, result)
     return result.exit_code
@@ -112,7 +115,7 @@ def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, s
 def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
     """Open the study of --resume, with a new budget if one is given; refuses everything else."""
     assert place.resume is not None
-    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust")}
+    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust", "ray")}
     allowed |= {("study", name) for name in BUDGET}
     refused = [flag(name) for name in varied] + [flag(path[-1]) for path in given.values if path not in allowed]
     if refused:

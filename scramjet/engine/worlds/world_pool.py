@@ -137,4 +137,5 @@ class WorldPool(Pool):
             env_ids=log["_env"],
             players=log["_player"],
             stats={name: log[name] for name in self.env.stat_names},
+            ticks=log["_tick"],
         )

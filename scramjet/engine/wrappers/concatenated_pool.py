@@ -87,7 +87,7 @@ class ConcatenatedPool(Pool):
         self, snapshot: dict[str, np.ndarray], out: Transition | None = None, *, is_own: bool = True
     ) -> Transition:
         """Begin episodes that were not played before; writes them to `shown`."""
-        before = EpisodeSeed(int(snapshot["seed"][0]))
+        before = EpisodeSeed(int(snapshot["seed"][0]), self._seeds.first_env)
         self.resume_note = "asynchronous: resumed with fresh episodes"
         return self.reset(before.after("resumed at", *snapshot["ticks"].tolist()), out)
 

@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+from scramjet.runtime.ranks.environment import launch_of
+
 LOOKS = 10
 LOOK_SECONDS = 0.02
 """How often the load is sampled, and the seconds that all samples take together."""
@@ -14,10 +16,14 @@ RUNNABLE = 3
 
 
 def available_cores() -> int:
-    """CPU cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """CPU cores this process may use: its part of them, where a launcher started several processes on this machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // _processes_here())
+
+
+def _processes_here() -> int:
+    launch = launch_of()
+    return 1 if launch is None else launch.local_size
 
 
 def free_cores() -> int:
@@ -26,8 +32,8 @@ def free_cores() -> int:
     Takes 20 ms. What this process itself has started, such as a compiler that is soon done, counts as free.
     """
     cores = available_cores()
-    if cores == 1:
-        return 1
+    if cores == 1 or _processes_here() > 1:  # what is busy then is the other processes of the same run
+        return cores
     busy = 0.0
     for _ in range(LOOKS):
         now = _others_at_work()

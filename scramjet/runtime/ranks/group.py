@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import timedelta
+
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks.watching import PERIOD, Watch
 
 INLINE = 4096
 """Bytes of each rank that `gather` exchanges at once; longer data takes a second exchange."""
+WAITS = 60
+"""How many times the time limit for a sign of life a rank may be late at an exchange: it may be evaluating."""
 _HEADER = 8
 
 
 class ProcessGroup(Ranks):
     """The ranks of torch's default process group, which must have been made. Small data always goes by gloo."""
 
-    def __init__(self, *, local_rank: int = 0, local_size: int = 1, device: torch.device | None = None) -> None:
-        """`device`: where gradients are; sums of tensors there go by NCCL if the group has it."""
+    def __init__(
+        self,
+        *,
+        local_rank: int = 0,
+        local_size: int = 1,
+        has_nccl: bool = False,
+        watch: Watch | None = None,
+        timeout: float = 30.0,
+    ) -> None:
+        """`has_nccl`: whether sums of tensors on GPUs go by NCCL. `watch` says which rank was lost, if one was."""
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.local_rank, self.local_size = local_rank, local_size
-        self.can_be_recorded = "nccl" in str(dist.get_backend())
+        self.can_be_recorded = has_nccl
+        self.is_abandoned = False
+        """Whether an exchange was given up, which goes on in the background for ever."""
+        self._watch, self._longest = watch, WAITS * timeout
 
     def add(self, numbers: Tensor) -> None:
-        if numbers.is_cuda and not self.can_be_recorded:  # gloo adds up in the CPU's memory
+        if numbers.is_cuda and self.can_be_recorded:
+            dist.all_reduce(numbers)
+        elif numbers.is_cuda:  # gloo adds up in the CPU's memory
             on_cpu = numbers.cpu()
-            dist.all_reduce(on_cpu)
+            self._finish(dist.all_reduce(on_cpu, async_op=True))
             numbers.copy_(on_cpu)
-            return
-        dist.all_reduce(numbers)
+        else:
+            self._finish(dist.all_reduce(numbers, async_op=True))
 
     def gather(self, data: bytes) -> list[bytes]:
         parts = self._gather_rows(_packed(data, INLINE), INLINE + _HEADER)
@@ -42,17 +61,57 @@ class ProcessGroup(Ranks):
     def _gather_rows(self, row: bytes, width: int) -> list[bytes]:
         mine = torch.from_numpy(np.frombuffer(row, np.uint8).copy())
         everyone = torch.empty(self.size, width, dtype=torch.uint8)
-        dist.all_gather(list(everyone.unbind()), mine)
+        self._finish(dist.all_gather(list(everyone.unbind()), mine, async_op=True))
         return [each.numpy().tobytes() for each in everyone]
+
+    def to_first(self, data: bytes) -> list[bytes]:
+        sizes = [int.from_bytes(each, "little") for each in self.gather(len(data).to_bytes(_HEADER, "little"))]
+        mine = torch.from_numpy(np.frombuffer(data.ljust(max(sizes), b"\0"), np.uint8).copy())
+        everyone = list(torch.empty(self.size, len(mine), dtype=torch.uint8).unbind()) if self.is_first else None
+        self._finish(dist.gather(mine, everyone, 0, async_op=True))
+        return [] if everyone is None else [each.numpy().tobytes()[:n] for each, n in zip(everyone, sizes, strict=True)]
 
     def from_first(self, data: bytes) -> bytes:
         size = torch.tensor([len(data)])
-        dist.broadcast(size, 0)
+        self._finish(dist.broadcast(size, 0, async_op=True))
         everything = torch.empty(int(size), dtype=torch.uint8)
         if self.is_first:
             everything.copy_(torch.from_numpy(np.frombuffer(data, np.uint8).copy()))
-        dist.broadcast(everything, 0)
+        self._finish(dist.broadcast(everything, 0, async_op=True))
         return everything.numpy().tobytes()
+
+    def is_ending(self) -> bool:
+        return self._watch is not None and self._watch.is_ending()
+
+    def _finish(self, work: dist.Work) -> None:
+        """Wait for an exchange; raises a RankError that names the rank if one was lost or does not come."""
+        watch = self._watch
+        if watch is None:
+            work.wait()
+            return
+        waited = 0.0
+        while not _is_done(work, watch):
+            self.is_abandoned = True
+            watch.check()
+            waited += PERIOD
+            if waited > self._longest:
+                raise watch.late(waited)
+        self.is_abandoned = False
+        watch.exchanges += 1
+
+
+def _is_done(work: dist.Work, watch: Watch) -> bool:
+    """Wait for an exchange for a moment; returns whether it is done, raises if it failed."""
+    with contextlib.suppress(RuntimeError):
+        work.wait(timedelta(seconds=PERIOD))
+        return True
+    if not work.is_completed():
+        return False
+    try:
+        work.wait()
+        return True
+    except RuntimeError as error:
+        raise watch.explained(error) from None
 
 
 def _packed(data: bytes, room: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from torch import Tensor
 
@@ -20,6 +21,11 @@ class Ranks(ABC):
     """How many of the processes are on this machine."""
     can_be_recorded: bool = True
     """Whether sums of tensors on the GPU may be part of a CUDA graph."""
+
+    earlier_run: Path | None = None
+    """The run that these ranks began before their launcher started all of them again."""
+    note: str = ""
+    """A remark for the user about how the ranks are joined; empty where there is none."""
 
     @property
     def is_first(self) -> bool:
@@ -39,9 +45,21 @@ class Ranks(ABC):
     def gather(self, data: bytes) -> list[bytes]:
         """The `data` of all ranks, in their order, on every rank; lengths may differ."""
 
+    def to_first(self, data: bytes) -> list[bytes]:
+        """The `data` of all ranks, in their order, on rank 0; an empty list on the others."""
+        everything = self.gather(data)
+        return everything if self.is_first else []
+
     @abstractmethod
     def from_first(self, data: bytes) -> bytes:
         """The `data` of rank 0, on every rank; what other ranks pass is ignored."""
+
+    def is_ending(self) -> bool:
+        """Whether a rank was lost, so that all are about to end."""
+        return False
+
+    def began(self, run: Path) -> None:  # noqa: B027 - nothing to remember without a launcher
+        """Remember on rank 0 which run this is: if the launcher starts all ranks again, they go on with it."""
 
 
 class Alone(Ranks):

@@ -1,8 +1,9 @@
 """Actors that step envs beside the learner, with weights that may be a few updates old.
 
 For native worlds, an actor is a thread with its own pool of envs and its own copy of the policy (`ActorThreads`). For
-envs of other libraries, see central_actors.py. Both play trajectories into the slots of an `Exchange`. To replay a
-recorded schedule, the learner's thread calls `do` for one event after the other, and no actor has a thread.
+envs of other libraries, see central_actors.py; for actors on other machines, ray/. All play trajectories into the slots
+of an `Exchange`. To replay a recorded schedule, the learner's thread calls `do` for one event after the other, and no
+actor has a thread.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Weights:
             tensor.copy_(self._kept[name])
         wait_for_gpu(policy)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """A copy of the kept weights, which are on the CPU, by name."""
+        return {name: tensor.numpy().copy() for name, tensor in self._kept.items()}
+
 
 def wait_for_gpu(policy: Policy) -> None:
     """Wait until the GPU has done what this thread asked for, so that other threads may use the results.
@@ -66,8 +71,6 @@ def wait_for_gpu(policy: Policy) -> None:
 class Actors(ABC):
     """All actors of a run, and the exchange that takes their trajectories."""
 
-    kind: str
-    """The key of the actors' events in a schedule: play or round."""
     leaves_values: bool
     """Whether the learner computes the values that the actors did not compute while they played."""
 
@@ -93,21 +96,6 @@ class Actors(ABC):
     def _targets(self) -> list[Any]:
         """One function for each thread to run."""
 
-    @abstractmethod
-    def do(self, event: dict[str, Any]) -> None:
-        """Repeat one recorded event of the actors, on this thread."""
-
-    @abstractmethod
-    def begin_with(self, actor: int, first: RolloutBuffers) -> None:
-        """Have an actor's first trajectory continue from the last row of `first`."""
-
-    def begin(self) -> None:
-        """Have each actor's first trajectory begin with what the pool shows now."""
-        for actor in range(len(self.pool.pools)):
-            first, shown = self._slot(actor).buffers, self.pool.shown.part(self.pool.rows_of(actor))
-            _show(first.last, shown)
-            self.begin_with(actor, first)
-
     @property
     def is_running(self) -> bool:
         """Whether the actors' threads have been started."""
@@ -115,7 +103,6 @@ class Actors(ABC):
 
     def start(self) -> None:
         """Start the threads in which the actors play."""
-        self.begin()
         for target in self._targets():
             thread = threading.Thread(target=self._guarded, args=(target,), daemon=True)
             self._threads.append(thread)
@@ -135,6 +122,32 @@ class Actors(ABC):
         self._threads.clear()
 
 
+class LocalActors(Actors):
+    """Actors whose envs belong to this process, and which can repeat a recorded schedule."""
+
+    kind: str
+    """The key of the actors' events in a schedule: play or round."""
+
+    @abstractmethod
+    def do(self, event: dict[str, Any]) -> None:
+        """Repeat one recorded event of the actors, on this thread."""
+
+    @abstractmethod
+    def begin_with(self, actor: int, first: RolloutBuffers) -> None:
+        """Have an actor's first trajectory continue from the last row of `first`."""
+
+    def begin(self) -> None:
+        """Have each actor's first trajectory begin with what the pool shows now."""
+        for actor in range(len(self.pool.pools)):
+            first, shown = self._slot(actor).buffers, self.pool.shown.part(self.pool.rows_of(actor))
+            _show(first.last, shown)
+            self.begin_with(actor, first)
+
+    def start(self) -> None:
+        self.begin()
+        super().start()
+
+
 def _show(row: Transition, shown: Transition) -> None:
     """Copy the observations, masks and turns of `shown` into `row`."""
     for mine, its in zip(leaves(row.obs), leaves(shown.obs), strict=True):
@@ -142,7 +155,7 @@ def _show(row: Transition, shown: Transition) -> None:
     row.mask[:], row.turn[:] = shown.mask, shown.turn
 
 
-class ActorThreads(Actors):
+class ActorThreads(LocalActors):
     """Actors of native worlds: one thread for each pool; compiled code releases Python's lock while it runs."""
 
     kind = "play"
@@ -150,13 +163,16 @@ class ActorThreads(Actors):
 
     def __init__(
         self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
-        fused: bool, restarts: bool, others: Sequence[Others] = (),
+        fused: bool, restarts: bool, others: Sequence[Others] = (), first_actor: int = 0,
     ) -> None:  # fmt: skip
-        """`others`: who else plays in each actor's envs, if anybody does."""
+        """`others`: who else plays in each actor's envs, if anybody does. `first_actor`: the number of the first one
+        among the actors of all processes."""
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policies = [copy.deepcopy(policy).cpu() for _ in pool.pools]
-        self._generators = [torch.Generator().manual_seed(seed_of(seed, i)) for i in range(len(pool.pools))]
+        numbers = range(first_actor, first_actor + len(pool.pools))
+        self._generators = [torch.Generator().manual_seed(seed_of(seed, number)) for number in numbers]
         self._seed, self._restarts, self._others = seed, restarts, others
+        self._first_actor = first_actor
         self._executors = [
             choose_executor(own, part, fused=fused) for own, part in zip(self._policies, pool.pools, strict=True)
         ]
@@ -196,7 +212,7 @@ class ActorThreads(Actors):
         pool.restarts += 1
         pool.say(f"restarted: {error}")
         first = self._slot(actor).buffers
-        pool.reset(seed_of(self._seed, actor, pool.steps_taken), out=first.last)
+        pool.reset(seed_of(self._seed, self._first_actor + actor, pool.steps_taken), out=first.last)
         self.begin_with(actor, first)
 
     def _play(self, trajectory: Trajectory) -> None:

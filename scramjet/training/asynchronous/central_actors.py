@@ -20,7 +20,7 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.trees import arrays_of, map_leaves
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.policies.policy import Policy
-from scramjet.training.asynchronous.actors import Actors, seed_of, wait_for_gpu
+from scramjet.training.asynchronous.actors import LocalActors, seed_of, wait_for_gpu
 from scramjet.training.asynchronous.trajectories import Trajectory
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import Acting
@@ -98,7 +98,7 @@ class JointDecision:
             self._fetched[0].copy_(given)
 
 
-class CentralActors(Actors):
+class CentralActors(LocalActors):
     """Actors whose envs run in worker processes or on ALE's threads.
 
     Whenever the envs of some actors have stepped, one forward pass chooses the actions of all of these. On the GPU it
@@ -110,15 +110,16 @@ class CentralActors(Actors):
 
     def __init__(
         self, pool: ConcatenatedPool, policy: Policy, *, max_lag: int, num_steps: int, horizon: int | None, seed: int,
-        fused: bool,
+        fused: bool, first_actor: int = 0,
     ) -> None:  # fmt: skip
+        """`first_actor`: the number of the first one among the actors of all processes."""
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._policy = copy.deepcopy(policy)
         is_on_gpu = policy.device.type == "cuda"
         self._home = copy.deepcopy(policy).cpu() if is_on_gpu else self._policy  # fits the slots, which are on the CPU
         # On the GPU torch's operators act: rows are few, and they run every network.
         self._executor = choose_executor(self._policy, pool, fused=fused and not is_on_gpu)
-        self._generator = torch.Generator(policy.device).manual_seed(seed_of(seed, 0))
+        self._generator = torch.Generator(policy.device).manual_seed(seed_of(seed, first_actor))
         self._actors = [ActorEnvs(i, part) for i, part in enumerate(pool.pools)]
         now = RolloutBuffers.allocate(pool, self._policy, 1, apart=False).rollout
         size = pool.pools[0].num_rows

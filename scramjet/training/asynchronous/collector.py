@@ -12,7 +12,7 @@ import torch
 from scramjet.engine.pool import Episodes
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool, concatenate_episodes
 from scramjet.errors import ConfigError
-from scramjet.training.asynchronous.actors import Actors, wait_for_gpu
+from scramjet.training.asynchronous.actors import Actors, LocalActors, wait_for_gpu
 from scramjet.training.asynchronous.schedule import read_schedule
 from scramjet.training.asynchronous.trajectories import ScheduleError, Trajectory
 from scramjet.training.collector import Collector
@@ -126,7 +126,7 @@ class Replayed(Asynchronous):
 
     def __init__(
         self,
-        actors: Actors,
+        actors: LocalActors,
         pool: ConcatenatedPool,
         learner: Learner,
         rollout: Rollout,
@@ -136,6 +136,7 @@ class Replayed(Asynchronous):
     ) -> None:
         """`settings` by name must equal those that the schedule was recorded with."""
         super().__init__(actors, pool, learner, rollout, league)
+        self._players = actors
         self._exchange.drops_stale, self._exchange.most_ahead = False, self._exchange.max_lag
         events = read_schedule(schedule, len(pool.pools), actors.kind, settings)
         self.num_rollouts = sum("learn" in event for _, event in events)
@@ -159,7 +160,7 @@ class Replayed(Asynchronous):
     def collect(self, gives_up: Callable[[], bool] | None = None) -> Rollout | None:
         if not self._has_begun:
             self._actors.weights.take(self._policy)
-            self._actors.begin()
+            self._players.begin()
             self._has_begun = True
         try:
             return self._load(self._follow())
@@ -184,7 +185,7 @@ class Replayed(Asynchronous):
                 break  # played with the weights after this update
             else:
                 self._check_version(event)
-                self._actors.do(event)
+                self._players.do(event)
             self._go_on()
         if taken is None:
             raise ScheduleError("it ends here")

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.samples import Samples
-from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize
+from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize, normalize_by, normalizing
 from scramjet.policies.policy import Policy
+from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.moments import joined_over, moments_of
 from scramjet.training.batches.samples import every_step, lay_out
 from scramjet.training.batches.targets import Targets
 from scramjet.training.rollout.rollout import Rollout
@@ -19,27 +21,36 @@ from scramjet.training.rollout.rollout import Rollout
 class Batch:
     """All samples of one rollout, to be learned from in several passes."""
 
+    rollout: Rollout
     samples: Samples
     explained_variance: Tensor  # [], share of the returns' variance that the values at the time of acting explain
     targets: Targets | None  # with V-trace, to estimate advantages again as the policy changes; else None
 
 
-def prepare_batch(rollout: Rollout, reward: Tensor, config: PPOConfig) -> Batch:
-    """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples."""
+def prepare_batch(rollout: Rollout, reward: Tensor, config: PPOConfig, ranks: Ranks = ALONE) -> Batch:
+    """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples.
+
+    Statistics are those over the rollouts of all `ranks`.
+    """
     targets = Targets(rollout, reward, config)
     samples = lay_out(rollout, *targets.on_policy())
-    explained = explained_variance(samples.value, samples.returns, samples.counts)
-    _normalize(samples, config)
-    return Batch(samples, explained, targets if config.advantage == "vtrace" else None)
+    explained = explained_variance(samples.value, samples.returns, samples.counts, ranks)
+    _normalize(samples, config, ranks)
+    return Batch(rollout, samples, explained, targets if config.advantage == "vtrace" else None)
 
 
-def _normalize(samples: Samples, config: PPOConfig) -> None:
-    if config.normalize_advantages == "batch":
+def _normalize(samples: Samples, config: PPOConfig, ranks: Ranks) -> None:
+    if config.normalize_advantages != "batch":
+        return
+    if ranks.is_alone:
         samples.advantage.copy_(normalize(samples.advantage, samples.counts))
+    else:
+        moments = joined_over(ranks, moments_of(samples.advantage, samples.counts))
+        samples.advantage.copy_(normalize_by(normalizing(moments), samples.advantage))
 
 
 @torch.no_grad()
-def estimate_again(policy: Policy, batch: Batch, num_minibatches: int) -> Tensor:
+def estimate_again(policy: Policy, batch: Batch, num_minibatches: int, ranks: Ranks = ALONE) -> Tensor:
     """Estimate advantages and returns by V-trace for the current policy and write them to the samples.
 
     Returns log-ratios [T, R]: the log-probability of each action now, minus that when it was taken.
@@ -51,7 +62,7 @@ def estimate_again(policy: Policy, batch: Batch, num_minibatches: int) -> Tensor
     is_flat_game = rollout.seat is not None and not rollout.recurrent.is_used
     samples = every_step(rollout) if is_flat_game else batch.samples  # values of all turns are needed
     everything = torch.arange(samples.num_units, device=value.device)
-    for units in everything.tensor_split(min(num_minibatches, samples.num_units)):
+    for units in everything.tensor_split(min(num_minibatches, samples.num_units)) if len(everything) else ():
         part = samples.select(units)
         output = policy(part.obs, part.state, part.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, part.action, part.mask)
@@ -60,5 +71,5 @@ def estimate_again(policy: Policy, batch: Batch, num_minibatches: int) -> Tensor
     value[-1] = policy.value(rollout.obs_at(-1), rollout.recurrent.of_movers(rollout.turn(-1)))
     advantage, returns, _ = targets.off_policy(value, log_ratio)
     batch.samples.set_targets(advantage, returns)
-    _normalize(batch.samples, targets.config)
+    _normalize(batch.samples, targets.config, ranks)
     return log_ratio if rollout.mine is None else log_ratio.where(rollout.mine, 0.0)

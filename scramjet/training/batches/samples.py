@@ -40,12 +40,14 @@ def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor
     assert valid is not None
     is_valid = (place >= 0) & valid.flatten()[place]
     played = is_valid.any(0).nonzero().squeeze(1)  # sequences with at least one valid step
-    if len(played) < len(states):
+    unit = played if len(played) < len(states) else None
+    if unit is not None:
         place, first, is_valid, states = place[:, played], first[:, played], is_valid[:, played], states[played]
     is_whole = torch.equal(place.flatten(), everywhere)
     samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=is_whole)
     samples.state, samples.begins = states, first
     samples.counts = None if bool(is_valid.all()) else is_valid.flatten()
+    samples.unit = unit
     return samples
 
 
@@ -72,7 +74,9 @@ def _lay_flat(
         return samples
     is_whole = valid is None or bool(valid.all())
     place = everywhere if valid is None or is_whole else valid.flatten().nonzero().squeeze(1)
-    return _gather(rollout, advantage, returns, place, is_whole=is_whole)
+    samples = _gather(rollout, advantage, returns, place, is_whole=is_whole)
+    samples.unit = None if is_whole else place
+    return samples
 
 
 def _gather(rollout: Rollout, advantage: Tensor, returns: Tensor, place: Tensor, *, is_whole: bool) -> Samples:

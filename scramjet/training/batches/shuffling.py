@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.jit import RowKernel
 
@@ -21,15 +22,29 @@ _ROUNDS = 4
 
 
 class Shuffler:
-    """Draws the order in which each epoch takes its samples; its generator is on the CPU for every device."""
+    """Draws the minibatches of each epoch; its generator is on the CPU for every device."""
 
     def __init__(self, device: torch.device, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
         self._device = device
         self._order = torch.empty(0, dtype=torch.int64, device=device)  # the same memory for every epoch on the GPU
 
-    def order(self, samples: Samples, num_minibatches: int) -> Tensor:
-        """A new random order of the samples, or with memory of the sequences: [units], on the device."""
+    def minibatches(self, samples: Samples, number: int) -> Minibatches:
+        """The samples, or with memory the sequences, in a new random order, split into `number` minibatches."""
+        return Minibatches.even(self._order_of(samples, number), number)
+
+    def shared_minibatches(self, units: Tensor, number: int) -> Minibatches:
+        """What this rank holds of each minibatch that a single process would draw from the units of all ranks.
+
+        `units` [total] are the numbers of all of them on this rank, -1 where another rank has the unit.
+        """
+        drawn = units[torch.randperm(len(units), generator=self.generator)]
+        is_own = drawn >= 0
+        num_own = torch.cat([torch.zeros(1, dtype=torch.int64), is_own.cumsum(0)])
+        bounds = num_own[Minibatches.even(drawn, number).bounds].tolist()
+        return Minibatches(drawn[is_own], bounds)
+
+    def _order_of(self, samples: Samples, num_minibatches: int) -> Tensor:
         num_units = samples.num_units
         if self._device.type == "cpu":
             return torch.randperm(num_units, generator=self.generator)

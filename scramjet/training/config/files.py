@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import tomli_w
 
@@ -20,7 +20,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import ConfigError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
-from scramjet.settings import CONTROL, coerce, describe, plain_parameters, type_hints
+from scramjet.settings import CONTROL, coerce, describe, plain_parameters
 from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.changes import reopened
 from scramjet.training.config.names_of_other_libraries import brought_name
@@ -264,7 +264,7 @@ def field_docs() -> list[tuple[str, str, Any]]:
         ("", default.ppo),
         *((f"{table}.", getattr(default, table)) for table in _TABLES),
     ):
-        hints = type_hints(type(part))
+        hints = get_type_hints(type(part), include_extras=True)
         for field in fields(part):
             value = getattr(part, field.name)
             if not is_dataclass(value):

@@ -27,9 +27,9 @@ SOURCE = "scramjet.train"
 """How messages call the place that the settings came from."""
 ARGUMENTS = ("config", "env", "resume", "fork", "runs_dir", "run_name", "network", "display", "trust", "callbacks")
 """The arguments of `scramjet.train` beside the settings, for suggestions after a misspelled name."""
-TRACKING = ("track", "track_project")
-"""The settings of trackers, which change nothing that is trained."""
-CHANGEABLE = ("total_timesteps", "time_limit", *TRACKING)
+SERVICES = ("track", "track_project", "ray_address")
+"""Which services a run uses, which changes nothing that is trained."""
+CHANGEABLE = ("total_timesteps", "time_limit", *SERVICES)
 """The settings that may change when a run is resumed."""
 
 _TABLES = {
@@ -88,7 +88,7 @@ def refuse_when_resumed(settings: Mapping[str, Any], run: str) -> None:
         if name not in CHANGEABLE:
             raise ConfigError(
                 f"{name} cannot change when a run is resumed: its config is frozen. Only total_timesteps, "
-                f"time_limit and track may; to change more, start a new run with fork={run!r}"
+                f"time_limit, track and ray_address may; to change more, start a new run with fork={run!r}"
             )
 
 

@@ -11,6 +11,7 @@ from scramjet.settings import largest_divisor
 
 def check_mode(config: Any) -> None:
     """Refuse settings of a RunConfig that do not fit its mode."""
+    _check_ray(config)
     if config.mode == "sync":
         for name in ("record_schedule", "replay_schedule"):
             if getattr(config, name):
@@ -34,6 +35,29 @@ def check_mode(config: Any) -> None:
         most = largest_divisor(config.num_envs, config.num_actors)
         problem = "are more than" if config.num_actors > config.num_envs else "do not evenly divide"
         raise ConfigError(f"{config.num_actors} actors {problem} num_envs={config.num_envs}; try --num-actors {most}")
+    if config.env_device == "cuda":
+        raise ConfigError("mode='async' steps envs on the CPU, and env_device is 'cuda'; use --env-device cpu")
+    if config.actors == "local":
+        _check_local_envs(config)
+
+
+def _check_ray(config: Any) -> None:
+    """Refuse settings of a RunConfig that do not fit where its actors are."""
+    if config.actors == "local":
+        if config.ray_address is not None:
+            raise ConfigError(f"ray_address={config.ray_address!r} is for remote actors; add --mode async --actors ray")
+        return
+    if config.mode == "sync":
+        raise ConfigError("actors='ray' are actors beside the learner; add --mode async")
+    if config.ray_address == "":
+        raise ConfigError("ray_address is empty; give HOST:PORT or auto, or leave it out")
+    for name in ("record_schedule", "replay_schedule"):
+        if getattr(config, name):
+            raise ConfigError(f"{name} is for actors of this process; use --actors local")
+
+
+def _check_local_envs(config: Any) -> None:
+    """Refuse envs that actors of this machine cannot step."""
     library = library_of(config.env)
     if library is not None and not library.can_be_async:
         others = ", ".join(each.prefix for each in LIBRARIES.values() if each.can_be_async)
@@ -41,8 +65,6 @@ def check_mode(config: Any) -> None:
             f"mode='async' cannot step {config.env}: its library steps all envs at once; use --mode sync, or envs of "
             f"{others}"
         )
-    if config.env_device == "cuda":
-        raise ConfigError("mode='async' steps envs on the CPU, and env_device is 'cuda'; use --env-device cpu")
     if config.frame_stack > 1 and library is not None:
         raise ConfigError(
             f"mode='async' has no frame stacks of {library.prefix} envs; use --frame-stack 1, or wrap the env"

@@ -164,7 +164,7 @@ def _num_threads(config: RunConfig, cores: int) -> int:
     """Threads for a config of which all else is decided."""
     if config.mode == "async":
         assert isinstance(config.num_actors, int)
-        return max(1, cores - config.num_actors)
+        return cores if config.ray_address is not None else max(1, cores - config.num_actors)
     if config.searches:  # each env has many branches
         return cores
     num_minibatches = config.ppo.num_minibatches_for(config.batch_size, config.sequence_length)

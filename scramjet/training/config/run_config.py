@@ -126,6 +126,12 @@ class RunConfig:
     num_actors: int | Literal["auto"] = "auto"
     """async: actors that the envs are divided among: threads, or processes for Gymnasium envs; auto: one for every two
     cores, one for each core for Gymnasium envs, four for Atari games."""
+    actors: Literal["local", "ray"] = "local"
+    """async: where actors are: threads or processes of this machine, or processes of Ray's on any machines (see
+    docs/scale.md)."""
+    ray_address: str | None = None
+    """The Ray cluster of --actors ray: auto for one on this machine, HOST:PORT, or ray://HOST:PORT; none: Ray is
+    started for this run, on this machine."""
     max_policy_lag: int = 8
     """async: how many updates old a trajectory may be; older ones are not learned from."""
     record_schedule: bool = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from dataclasses import asdict
 from typing import Any
 
 from scramjet.training.components import make_evaluator
@@ -11,6 +13,7 @@ from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.evaluation.limits import SHORT_EVALUATION, GraceTime
 from scramjet.training.evaluation.reports import ProgressLine, cuts_text
 from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.parallel.failures import shared
 from scramjet.training.seeds import evaluation_episodes
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
@@ -25,12 +28,19 @@ class RunEvaluations:
         self._has_hinted_at_samples = False
 
     def evaluate_if_due(self, update: int) -> Evaluation | None:
-        """Evaluate if an evaluation is due after `update`; None if not, or if a signal or the time limit ended it."""
+        """Evaluate if an evaluation is due after `update`; None if not, or if a signal or the time limit ended it.
+
+        Rank 0 evaluates, and all ranks return its result.
+        """
         session, settings = self._session, self._session.config.eval
         is_final = update == session.num_updates and settings.final_episodes > 0
         if not is_final and not (settings.every and update % settings.every == 0):
             return None
-        step = session.step_after(update)
+        return shared(session.ranks, lambda: self._evaluate(update, is_final=is_final), _to_bytes, _from_bytes)
+
+    def _evaluate(self, update: int, *, is_final: bool) -> Evaluation | None:
+        """Evaluate now; `is_final`: over the episodes after the last update."""
+        session, step = self._session, self._session.step_after(update)
         with contextlib.ExitStack() as afterwards:
             evaluator = self._final_evaluator(afterwards) if is_final else session.evaluator
             # One within a run may finish if it is short, so that the run stopped in it resumes as if never stopped.
@@ -70,6 +80,16 @@ class RunEvaluations:
                 f"{progress.mean_return:.2f}: greedy play may run in circles; --eval.samples evaluates with drawn "
                 f"actions"
             )
+
+
+def _to_bytes(evaluation: Evaluation | None) -> bytes:
+    """An evaluation as data for other ranks."""
+    return json.dumps(None if evaluation is None else asdict(evaluation)).encode()
+
+
+def _from_bytes(data: bytes) -> Evaluation | None:
+    fields = json.loads(data)
+    return None if fields is None else Evaluation(**fields)
 
 
 def evaluation_metrics(evaluation: Evaluation | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from scramjet.runtime.background import Background
 from scramjet.training.display.interface import Display
 from scramjet.training.evaluation.best import Best, is_new_best
 from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.parallel.failures import failing_together
 from scramjet.training.persistence.state import checkpoint_of
 from scramjet.training.session import Session
 from scramjet.training.telemetry.phase_clock import PhaseClock
@@ -31,18 +32,26 @@ class Saver:
     def save_if_due(self, update: int, evaluation: Evaluation | None, *, is_last: bool) -> None:
         """Save the session as it is after `update`, if that is due; returns once the last checkpoint is written."""
         session, step = self._session, self._session.step_after(update)
-        every = session.config.checkpoint.every
+        every, is_first = session.config.checkpoint.every, session.ranks.is_first
         is_due = is_last or (every > 0 and update % every == 0)
         best_before = session.best
-        is_best = self._choose_best(step, evaluation, is_due=is_due)
+        is_best = is_first and self._choose_best(step, evaluation, is_due=is_due)
         self._tell(self._writing.finished())
-        if is_due or is_best:
+        if is_due or self._all_save(evaluation, is_best=is_best):
             elapsed = self._clock.elapsed
             save = checkpoint_of(session, update=update, step=step, elapsed_seconds=elapsed, is_best=is_best)
             best_now = session.best
-            self._tell(self._writing.start(lambda: self._written(save, best_before, best_now, is_last=is_last)))
+            if is_first:
+                self._tell(self._writing.start(lambda: self._written(save, best_before, best_now, is_last=is_last)))
         if is_last:
-            self._tell(self._writing.wait())
+            with failing_together(session.ranks):
+                self._tell(self._writing.wait())
+
+    def _all_save(self, evaluation: Evaluation | None, *, is_best: bool) -> bool:
+        """Whether rank 0 found a new best in the evaluation, which all ranks then save together."""
+        if evaluation is None:
+            return False
+        return self._session.ranks.from_first(b"+" if is_best else b"-") == b"+"
 
     def _tell(self, texts: list[str]) -> None:
         """Show how earlier saves went, before a later one may raise."""

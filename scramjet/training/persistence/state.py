@@ -15,10 +15,14 @@ from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
 from scramjet.training.learning import Learning
+from scramjet.training.parallel.states import gathered_tensors, tensors_of_rank
 from scramjet.training.persistence.metadata import policy_metadata
 from scramjet.training.persistence.optimizer_state import optimizer_tensors, restore_optimizer
 from scramjet.training.persistence.weights import load_weights
 from scramjet.training.session import Session
+
+_OF_OTHERS = "has_records_of_others"
+"""The name under which a rank's tensors say that its envs came from somebody else; of rank 0 the metadata says it."""
 
 
 def checkpoint_of(
@@ -28,10 +32,16 @@ def checkpoint_of(
 
     The function returns the checkpoint's folder. It writes the metrics log to the disk first, so that a checkpoint is
     never ahead of it. Whatever goes wrong, in the copying too, it raises as a ScramjetError; earlier checkpoints stay.
+    All ranks call this together; only rank 0 calls the function, and its checkpoint holds the state of all ranks.
     """
     try:
+        own = _copied_or_problem(session)
+        of_others = gathered_tensors(session.ranks, own)
+        if isinstance(own, Exception):
+            raise own
         metadata = session_metadata(session, update, elapsed_seconds)
-        model, trainer = _copies(session.policy.state_dict()), _copies(trainer_tensors(session))
+        metadata["has_records_of_others"] |= any(name.endswith(f"/{_OF_OTHERS}") for name in of_others)
+        model, trainer = _copies(session.policy.state_dict()), own | of_others
     except Exception as error:
         problem: Exception = error
 
@@ -81,25 +91,39 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().to("cpu", copy=True, memory_format=plain) for name, tensor in tensors.items()}
 
 
+def _copied_or_problem(session: Session) -> dict[str, Tensor] | Exception:
+    """Copies of what this rank adds to a checkpoint beside the weights, or what a user's env raised meanwhile."""
+    try:
+        return _copies(trainer_tensors(session) if session.ranks.is_first else local_tensors(session))
+    except Exception as error:
+        return error
+
+
 def trainer_tensors(session: Session) -> dict[str, Tensor]:
     """Everything beside the weights that the next update depends on."""
+    tensors = {**local_tensors(session), **optimizer_tensors(session.learner), **session.progress.tensors()}
+    if session.league is not None:
+        tensors |= session.league.tensors()
+    if session.learner.reward_scaler is not None:
+        tensors["reward_scaler/moments"] = session.learner.reward_scaler.moments
+    return tensors
+
+
+def local_tensors(session: Session) -> dict[str, Tensor]:
+    """What the next update depends on that each rank has of its own: its envs, generators, memory and returns."""
     tensors = {
         "rng/action": session.generator.get_state(),
         "rng/shuffle": session.learner.shuffle_generator.get_state(),
         **{name: generator.get_state() for name, generator in _torch_generators(session.policy.device).items()},
-        **optimizer_tensors(session.learner),
         **{f"pool/{name}": torch.from_numpy(array) for name, array in session.pool.snapshot().items()},
-        **session.progress.tensors(),
         **session.learner.tensors(),
     }
     if session.policy.state_size:
         tensors["memory"] = session.rollout.recurrent.states
-    if session.league is not None:
-        tensors |= session.league.tensors()
-    scaler = session.learner.reward_scaler
-    if scaler is not None:
-        tensors["reward_scaler/running_return"] = scaler.running_return
-        tensors["reward_scaler/moments"] = scaler.moments
+    if session.learner.reward_scaler is not None:
+        tensors["reward_scaler/running_return"] = session.learner.reward_scaler.running_return
+    if session.pool.has_records_of_others and not session.ranks.is_first:
+        tensors[_OF_OTHERS] = torch.ones(1)
     return tensors
 
 
@@ -128,7 +152,7 @@ def restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: bool
 
 
 def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: bool) -> None:
-    tensors = checkpoint.trainer
+    tensors = tensors_of_rank(checkpoint.trainer, session.ranks.rank)
     restore_learning(session.policy, session.learner, checkpoint)
     session.generator.set_state(tensors["rng/action"])
     session.learner.shuffle_generator.set_state(tensors["rng/shuffle"])

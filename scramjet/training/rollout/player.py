@@ -18,9 +18,11 @@ from scramjet.accelerate.executor import Executor
 from scramjet.engine.pool import Pool, halves
 from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.cuda_pool import CudaPool
+from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import value_rollout
 from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.noise import NoiseOfRank
 from scramjet.training.rollout.others import Others
 from scramjet.training.rollout.parts import CopiedPart, DecidedPart, copied
 from scramjet.training.rollout.rollout import Rollout
@@ -40,11 +42,13 @@ class RolloutPlayer:
         in_halves: bool = True,
         others: Others | None = None,
         has_opponents: bool = False,
+        ranks: Ranks = ALONE,
     ) -> None:
         """`horizon` and `apart` are as for `RolloutBuffers.allocate`; `in_halves`: play in halves if the pool can.
 
         `others` choose some of the actions, and then rollouts are not played in halves. `has_opponents`: whether
-        rollouts have room for what others do, also if they are played elsewhere.
+        rollouts have room for what others do, also if they are played elsewhere. `ranks`: those whose pools together
+        are the run's, and who draw the noise of the actions of all of them on the CPU.
         """
         self.pool, self.executor, self._others = pool, executor, others
         self.buffers = RolloutBuffers.allocate(
@@ -58,6 +62,7 @@ class RolloutPlayer:
         given = self._handed_over() if is_apart or self._in_halves else None
         kind = CopiedPart if is_apart else DecidedPart
         self.parts: list[DecidedPart] = [kind(pool, self.buffers, each, executor, given, others) for each in rows]
+        self._noise = NoiseOfRank(executor.policy.distribution, self.rollout.noise, ranks)
         self._results = copied(self.buffers.env_steps.results, self.buffers.policy_steps.results) if is_apart else []
         self._recording: dict[str, Any] = {}
         self._stage: Stage[None] = Stage()
@@ -82,7 +87,7 @@ class RolloutPlayer:
         It continues from the end of the rollout `after`, by default from the last one that was played here.
         """
         pool, rollout, before = self.pool, self.rollout, after or self.buffers
-        self.executor.policy.distribution.noise(rollout.num_steps, pool.num_rows, generator, out=rollout.noise)
+        self._noise.draw(generator)
         if self._others is not None:
             self._others.begin(rollout.num_steps)
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):

@@ -79,15 +79,18 @@ class Rollout:
         states = self.states[:, self.recurrent.slots(rows)]
         return map_fields(self, lambda leaf: leaf[:, rows], states=states, recurrent=self.recurrent.part(rows))
 
+    @property
+    def learned_tensors(self) -> list[Tensor]:
+        """Everything that a learner reads, in a fixed order; the tensors themselves."""
+        names = [field.name for field in fields(self) if field.name not in ("noise", "recurrent", "findings")]
+        found = [leaf for name in names if (mine := getattr(self, name)) is not None for leaf in leaves(mine)]
+        return [*found, self.recurrent.states]
+
     @torch.inference_mode()
     def copy_to(self, target: Rollout, rows: slice) -> None:
         """Copy everything that a learner reads to `rows` of a larger rollout; on the GPU without waiting for it."""
-        part = target.part(rows)
-        for field in fields(self):
-            if field.name not in ("noise", "recurrent", "findings") and (mine := getattr(self, field.name)) is not None:
-                for here, there in zip(leaves(mine), leaves(getattr(part, field.name)), strict=True):
-                    there.copy_(here, non_blocking=True)
-        part.recurrent.states.copy_(self.recurrent.states, non_blocking=True)
+        for here, there in zip(self.learned_tensors, target.part(rows).learned_tensors, strict=True):
+            there.copy_(here, non_blocking=True)
 
 
 def allocate_rollout(

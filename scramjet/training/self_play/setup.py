@@ -99,6 +99,8 @@ def _check_world(config: RunConfig, pool: Pool) -> None:
         )
     if config.mode == "async" and config.self_play.exploiters:
         raise ConfigError("self_play.exploiters learn between updates, and mode='async' has none; use --mode sync")
+    if config.actors == "ray":
+        raise ConfigError("self-play against others has its opponents in this process; use --actors local")
     if config.mode == "async" and is_foreign(config.env):
         raise ConfigError(
             f"mode='async' has no opponents in envs of other libraries such as {config.env}; use --mode sync"

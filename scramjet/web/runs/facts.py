@@ -25,7 +25,8 @@ _VALUE = re.compile(rb"^(algorithm|seed|total_timesteps|device) = (.+)$", re.MUL
 _TAGS, _END_OF_TAGS = re.compile(rb"^tags = (?=\[)", re.MULTILINE), re.compile(rb"\]$", re.MULTILINE)
 _ENV = re.compile(rb"^\[env\]\nname = (.+)$", re.MULTILINE)
 _NOT_LEARNING = re.compile(
-    rb"^((seed|time_limit|env_timeout|num_threads|num_workers|num_processes|track_project|video_every) = [^\n]+"
+    rb"^((seed|time_limit|env_timeout|num_threads|num_workers|num_processes|ray_address|track_project|video_every)"
+    rb" = [^\n]+"
     rb"|(track|log_info) = \[[^\]]{0,500}\])\n",
     re.MULTILINE,
 )

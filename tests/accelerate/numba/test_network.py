@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from torch import nn
 
 from scramjet.accelerate.executor import LossSettings
+from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba import network as native_module
 from scramjet.accelerate.numba.executor import UnsupportedPolicyError, numba_network
 from scramjet.accelerate.numba.kernels import TERMS
@@ -253,7 +254,7 @@ def test_minibatches_of_gradient_steps_move_weights_and_moments_as_torchs_adam_d
     for _ in range(2):
         case.give(network)
         network.use_optimizer(optimizers[0])
-        found = network.learn(order, 4, loss_of(**options))
+        found = network.learn(Minibatches.even(order, 4), loss_of(**options))
         for k, taken in enumerate(order.tensor_split(4)):
             expected, _ = case.by_autograd(theirs, taken, **options)
             optimizers[1].step()

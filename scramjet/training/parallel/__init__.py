@@ -1,0 +1,1 @@
+"""Several processes train one run: what they tell each other and decide together; a process alone does none of it."""
