@@ -46,6 +46,9 @@ class WritingServer:
         (run / "checkpoints" / f"step_{stop:08d}").mkdir(parents=True)
         return WrittenProcess()
 
+    def slots(self, study: Study) -> int:
+        return 1
+
     def close(self) -> None:
         pass
 
