@@ -24,7 +24,7 @@ _POINTS_WITH_MARKERS = 3
 
 def draw(panels: Sequence[Panel], kind: str, *, theme: ThemeName = "light", title: str = "") -> bytes:
     """The panels as the bytes of a file of `kind` "svg" or "png", in two columns if each row has two axes."""
-    matplotlib = _matplotlib()
+    matplotlib = load_matplotlib()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scramjet", "font.size": 10}):
         figure = _figure(panels, THEMES[theme], title)
         buffer = io.BytesIO()
@@ -33,7 +33,8 @@ def draw(panels: Sequence[Panel], kind: str, *, theme: ThemeName = "light", titl
     return buffer.getvalue()
 
 
-def _matplotlib() -> Any:
+def load_matplotlib() -> Any:
+    """matplotlib with the parts that draw files; a ConfigError where it is not installed."""
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
@@ -57,7 +58,7 @@ def _figure(panels: Sequence[Panel], theme: Theme, title: str) -> Figure:
     for place, panel in enumerate(panels):
         _draw_panel(figure.add_subplot(rows, columns, place + 1), panel, theme)
     if title:
-        figure.suptitle(_literal(title), color=theme.text, fontsize=13)
+        figure.suptitle(drawn_literally(title), color=theme.text, fontsize=13)
     _draw_legend(figure, sorted(labels), panels, theme, columns)
     return figure
 
@@ -73,9 +74,9 @@ def _draw_panel(axes: Axes, panel: Panel, theme: Theme) -> None:
         axes.plot(one.x, one.y, color=colour, linestyle=style, linewidth=1.8, marker=marker, markersize=5)
         if one.has_interval:
             axes.fill_between(one.x, one.low, one.high, color=colour, alpha=0.18, linewidth=0)
-    axes.set_title(_literal(panel.title), color=theme.text, fontsize=11)
+    axes.set_title(drawn_literally(panel.title), color=theme.text, fontsize=11)
     axes.set_xlabel(panel.x_title, color=theme.text)
-    axes.set_ylabel(_literal(panel.y_title), color=theme.text)
+    axes.set_ylabel(drawn_literally(panel.y_title), color=theme.text)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     for each in (axes.xaxis, axes.yaxis):
         each.set_major_formatter(FuncFormatter(lambda value, place: axis_number(value)))
@@ -98,7 +99,7 @@ def _draw_legend(
         style = _LINE_STYLES[theme.dash(number)]
         lines.append(Line2D([], [], color=theme.colour(number), linestyle=style, linewidth=2.2))
         runs = {name for panel in panels for one in panel.series if one.number == number for name in one.runs}
-        texts.append(_literal(label if len(runs) == 1 else f"{label} ({len(runs)} runs)"))
+        texts.append(drawn_literally(label if len(runs) == 1 else f"{label} ({len(runs)} runs)"))
     widest = max(map(len, texts))
     across = max(1, min(len(texts), int(columns * 62 / (widest + 8))))
     figure.legend(lines, texts, loc="outside lower center", ncols=across, frameon=False, labelcolor=theme.text)
@@ -112,6 +113,6 @@ def axis_number(value: float) -> str:
     return f"{0.0 if np.isclose(value, 0, atol=1e-12) else value:g}".replace("-", "\u2212")
 
 
-def _literal(text: str) -> str:
+def drawn_literally(text: str) -> str:
     """Text that matplotlib shows as it is: a dollar sign would begin a formula."""
     return printable(text).replace("$", r"\$")

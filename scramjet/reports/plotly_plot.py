@@ -15,7 +15,7 @@ from scramjet.reports.metrics_table import json_numbers
 from scramjet.reports.themes import THEMES, Theme, ThemeName
 
 _POINTS_WITH_MARKERS = 3
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 
 
 def figure(panel: Panel, theme: ThemeName = "light") -> dict[str, Any]:
@@ -48,12 +48,12 @@ def html_page(panels: Sequence[Panel], *, theme: ThemeName = "light", title: str
 
     colours = THEMES[theme]
     figures = json.dumps([figure(panel, theme) for panel in panels], allow_nan=False)
-    entries = "".join(_legend_entry(entry) for entry in legend(panels, theme))
+    entries = "".join(legend_entry(entry) for entry in legend(panels, theme))
     heading = f"<h1>{escape(printable(title))}</h1>" if title else ""
     places = "".join(f'<div class="panel" id="panel{number}"></div>' for number in range(len(panels)))
     # A "</script>" within a text would end the script.
     script = _SCRIPT.replace("FIGURES", figures.replace("<", "\\u003c"))
-    style = _STYLE.replace("BACKGROUND", colours.background).replace("TEXT", colours.text).replace("FONT", _FONT)
+    style = _STYLE.replace("BACKGROUND", colours.background).replace("TEXT", colours.text).replace("FONT", FONT)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(printable(title) or "curves")}'
         f'</title><meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>'
@@ -75,7 +75,8 @@ _SCRIPT = (
 _CSS_DASHES = {"solid": "solid", "dash": "dashed", "dot": "dotted"}
 
 
-def _legend_entry(entry: dict[str, Any]) -> str:
+def legend_entry(entry: dict[str, Any]) -> str:
+    """An entry of `legend` as an item of an HTML list."""
     count = len(entry["runs"])
     text = entry["label"] if count == 1 else f"{entry['label']} ({count} runs)"
     runs = escape(printable(", ".join(entry["runs"])), quote=True)
@@ -122,7 +123,7 @@ def _layout(panel: Panel, theme: Theme) -> dict[str, Any]:
     return {
         "paper_bgcolor": theme.background,
         "plot_bgcolor": theme.background,
-        "font": {"family": _FONT, "color": theme.text, "size": 12},
+        "font": {"family": FONT, "color": theme.text, "size": 12},
         "title": {"text": escape(printable(panel.title)), "font": {"size": 14}},
         "margin": {"l": 56, "r": 12, "t": 40 if panel.title else 16, "b": 48},
         "showlegend": False,

@@ -20,8 +20,10 @@ from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
+from scramjet.tuning.methods.repeats import RepeatedSeeds
 from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.ray.server import RayServer
+from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
@@ -103,18 +105,22 @@ def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> S
 def go_on(
     study: Study, display: StudyDisplay, server: TrialServer, *, trust: bool = False, ray: str | None = None
 ) -> TuneResult:
-    """Run a study to the end of its budget, or until it is stopped; returns what it has found.
+    """Run a study to the end of its budget, or until it is stopped, and make its report; returns what it has found.
 
-    `server` starts its trials. `ray` hands them to Ray Tune instead, on the cluster at this address, or on this machine
-    where it is `local`.
+    After the search the best settings are trained again with fresh seeds, where the method allows it. `server` starts
+    its trials. `ray` hands them to Ray Tune instead, on the cluster at this address, or on this machine where it is
+    `local`.
     """
+    search = METHODS[study.settings.method]()
+    method = RepeatedSeeds(search) if search.repeats_seeds else search
     with contextlib.ExitStack() as stack:
         if ray is not None:
             server = stack.enter_context(contextlib.closing(RayServer(study, ray)))
         stack.enter_context(contextlib.closing(display))
         display.begin(study)
-        exit_code = run_study(study, METHODS[study.settings.method](), display, server, trust=trust)
-    return result_of(study, exit_code)
+        exit_code = run_study(study, method, display, server, trust=trust)
+    winner = write_report(study.path, trust=trust).results.winner()
+    return result_of(study, exit_code, None if winner is None else winner.number)
 
 
 def _next_name(studies_dir: Path, world: str) -> str:

@@ -17,13 +17,13 @@ from scramjet.errors import printable
 from scramjet.training.display.text import human_count, human_duration, human_number, short_path
 from scramjet.tuning.assignments import Outcome
 from scramjet.tuning.budget import seconds_left
+from scramjet.tuning.methods.repeats import SCORE, SEED, repeats, result_of_repeat
 from scramjet.tuning.results import TrialResult, ranked, trial_results
-from scramjet.tuning.study import Study
+from scramjet.tuning.study import REASON, Study
 from scramjet.tuning.trials import TrialRun
 
 DisplayMode = Literal["auto", "live", "plain", "quiet"]
 REDRAW_SECONDS = 0.5
-BEST_SHOWN = 5
 
 
 class StudyDisplay(Protocol):
@@ -73,6 +73,10 @@ class PlainDisplay(QuietDisplay):
 
     def told(self, study: Study, outcome: Outcome) -> None:
         """Print the trial's line."""
+        repeat = result_of_repeat(study, outcome.assignment)
+        if repeat is not None:
+            self.event(repeat_line(outcome, repeat))
+            return
         results = trial_results(study)
         best = next(iter(ranked(results, minimizes=study.objective.minimizes)), None)
         self.event(trial_line(results[outcome.assignment.trial], best))
@@ -147,6 +151,15 @@ def trial_line(trial: TrialResult, best: TrialResult | None) -> str:
     return f"trial {trial.number}: {human_number(trial.score)}{cost}  {settings}  {used}{mark}"
 
 
+def repeat_line(outcome: Outcome, result: Mapping[str, Any]) -> str:
+    """How a repeated seed ended, in one line."""
+    which = f"trial {outcome.assignment.trial}, seed {result[SEED]}"
+    if result[SCORE] is None:
+        return f"{which}: failed: {' '.join(str(result[REASON]).split())}"
+    used = f"{human_count(outcome.step)} steps in {human_duration(outcome.seconds)}"
+    return f"{which}: {human_number(result[SCORE])}  {used}"
+
+
 def settings_text(settings: Mapping[str, Any]) -> str:
     """The settings of a trial: learning_rate=0.00312 num_envs=256."""
     return " ".join(f"{name}={_value_text(value)}" for name, value in settings.items())
@@ -169,7 +182,8 @@ def running_table(study: Study, runs: list[TrialRun], seconds: float) -> Group:
         settings = settings_text(study.space.settings(assignment.parameters))
         stop = assignment.stop_step or progress.total_steps
         numbers = human_count(progress.step), human_count(stop), human_number(progress.mean_return)
-        table.add_row(str(assignment.trial), *numbers, Text(printable(settings)))
+        seed = f" seed {assignment.changes['seed']}" if "seed" in assignment.changes else ""
+        table.add_row(f"{assignment.trial}{seed}", *numbers, Text(printable(settings)))
     return Group(table, Text(standing(study, seconds), style="dim"))
 
 
@@ -183,21 +197,10 @@ def standing(study: Study, seconds: float) -> str:
     best = next(iter(ranked(results, minimizes=study.objective.minimizes)), None)
     parts += [f"best {human_number(best.score)} (trial {best.number})"] if best else []
     left = seconds_left(study, seconds)
+    waiting = len(repeats(study)) if most and done >= most else 0
+    if waiting:
+        return ", ".join([*parts, f"{waiting} runs with fresh seeds to go", human_duration(seconds)])
     if most and done and study.settings.hours is None:
         left = seconds / done * (most - done)
     parts += [human_duration(seconds), f"about {human_duration(left)} left" if math.isfinite(left) else ""]
     return ", ".join(part for part in parts if part)
-
-
-def best_table(trials: list[TrialResult], *, minimizes: bool) -> list[str]:
-    """The best few trials as lines of text, the best first."""
-    best = ranked(trials, minimizes=minimizes)[:BEST_SHOWN]
-    rows = [("trial", "score", *(["cost"] if best and best[0].cost is not None else []), "steps", "time", "settings")]
-    for trial in best:
-        cost = [] if trial.cost is None else [human_number(trial.cost)]
-        used = human_count(trial.steps), human_duration(trial.seconds)
-        rows.append((str(trial.number), human_number(trial.score), *cost, *used, settings_text(trial.settings)))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    ]

@@ -43,15 +43,17 @@ class TuneResult:
     study_path: Path
     trials: list[TrialResult]
     best: TrialResult | None
-    """The finished trial with the best score; None if none has finished."""
+    """The finished trial with the best score in the search; None if none has finished."""
+    winner: TrialResult | None
+    """The trial whose settings have the best mean over fresh seeds; `best` where no seeds were repeated."""
     front: list[TrialResult]
     """Finished trials that no other beats in both score and cost, cheapest first; without costs the best alone."""
     exit_code: int = 0
     """130 after Ctrl-C; else 0."""
 
     def __repr__(self) -> str:
-        best = "none" if self.best is None else f"trial {self.best.number} with {self.best.score:g}"
-        return f"TuneResult({str(self.study_path)!r}, {len(self.trials)} trials, best: {best})"
+        winner = "none" if self.winner is None else f"trial {self.winner.number} with {self.winner.score:g}"
+        return f"TuneResult({str(self.study_path)!r}, {len(self.trials)} trials, winner: {winner})"
 
 
 def trial_results(study: Study) -> list[TrialResult]:
@@ -78,11 +80,12 @@ def front_of(trials: list[TrialResult], *, minimizes: bool) -> list[TrialResult]
     return front[::-1]
 
 
-def result_of(study: Study, exit_code: int = 0) -> TuneResult:
-    """What a study has found so far."""
+def result_of(study: Study, exit_code: int = 0, winner: int | None = None) -> TuneResult:
+    """What a study has found so far; `winner` is the number of the trial whose settings are best over fresh seeds."""
     trials, minimizes = trial_results(study), study.objective.minimizes
     best = next(iter(ranked(trials, minimizes=minimizes)), None)
-    return TuneResult(study.path, trials, best, front_of(trials, minimizes=minimizes), exit_code)
+    chosen = best if winner is None else trials[winner]
+    return TuneResult(study.path, trials, best, chosen, front_of(trials, minimizes=minimizes), exit_code)
 
 
 def _result(study: Study, trial: Any) -> TrialResult:

@@ -49,12 +49,17 @@ class StudySettings:
     """pbt: members that train side by side."""
     interval: Count | None = None
     """pbt: env steps of a generation, after which the worst quarter is replaced; none: a twentieth of the training."""
+    best: int = 3
+    """Settings that are trained again after the search, with fresh seeds: those with the best scores."""
+    seeds: int = 3
+    """Fresh seeds for each of them; the winner has the best mean over these. 0: none, and the best trial wins."""
     study_seed: int = 1
     """Decides what is proposed; the seed of the trials is --seed."""
 
     def __post_init__(self) -> None:
         settle(self)
-        require_counts(self, ("trials", "steps", "first_rung", "interval"))
+        require_counts(self, ("trials", "steps", "first_rung", "interval", "best"))
+        require_counts(self, ("seeds",), least=0)
         require_counts(self, ("factor",), least=2)
         require_counts(self, ("population",), least=2, most=MAX_PARALLEL)
         require_counts(self, ("parallel",), most=MAX_PARALLEL)

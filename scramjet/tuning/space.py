@@ -59,6 +59,12 @@ class Dimension:
     """The values of a choice; None for a range."""
 
     @property
+    def written(self) -> str | list[Any]:
+        """The dimension as a file holds it: its text, or a list where a choice has a comma, as schedules do."""
+        choices = ["none" if value is None else value for value in self.choices or ()]
+        return choices if any("," in str(value) for value in choices) else self.text
+
+    @property
     def extremes(self) -> tuple[Value, ...]:
         """Values that must fit the config: both ends of a range, every value of a choice."""
         if self.choices is not None:
@@ -173,9 +179,9 @@ class Space:
         for dimension in self.dimensions:
             self._check(dimension, base)
 
-    def as_table(self) -> dict[str, str]:
-        """The space as study.toml keeps it: text by setting."""
-        return {dimension.name: dimension.text for dimension in self.dimensions}
+    def as_table(self) -> dict[str, Any]:
+        """The space as study.toml keeps it: text by setting, a list for choices with commas in them."""
+        return {dimension.name: dimension.written for dimension in self.dimensions}
 
     def distributions(self) -> dict[str, Any]:
         """Optuna's distributions by setting."""

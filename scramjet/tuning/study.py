@@ -253,6 +253,17 @@ class Study:
         with explained(self._db):
             self.optuna_study.set_user_attr(SPENT_SECONDS, seconds)
 
+    def keep(self, name: str, value: Any) -> None:
+        """Keep something about the study as a whole: anything that JSON can hold."""
+        with explained(self._db):
+            self.optuna_study.set_user_attr(name, value)
+
+    def kept(self) -> dict[str, Any]:
+        """All that was kept, by name."""
+        with explained(self._db):
+            found: dict[str, Any] = self.optuna_study.user_attrs
+        return found
+
     def change_budget(self, changes: Mapping[str, Any]) -> None:
         """Go on with another budget, which study.toml keeps."""
         if changes:

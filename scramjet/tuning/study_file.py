@@ -21,7 +21,7 @@ from scramjet.training.worlds.trust import Caller, approve_players
 from scramjet.tuning.settings import StudySettings
 
 VERSION = 1
-BUDGET = ("trials", "steps", "hours", "parallel")
+BUDGET = ("trials", "steps", "hours", "parallel", "best", "seeds")
 """The settings that may change when a study is resumed: they change no trial."""
 _TABLES = ("settings", "budget", "space", "base")
 

@@ -24,7 +24,8 @@ def test_a_study_of_two_trials_trains_ordinary_runs_and_tells_the_best(
 ) -> None:
     (tmp_path / "space.toml").write_text('[space]\n"gamma" = [0.9, 0.99]\n[space.policy]\nactivation = "choice:tanh"\n')
     words = ["tune", "cartpole", *SPACE, "--space", tmp_path / "space.toml", *TINY, "--num-threads", "1"]
-    words += ["--trials", "2", "--parallel", "2", "--method", "random", "--studies-dir", tmp_path]
+    words += ["--trials", "2", "--parallel", "2", "--method", "random", "--seeds", "0"]
+    words += ["--studies-dir", tmp_path]
     assert call(*words) == 0
     told = capfd.readouterr().out
     assert "2 trials, 2 at once, 1 thread each" in told

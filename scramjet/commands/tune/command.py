@@ -14,16 +14,15 @@ from scramjet.commands.arguments.env_parameters import split_env_parameters
 from scramjet.commands.arguments.help_text import show_help
 from scramjet.commands.arguments.search import refuse_search
 from scramjet.commands.command_line import CommandLine, read_words
+from scramjet.commands.tune.showing import find_study, show_ended, show_report
 from scramjet.commands.tune.spaces import read_space, split_dimensions
-from scramjet.errors import ConfigError, RunError, printable
+from scramjet.errors import ConfigError
 from scramjet.settings import flag
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display.text import short_path
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
-from scramjet.tuning.display import best_table, make_display
+from scramjet.tuning.display import make_display
 from scramjet.tuning.processes import TrialServer
-from scramjet.tuning.results import TuneResult
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
@@ -40,6 +39,7 @@ A flag of `scramjet train` with a range or a choice as its value varies; with a 
   scramjet tune cartpole --learning-rate log:1e-4..1e-2 --method pbt
   scramjet tune --resume studies/cartpole-1          go on where it stopped
   scramjet tune --resume studies/cartpole-1 --trials 80
+  scramjet tune --report studies/cartpole-1          its report, at any time
 """
 
 
@@ -54,7 +54,12 @@ class Place:
     config: Path | None = None
     """A TOML or YAML file with settings that all runs share."""
     resume: str | None = None
-    """Go on with this study (its folder or name); only --trials, --steps, --hours and --parallel may change."""
+    """Go on with this study (its folder or name); only its budget may change: --trials, --steps, --hours, --parallel,
+    --best and --seeds."""
+    report: str | None = None
+    """Make the report of this study (its folder or name) anew, and run nothing; it may be running."""
+    out: Path | None = None
+    """With --report: a file for its plots besides, .svg or .png, drawn by matplotlib."""
     study_name: str | None = None
     """Name of the study's folder; by default the world's name and a number."""
     studies_dir: Path = Path("studies")
@@ -85,6 +90,8 @@ def tune_command(words: list[str]) -> int:
     if given.wants_help:
         show_help(Arguments, "scramjet tune", DESCRIPTION)
     place = given.laid_over(Place(), ("place",))
+    if place.report is not None or place.out is not None:
+        return _report(given, place)
     with contextlib.closing(TrialServer(may_fork=True)) as server:
         if place.resume is not None:
             study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
@@ -93,8 +100,20 @@ def tune_command(words: list[str]) -> int:
         with study:
             result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
             if place.display != "quiet":
-                _show(study, result)
+                show_ended(study, result)
     return result.exit_code
+
+
+def _report(given: CommandLine, place: Place) -> int:
+    """Make and show the report of --report; refuses all flags that are not for it."""
+    if place.report is None:
+        raise ConfigError(f"--out {place.out} is for the plots of a report; add --report STUDY")
+    allowed = {("place", name) for name in ("report", "out", "studies_dir", "trust")}
+    refused = [flag(path[-1]) for path in given.values if path not in allowed]
+    if refused:
+        raise ConfigError(f"{refused[0]} has no use with --report, which runs nothing; leave it out")
+    show_report(find_study(place.report, place.studies_dir), place.out, trust=place.trust)
+    return 0
 
 
 def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, str], place: Place) -> Study:
@@ -124,27 +143,4 @@ def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
             f"{', '.join(flag(name) for name in BUDGET)} may; to change more, begin a new study"
         )
     changes = {path[-1]: value for path, value in given.values.items() if path[0] == "study"}
-    return resumed_study(_find(place.resume, place.studies_dir), changes, trust=place.trust)
-
-
-def _find(text: str, studies_dir: Path) -> Path:
-    """The folder of a study that the user named by its path or by its name in `studies_dir`."""
-    for folder in (Path(text), studies_dir / text):
-        if "\0" not in text and (folder / "study.toml").is_file():
-            return folder
-    raise RunError(f"there is no study at {text!r} nor in {studies_dir}/; name a folder that `scramjet tune` made")
-
-
-def _show(study: Study, result: TuneResult) -> None:
-    """Print the best trials and what to type next."""
-    lines = best_table(result.trials, minimizes=study.objective.minimizes) if result.best else ["no trial has finished"]
-    where = short_path(study.path)
-    is_unfinished = any(trial.state in ("running", "paused") for trial in result.trials)
-    settings = study.settings
-    further = f" --hours {2 * settings.hours:g}" if settings.hours is not None and result.exit_code == 0 else ""
-    if not is_unfinished and settings.most_trials is not None:
-        further = f" --trials {2 * settings.most_trials}"
-    next_steps = [f"go on            scramjet tune --resume {where}{further}"]
-    if result.best is not None and result.best.run_path is not None:
-        next_steps += [f"play the best    scramjet eval {short_path(result.best.run_path)}"]
-    print("\n".join(printable(line) for line in ["", *lines, "", *next_steps]), flush=True)
+    return resumed_study(find_study(place.resume, place.studies_dir), changes, trust=place.trust)

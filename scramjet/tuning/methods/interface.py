@@ -19,6 +19,9 @@ class Method(ABC):
     has_costs = False
     """Whether a trial has two values: its score, and its cost, which is minimized."""
 
+    repeats_seeds = True
+    """Whether the settings of a trial alone make its run, so that the best can be trained again with other seeds."""
+
     @classmethod
     def prepared(cls, base: RunConfig, space: Space, settings: StudySettings) -> tuple[RunConfig, StudySettings]:
         """The config and settings of a new study, with what this method changes; a ConfigError if it cannot run it."""

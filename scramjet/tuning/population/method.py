@@ -35,6 +35,8 @@ _KEPT_BY_FORKS = ("algorithm", "frame_stack", "policy.")
 class Population(Method):
     """Trains members for one interval after the other, and replaces the worst by changed copies of the best."""
 
+    repeats_seeds = False  # what a member learned with is a schedule of settings
+
     @classmethod
     def prepared(cls, base: RunConfig, space: Space, settings: StudySettings) -> tuple[RunConfig, StudySettings]:
         """The study with an interval of whole updates and an evaluation at the end of each; refuses what cannot be."""

@@ -1,0 +1,67 @@
+"""What `scramjet tune` shows of a study that has ended, and its reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from scramjet.errors import ConfigError, RunError, printable
+from scramjet.runtime.files import write_atomic
+from scramjet.training.display.text import short_path
+from scramjet.tuning.methods.repeats import repeats
+from scramjet.tuning.report import matplotlib_charts
+from scramjet.tuning.report.charts import charts
+from scramjet.tuning.report.reading import read_results
+from scramjet.tuning.report.results import StudyResults
+from scramjet.tuning.report.table import terminal_table
+from scramjet.tuning.report.write import PAGE, WINNER, write_report
+from scramjet.tuning.results import TuneResult
+from scramjet.tuning.study import Study
+
+
+def find_study(text: str, studies_dir: Path) -> Path:
+    """The folder of a study that the user named by its path or by its name in `studies_dir`."""
+    for folder in (Path(text), studies_dir / text):
+        if "\0" not in text and (folder / "study.toml").is_file():
+            return folder
+    raise RunError(f"there is no study at {text!r} nor in {studies_dir}/; name a folder that `scramjet tune` made")
+
+
+def show_ended(study: Study, result: TuneResult) -> None:
+    """Print the best trials of a study that has ended or was stopped, and what to type next."""
+    is_unfinished = any(trial.state in ("running", "paused") for trial in result.trials) or bool(repeats(study))
+    settings = study.settings
+    further = f" --hours {2 * settings.hours:g}" if settings.hours is not None and result.exit_code == 0 else ""
+    if not is_unfinished and settings.most_trials is not None:
+        further = f" --trials {2 * settings.most_trials}"
+    lines = [f"go on            scramjet tune --resume {short_path(study.path)}{further}"]
+    if result.winner is not None and result.winner.run_path is not None:
+        lines += [f"play the winner  scramjet eval {short_path(result.winner.run_path)}"]
+    print()
+    _show(read_results(study.path), study.path / "report", lines)
+
+
+def show_report(folder: Path, out: Path | None, *, trust: bool) -> None:
+    """Make the report of a study anew, with its plots in the file `out` where one is given, and print its table."""
+    if out is not None and out.suffix.lower() not in (".svg", ".png"):
+        raise ConfigError(f"out={out}: give a name that ends in .svg or .png: {out.stem}.svg")
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError(f"out={out}: there is no folder {out.parent}; make it first")
+    report = write_report(folder, trust=trust)
+    drawn = charts(report.results)
+    if out is not None and not drawn:
+        raise RunError(f"no trial of {folder} has a score yet, and there is nothing to draw; try again later")
+    if out is not None:
+        kind = out.suffix.lower().removeprefix(".")
+        write_atomic(out, matplotlib_charts.draw(drawn, kind, title=report.results.name))
+    _show(report.results, report.path, [f"plots            {out}"] if out is not None else [])
+
+
+def _show(results: StudyResults, path: Path, lines: list[str]) -> None:
+    console = Console()
+    console.print(terminal_table(results, console.width))
+    lines = [f"report           {short_path(path / PAGE)}", *lines]
+    if (path / WINNER).is_file() and results.winner() is not None:
+        lines += [f"train with it    scramjet train --config {short_path(path / WINNER)}"]
+    print("\n".join(printable(line) for line in ["", *lines, *(f"note: {note}" for note in results.notes)]), flush=True)

@@ -1,0 +1,152 @@
+"""Reads the results of a study from its folder: running, killed or finished, and without its lock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scramjet.errors import RunError
+from scramjet.reports.run_files import world_label
+from scramjet.runtime.files import is_folder
+from scramjet.training.config.run_config import RunConfig
+from scramjet.tuning.methods.repeats import PREFIX, SCORE, SEED, TRIAL
+from scramjet.tuning.objective import Objective
+from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
+from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import Space, Value
+from scramjet.tuning.storage import explained, open_storage
+from scramjet.tuning.study import ASSIGNMENT, REASON, RUN, SECONDS, STEPS
+from scramjet.tuning.study_file import StudyFile
+
+_STATES = {
+    "COMPLETE": TrialState.FINISHED,
+    "PRUNED": TrialState.STOPPED,
+    "FAIL": TrialState.FAILED,
+    "WAITING": TrialState.WAITING,
+}
+_OBJECTIVES = {
+    "final": "mean return of the final evaluation",
+    "area": "mean training return over all steps",
+    "time_to": "seconds until a training return of",
+    "steps_to": "env steps until a training return of",
+}
+
+
+def read_results(folder: Path) -> StudyResults:
+    """The results of the study in a folder; a RunError or ConfigError says why they cannot be read."""
+    path = _checked(folder)
+    file = StudyFile.read(path / "study.toml")
+    objective = Objective.parse(file.settings, RunConfig())
+    database = path / "study.db"
+    stored, storage = open_storage(database)
+    with explained(database):
+        trials, kept = stored.get_trials(deepcopy=False), stored.user_attrs
+        storage.remove_session()
+        storage.engine.dispose()
+    repeats = _repeats(kept)
+    env = file.base.get("env")
+    return StudyResults(
+        name=path.name,
+        world=world_label(str(env.get("name", "") if isinstance(env, Mapping) else env)),
+        objective=objective_text(file.settings),
+        metric=objective.metric,
+        settings=_settings(trials),
+        trials=tuple(_trial(each, objective, repeats.get(each.number, ())) for each in trials),
+        higher_is_better=not objective.minimizes,
+        method=file.settings.method,
+    )
+
+
+def trial_config(folder: Path, parameters: Mapping[str, Value], *, trust: bool = False) -> RunConfig:
+    """The config that a trial's runs are made from; a TrustError where its world is code that this user has not named.
+
+    `parameters` are the trial's settings.
+    """
+    path = _checked(folder)
+    file = StudyFile.read(path / "study.toml")
+    base = file.base_config(path, trust=trust)
+    return Space(file.space, base).config(base, parameters)
+
+
+def objective_text(settings: StudySettings) -> str:
+    """The objective of a study in words."""
+    kind, _, rest = settings.objective.partition(":")
+    words = f"last {rest}" if kind == "metric" else f"{_OBJECTIVES[kind]} {rest}".strip()
+    return f"{words} (less is better)" if settings.minimize or kind in ("time_to", "steps_to") else words
+
+
+def _checked(folder: Path) -> Path:
+    path = folder.absolute()
+    if not is_folder(path.resolve()) or not (path / "study.toml").exists():
+        raise RunError(f"there is no study at {folder}: it has no study.toml; name a folder that `scramjet tune` made")
+    return path.resolve()
+
+
+def _settings(trials: list[Any]) -> tuple[Setting, ...]:
+    """The settings that vary, as the trials' distributions have them."""
+    found: dict[str, Setting] = {}
+    for name, distribution in (pair for trial in trials for pair in trial.distributions.items()):
+        is_choice = hasattr(distribution, "choices")
+        found.setdefault(name, Setting(name, "choice" if is_choice else "log" if distribution.log else "linear"))
+    return tuple(found.values())
+
+
+def _trial(trial: Any, objective: Objective, repeats: tuple[Repeat, ...]) -> TrialSummary:
+    attributes = trial.user_attrs
+    return TrialSummary(
+        number=trial.number,
+        settings=dict(trial.params),
+        state=_state(trial),
+        score=_score(trial, objective),
+        seconds=_number(attributes.get(SECONDS)),
+        steps=_whole(attributes.get(STEPS)),
+        run=_text(attributes.get(RUN)),
+        reason=_text(attributes.get(REASON)),
+        repeats=repeats,
+    )
+
+
+def _state(trial: Any) -> TrialState:
+    """A trial that waits at a rung, to be promoted or not, is waiting."""
+    is_paused = trial.state.name == "RUNNING" and trial.intermediate_values and not trial.user_attrs.get(ASSIGNMENT)
+    return TrialState.WAITING if is_paused else _STATES.get(trial.state.name, TrialState.RUNNING)
+
+
+def _score(trial: Any, objective: Objective) -> float | None:
+    """The score of a finished trial; of one that was stopped early its last, where that is of the same kind."""
+    if trial.state.name == "COMPLETE":
+        return None if trial.values is None or math.isnan(trial.values[0]) else float(trial.values[0])
+    if trial.state.name != "PRUNED" or not trial.intermediate_values or objective.kind in ("time_to", "steps_to"):
+        return None
+    return _number(trial.intermediate_values[max(trial.intermediate_values)])
+
+
+def _repeats(kept: Mapping[str, Any]) -> dict[int, tuple[Repeat, ...]]:
+    """The repeated seeds by the number of their trial."""
+    found: dict[int, list[Repeat]] = {}
+    for name, result in sorted(kept.items()):
+        if not name.startswith(PREFIX) or not isinstance(result, dict):
+            continue
+        trial, seed, score = _whole(result.get(TRIAL)), _whole(result.get(SEED)), result.get(SCORE)
+        if trial is None or seed is None:
+            continue
+        score = float(score) if isinstance(score, int | float) and not math.isnan(score) else None
+        cost = _number(result.get(SECONDS)), _whole(result.get(STEPS))
+        found.setdefault(trial, []).append(
+            Repeat(name.removeprefix(PREFIX), seed, score, *cost, _text(result.get(REASON)))
+        )
+    return {number: tuple(each) for number, each in found.items()}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
