@@ -51,6 +51,8 @@ class Checkpoint:
     """SHA-256 over all of it: the checkpoint's identity, for the lineage of a fork."""
     is_own: bool = False
     """Whether this user wrote it, by its signature."""
+    state_digest: str = ""
+    """SHA-256 over its tensors: equal for equal states, whenever and how fast they were reached."""
 
 
 def encode(
@@ -90,6 +92,7 @@ def load_folder(path: Path) -> Checkpoint:
         is_best=record["is_best"],
         digest=record["sha256"],
         is_own=is_own(record["sha256"], record["signature"]),
+        state_digest=_digest(record["files"]),
     )
 
 

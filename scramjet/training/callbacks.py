@@ -29,6 +29,7 @@ class Callback:
 
     `session` is the run under way: `session.run.path` is its folder, to write into, `session.stop(reason)` ends it
     after this update with a checkpoint, and `session.policy`, `session.config` and `session.pool` may be looked at.
+    Where several processes train the run, rank 0 alone calls them; its pool has its share of the envs.
     """
 
     def on_start(self, session: Session) -> None:

@@ -35,10 +35,10 @@ from scramjet.training.display.summary import run_info, summary_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.within_run import RunEvaluations, evaluation_metrics
 from scramjet.training.parallel.failures import failing_together
+from scramjet.training.parallel.restarts import after_restart
 from scramjet.training.parallel.together import Together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
-from scramjet.training.restarts import after_restart
 from scramjet.training.result import TrainResult, result_of
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
@@ -98,6 +98,7 @@ def train(
             ranks=ranks,
         )
         session = start.begin(after_restart(request))
+        ranks.began(session.run.shared_path)
         with session.run, contextlib.closing(session):
             return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 

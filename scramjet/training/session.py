@@ -162,13 +162,15 @@ def _collector(
     if not isinstance(pool, ConcatenatedPool):
         return Synchronous(player, generator, league)
     assert isinstance(learner, Learner)
+    first_actor = ranks.rank * len(pool.pools)
     if config.actors == "ray":
-        return Asynchronous(make_ray_actors(config, pool, policy, rollout, seed=seed), pool, learner, rollout)
+        remote = make_ray_actors(config, pool, policy, rollout, seed=seed, first_actor=first_actor)
+        return Asynchronous(remote, pool, learner, rollout)
     shape: dict[str, Any] = {
         "max_lag": config.max_policy_lag,
         "num_steps": config.num_steps,
         "horizon": config.ppo.bptt_horizon,
-        "first_actor": ranks.rank * len(pool.pools),
+        "first_actor": first_actor,
     }
     actors: LocalActors
     if is_foreign(config.env):

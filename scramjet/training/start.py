@@ -168,6 +168,8 @@ def _begun(make_run: Callable[[], Run], build: Callable[[Run], Session], ranks: 
         with failing_together(ranks):
             run = make_run() if ranks.is_first else PrivateRun()
             unless_begun.callback(run.discard)
+            if ranks.is_first:
+                ranks.began(run.path)
             session = build(run)
             unless_begun.callback(session.close)
         agree(session)
@@ -257,7 +259,7 @@ def fork_run(
     lineage = lineage_of(checkpoint, config, _any_run_in(runs_dir))
 
     def build(run: Run) -> Session:
-        session = build_session(config, run, network, checkpoint.digest, ranks=ranks)
+        session = build_session(config, run, network, checkpoint.state_digest, ranks=ranks)
         restore_learning(session.policy, session.learner, checkpoint)
         session.learner.begin_as_fork(checkpoint.trainer)
         session.first_step = checkpoint.step

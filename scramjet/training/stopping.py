@@ -29,7 +29,13 @@ class Stopping:
         self.deadline = math.inf if limit is None else time.perf_counter() + limit
         """When the time limit is reached, by `time.perf_counter`; infinite where there is none."""
         self._number: int | None = None  # of the signal that stops all ranks
-        self._signal = StopSignal(notify=display.event, before_exit=display.close, describe=what_hangs)
+        self._display = display
+        self._signal = StopSignal(notify=self._tell, before_exit=display.close, describe=what_hangs)
+
+    def _tell(self, text: str) -> None:
+        """Show that a signal came; not where a rank was lost, which makes launchers signal all others."""
+        if not self._session.ranks.is_ending():
+            self._display.event(text)
 
     def is_signalled(self) -> bool:
         """Whether Ctrl-C, SIGTERM or SIGHUP came."""

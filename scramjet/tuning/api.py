@@ -21,9 +21,11 @@ from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
 from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.ray.server import RayServer
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of
 from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import Space
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET
 
@@ -39,6 +41,7 @@ def tune(
     study_name: str | None = None,
     display: DisplayMode = "auto",
     trust: bool = False,
+    ray: str | None = None,
     **settings: Any,
 ) -> TuneResult:
     """Search for good settings: the command `scramjet tune` from Python.
@@ -47,7 +50,8 @@ def tune(
     dimension for each setting that varies: `{"learning_rate": "log:1e-4..1e-2", "num_envs": [64, 256]}`. `settings`
     are those of the study (`method`, `objective`, `trials`, `steps`, `hours`, `parallel`, see `StudySettings`) and of
     the runs (as for `scramjet.train`). `resume` goes on with a study, whose budget alone may change. `trust` lets files
-    of somebody else name a world in a file or module, which runs it.
+    of somebody else name a world in a file or module, which runs it. `ray` is the address of a Ray cluster whose Ray
+    Tune runs the trials, or `local`.
     """
     mode = coerce("display", display, DisplayMode)
     of_study = {name: settings.pop(name) for name in _STUDY_FIELDS if name in settings}
@@ -58,8 +62,8 @@ def tune(
     else:
         base = with_keywords(_base(config, trust=trust), settings)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
-    with study, contextlib.closing(TrialServer()) as server:
-        return go_on(study, make_display(mode), server, trust=trust)
+    with study:
+        return go_on(study, make_display(mode), trust=trust, ray=ray)
 
 
 def _base(config: RunConfig | str | Path | None, *, trust: bool) -> RunConfig:
@@ -75,10 +79,12 @@ def new_study(
     base: RunConfig, space: Mapping[str, Any], settings: StudySettings, studies_dir: Path, name: str | None
 ) -> Study:
     """Make the folder of a new study, called by the world's name and a number where it has no name."""
+    method = METHODS[settings.method]
+    base, settings = method.prepared(base, Space(space, base), settings)
     slots = settings.slots(base)
     threads = base.num_threads if isinstance(base.num_threads, int) else max(1, available_cores() // slots)
     folder = studies_dir / (name or _next_name(studies_dir, base.env))
-    return Study.create(folder, settings, base, space, has_costs=METHODS[settings.method].has_costs, threads=threads)
+    return Study.create(folder, settings, base, space, has_costs=method.has_costs, threads=threads)
 
 
 def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> Study:
@@ -93,16 +99,26 @@ def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> S
     return study
 
 
-def go_on(study: Study, display: StudyDisplay, server: TrialServer, *, trust: bool = False) -> TuneResult:
+def go_on(
+    study: Study,
+    display: StudyDisplay,
+    server: TrialServer | None = None,
+    *,
+    trust: bool = False,
+    ray: str | None = None,
+) -> TuneResult:
     """Run a study to the end of its budget, or until it is stopped, and make its report; returns what it has found.
 
-    After the search the best settings are trained again with fresh seeds, where the method allows it.
+    After the search the best settings are trained again with fresh seeds, where the method allows it. `server` starts
+    the trials, and is closed at the end; `ray` hands them to Ray Tune on the cluster at this address, or on
+    this machine where it is `local`.
     """
     search = METHODS[study.settings.method]()
     method = RepeatedSeeds(search) if search.repeats_seeds else search
-    with contextlib.closing(display):
+    starter = server or (TrialServer() if ray is None else RayServer(study, ray))
+    with contextlib.closing(starter), contextlib.closing(display):
         display.begin(study)
-        exit_code = run_study(study, method, display, server, trust=trust)
+        exit_code = run_study(study, method, display, starter, trust=trust)
     winner = write_report(study.path, trust=trust).results.winner()
     return result_of(study, exit_code, None if winner is None else winner.number)
 

@@ -16,7 +16,7 @@ from scramjet.tuning.settings import StudySettings
 
 FINAL, TRAINING_RETURN = "eval/mean_return", "return_100"
 """The metrics of the final evaluation, and of the episodes played in training."""
-KINDS = ("final", "area", "time_to", "steps_to", "metric")
+KINDS = ("final", "area", "time_to", "steps_to", "metric", "rating")
 _MOST_NAMES = 40
 
 
@@ -24,7 +24,7 @@ _MOST_NAMES = 40
 class Objective:
     """How a run is judged."""
 
-    kind: Literal["final", "area", "time_to", "steps_to", "metric"]
+    kind: Literal["final", "area", "time_to", "steps_to", "metric", "rating"]
     metric: str
     """The metric that is read."""
     target: float = math.nan
@@ -43,10 +43,14 @@ class Objective:
             return cls(kind, TRAINING_RETURN, _number(settings.objective, rest), True, settings.cost)  # type: ignore[arg-type]
         if kind == "area" and not colon:
             return cls("area", TRAINING_RETURN, cost=settings.cost)
+        if kind == "rating" and not colon:
+            if settings.method != "pbt":
+                raise ConfigError("objective='rating' is by matches of a population's members; add --method pbt")
+            return cls("rating", "rating", cost=settings.cost)
         if kind != "final" or colon:
             raise ConfigError(
                 f"objective={shortened(settings.objective)} is unknown.{did_you_mean(kind, KINDS)} It is final, area, "
-                f"time_to:RETURN, steps_to:RETURN or metric:NAME"
+                f"time_to:RETURN, steps_to:RETURN, metric:NAME or rating"
             )
         if base.eval.final_episodes == 0:
             raise ConfigError("objective='final' needs a final evaluation, and eval.final_episodes is 0; raise it")

@@ -10,19 +10,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scramjet.runtime.files import write_all
 from scramjet.tuning import trial_server
+from scramjet.tuning.study import Study
 
 
 class TrialProcess:
     """A process that a TrialServer has started."""
 
-    def __init__(self, server: TrialServer) -> None:
+    def __init__(self, server: TrialServer, request: dict[str, Any]) -> None:
         self._server = server
+        self.request = request
         self.pid: int | None = None
         """Its number; None until the server has told."""
         self.code: int | None = None
@@ -34,12 +36,9 @@ class TrialProcess:
         return self.code
 
     def send_signal(self, number: int) -> None:
-        """Signal the process, if it has not ended; waits for its start."""
-        while self.pid is None and self.code is None:
-            self._server.listen(1.0)
-        if self.code is None and self.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        """Signal the process, if it has not ended."""
+        if self.poll() is None:
+            self._server.signal(self, number)
 
     def wait(self, seconds: float) -> None:
         """Wait for the end of the process, for so long at most."""
@@ -78,10 +77,10 @@ class _Server:
             os._exit(0)
 
     @classmethod
-    def program(cls) -> _Server:
+    def program(cls, command: Sequence[str]) -> _Server:
         """Start a program, which loads everything anew."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "scramjet.tuning.trial_server"],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the study, which asks its trials to stop
@@ -105,6 +104,9 @@ class TrialServer:
     Closing it, or the end of this process, however it dies, ends all of them with a checkpoint.
     """
 
+    command: Sequence[str] = (sys.executable, "-m", "scramjet.tuning.trial_server")
+    """The program that starts the processes."""
+
     def __init__(self, *, may_fork: bool = False) -> None:
         """`may_fork`: the server is forked now, from a process of ours that has just begun: it starts at once. Else it
         is a program of its own that starts with the first trial, because a user's process may hold threads and GPUs."""
@@ -116,13 +118,29 @@ class TrialServer:
     def start(self, request: dict[str, Any]) -> TrialProcess:
         """Start a process that trains as `request` says: see `trial_server.py`."""
         self.listen()
-        if self._server is None:
-            self._server = _Server.program()
+        server = self._start_server()
         self._next_id += 1
-        process = self._running[self._next_id] = TrialProcess(self)
+        process = self._running[self._next_id] = TrialProcess(self, request)
         with contextlib.suppress(BrokenPipeError):  # `listen` finds out
-            write_all(self._server.requests, json.dumps({**request, "id": self._next_id}).encode() + b"\n")
+            write_all(server.requests, json.dumps({**request, "id": self._next_id}).encode() + b"\n")
         return process
+
+    def _start_server(self) -> _Server:
+        """The server process, started if there is none."""
+        self._server = self._server or _Server.program(self.command)
+        return self._server
+
+    def slots(self, study: Study) -> int:
+        """How many trials of a study may run at once."""
+        return study.settings.slots(study.base)
+
+    def signal(self, process: TrialProcess, number: int) -> None:
+        """Signal a process that runs; waits for its start."""
+        while process.pid is None and process.code is None:
+            self.listen(1.0)
+        if process.code is None and process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
 
     def listen(self, seconds: float = 0.0) -> None:
         """Take in what the server has told, waiting for so long at most."""
@@ -130,7 +148,7 @@ class TrialServer:
             seconds = 0.0
             came = os.read(self._server.answers, 1 << 16)
             if not came:
-                self._bury()
+                self._lost()
                 return
             *lines, self._unread = (self._unread + came).split(b"\n")
             for line in lines:
@@ -141,13 +159,17 @@ class TrialServer:
         if self._server is not None:
             self._bury()
 
-    def _take_in(self, message: dict[str, int]) -> None:
+    def _take_in(self, message: dict[str, Any]) -> None:
         process = self._running[message["id"]]
         if "pid" in message:
             process.pid = message["pid"]
         else:
             process.code = message["code"]
             del self._running[message["id"]]
+
+    def _lost(self) -> None:
+        """Called when the server has died; it is started again with the next trial."""
+        self._bury()
 
     def _bury(self) -> None:
         """Take leave of a server that has died or is to end: its processes end too."""

@@ -11,7 +11,7 @@ from scramjet.settings import require, require_counts, settle
 from scramjet.training.config.run_config import MAX_SEED, RunConfig
 from scramjet.training.config.values import Count
 
-MethodName = Literal["random", "tpe", "pareto", "halving"]
+MethodName = Literal["random", "tpe", "pareto", "halving", "pbt"]
 MAX_PARALLEL = 1024
 TRIALS_ON_ONE_GPU = 4
 """Trials at once by default where they share a GPU."""
@@ -23,10 +23,12 @@ class StudySettings:
 
     method: MethodName = "tpe"
     """random: draw settings; tpe: learn from earlier trials which settings are good; pareto: the same for score against
-    cost; halving: begin many, go on with the best."""
+    cost; halving: begin many, go on with the best; pbt: a population, whose worst members go on from changed copies of
+    the best."""
     objective: str = "final"
     """final: mean return of the final evaluation; area: under the curve of training returns; time_to:RETURN and
-    steps_to:RETURN: until that return; metric:NAME: a metric's last value."""
+    steps_to:RETURN: until that return; metric:NAME: a metric's last value; rating: pbt, by matches of the
+    members."""
     minimize: bool = False
     """With metric:NAME, less is better."""
     cost: Literal["seconds", "steps"] = "seconds"
@@ -47,15 +49,20 @@ class StudySettings:
     """Settings that are trained again after the search, with fresh seeds: those with the best scores."""
     seeds: int = 3
     """Fresh seeds for each of them; the winner has the best mean over these. 0: none, and the best trial wins."""
+    population: int = 8
+    """pbt: members that train side by side."""
+    interval: Count | None = None
+    """pbt: env steps of a generation, after which the worst quarter is replaced; none: a twentieth of the training."""
     study_seed: int = 1
     """Decides what is proposed; the seed of the trials is --seed."""
 
     def __post_init__(self) -> None:
         settle(self)
-        require_counts(self, ("trials", "steps", "first_rung"))
         require_counts(self, ("best",))
         require_counts(self, ("seeds",), least=0)
+        require_counts(self, ("trials", "steps", "first_rung", "interval"))
         require_counts(self, ("factor",), least=2)
+        require_counts(self, ("population",), least=2, most=MAX_PARALLEL)
         require_counts(self, ("parallel",), most=MAX_PARALLEL)
         require(self, ("hours",), lambda x: x is None or x > 0, "must be above 0")
         require(self, ("study_seed",), lambda x: 0 <= x <= MAX_SEED, "must be from 0 to 2**62 - 1")

@@ -85,7 +85,7 @@ def _be_a_trial(request: dict[str, Any], alive: int) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), 2)
         threading.Thread(target=_end_with_the_study, args=(alive,), daemon=True).start()
-        code = _train(request)
+        code = train_as_asked(request)
     except KeyboardInterrupt:  # before the run could hear signals
         code = 128 + signal.SIGINT
     except BaseException:
@@ -96,7 +96,7 @@ def _be_a_trial(request: dict[str, Any], alive: int) -> NoReturn:
         os._exit(code)
 
 
-def _train(request: dict[str, Any]) -> int:
+def train_as_asked(request: dict[str, Any]) -> int:
     """Train as requested; returns the exit code. A user's error is one message on the standard error output."""
     stop_step = request["stop_step"]
     callbacks = [] if stop_step is None else [StopAt(stop_step)]

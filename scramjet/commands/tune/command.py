@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -36,6 +35,7 @@ A flag of `scramjet train` with a range or a choice as its value varies; with a 
   scramjet tune cartpole --num-envs choice:64,256 --total-timesteps 200K
   scramjet tune cartpole --space space.toml --method halving --parallel 4
   scramjet tune cartpole --space space.toml --objective steps_to:475
+  scramjet tune cartpole --learning-rate log:1e-4..1e-2 --method pbt
   scramjet tune --resume studies/cartpole-1          go on where it stopped
   scramjet tune --resume studies/cartpole-1 --trials 80
   scramjet tune --report studies/cartpole-1          its report, at any time
@@ -63,6 +63,8 @@ class Place:
     """Name of the study's folder; by default the world's name and a number."""
     studies_dir: Path = Path("studies")
     """Folder that holds the studies."""
+    ray: str | None = None
+    """Hand the trials to Ray Tune on the cluster at this address (auto, HOST:PORT), or on this machine: local."""
     display: Literal["auto", "live", "plain", "quiet"] = "auto"
     """What to show; auto: a live table in a terminal, plain lines elsewhere."""
     trust: bool = False
@@ -89,15 +91,20 @@ def tune_command(words: list[str]) -> int:
     place = given.laid_over(Place(), ("place",))
     if place.report is not None or place.out is not None:
         return _report(given, place)
-    with contextlib.closing(TrialServer(may_fork=True)) as server:
+    # Forked before anything else is loaded; a study by Ray has a server of its own.
+    local = TrialServer(may_fork=True) if place.ray is None else None
+    try:
         if place.resume is not None:
             study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
         else:
             study = _new(given, dimensions, env_values, place)
         with study:
-            result = go_on(study, make_display(place.display), server, trust=place.trust)
+            result = go_on(study, make_display(place.display), local, trust=place.trust, ray=place.ray)
             if place.display != "quiet":
                 show_ended(study, result)
+    finally:
+        if local is not None:
+            local.close()
     return result.exit_code
 
 
@@ -131,7 +138,7 @@ def _new(given: CommandLine, dimensions: dict[str, str], env_values: dict[str, s
 def _resumed(given: CommandLine, varied: list[str], place: Place) -> Study:
     """Open the study of --resume, with a new budget if one is given; refuses everything else."""
     assert place.resume is not None
-    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust")}
+    allowed = {("place", name) for name in ("resume", "studies_dir", "display", "trust", "ray")}
     allowed |= {("study", name) for name in BUDGET}
     refused = [flag(name) for name in varied] + [flag(path[-1]) for path in given.values if path not in allowed]
     if refused:

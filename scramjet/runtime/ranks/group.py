@@ -64,6 +64,13 @@ class ProcessGroup(Ranks):
         self._finish(dist.all_gather(list(everyone.unbind()), mine, async_op=True))
         return [each.numpy().tobytes() for each in everyone]
 
+    def to_first(self, data: bytes) -> list[bytes]:
+        sizes = [int.from_bytes(each, "little") for each in self.gather(len(data).to_bytes(_HEADER, "little"))]
+        mine = torch.from_numpy(np.frombuffer(data.ljust(max(sizes), b"\0"), np.uint8).copy())
+        everyone = list(torch.empty(self.size, len(mine), dtype=torch.uint8).unbind()) if self.is_first else None
+        self._finish(dist.gather(mine, everyone, 0, async_op=True))
+        return [] if everyone is None else [each.numpy().tobytes()[:n] for each, n in zip(everyone, sizes, strict=True)]
+
     def from_first(self, data: bytes) -> bytes:
         size = torch.tensor([len(data)])
         self._finish(dist.broadcast(size, 0, async_op=True))
@@ -72,6 +79,9 @@ class ProcessGroup(Ranks):
             everything.copy_(torch.from_numpy(np.frombuffer(data, np.uint8).copy()))
         self._finish(dist.broadcast(everything, 0, async_op=True))
         return everything.numpy().tobytes()
+
+    def is_ending(self) -> bool:
+        return self._watch is not None and self._watch.is_ending()
 
     def _finish(self, work: dist.Work) -> None:
         """Wait for an exchange; raises a RankError that names the rank if one was lost or does not come."""

@@ -54,6 +54,10 @@ class Ranks(ABC):
     def from_first(self, data: bytes) -> bytes:
         """The `data` of rank 0, on every rank; what other ranks pass is ignored."""
 
+    def is_ending(self) -> bool:
+        """Whether a rank was lost, so that all are about to end."""
+        return False
+
     def began(self, run: Path) -> None:  # noqa: B027 - nothing to remember without a launcher
         """Remember on rank 0 which run this is: if the launcher starts all ranks again, they go on with it."""
 

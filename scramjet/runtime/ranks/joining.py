@@ -23,7 +23,7 @@ from scramjet.runtime.ranks.group import WAITS, ProcessGroup
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.meeting import FirstRankMissingError, meet
 from scramjet.runtime.ranks.processes import RankProcess, this_process
-from scramjet.runtime.ranks.store import StoreMissingError, connected
+from scramjet.runtime.ranks.store import GIVEN_UP, StoreMissingError, connected
 from scramjet.runtime.ranks.watching import Watch
 
 RANK_TIMEOUT = 30.0
@@ -33,6 +33,10 @@ JOIN_TIMEOUT = 120.0
 _LOOPBACK = "lo"
 _num_joined = 0
 """How many times this process has joined others."""
+
+
+class GivenUpError(RankError):
+    """An earlier attempt has told the user what to change."""
 
 
 class JoinedRanks(ProcessGroup):
@@ -58,6 +62,11 @@ class JoinedRanks(ProcessGroup):
         if self.is_first:
             self._store.set(self._run_key, os.fspath(run.absolute()))
 
+    def give_up(self) -> None:
+        """Tell the launcher that it is of no use to start again."""
+        with contextlib.suppress(RuntimeError):
+            self._store.set(GIVEN_UP, "1")
+
     def close(self) -> None:
         """Leave the process group. One that still waits for a lost rank is left alone: closing it would wait too."""
         if self.is_abandoned:
@@ -80,13 +89,16 @@ def joined(*, timeout: float = RANK_TIMEOUT, before_exit: Callable[[], None] | N
     try:
         ranks = _join(launch, timeout, before_exit)
     except (ConfigError, RankError) as error:  # which every rank finds out by itself
-        error.is_told = launch.rank != 0 and not isinstance(error, FirstRankMissingError | StoreMissingError)
+        is_alone = isinstance(error, FirstRankMissingError | StoreMissingError)
+        error.is_told = isinstance(error, GivenUpError) or (launch.rank != 0 and not is_alone)
         raise
     try:
         yield ranks
         ranks.watch.finish()
     except BaseException as error:
         _ignore_launcher()
+        if isinstance(error, ScramjetError) and not isinstance(error, RankError):
+            ranks.give_up()
         is_known = ranks.watch.fail(error)
         if isinstance(error, ScramjetError) and "is_told" not in vars(error):
             error.is_told = launch.rank != 0 and is_known
@@ -104,6 +116,8 @@ def _join(launch: Launch, timeout: float, before_exit: Callable[[], None] | None
         )
     limit = max(JOIN_TIMEOUT, timeout)
     base, keys = connected(launch, limit), f"scramjet/{launch.attempt}/{_num_joined}"
+    if launch.attempt and base.check([GIVEN_UP]):
+        raise GivenUpError("an earlier attempt failed in a way that starting again does not mend")
     run_key = f"scramjet/run/{_num_joined}"
     earlier = base.get(run_key).decode() if launch.attempt and base.check([run_key]) else ""
     _num_joined += 1

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, PContext, SignalException, start_processes
 
 from scramjet.errors import RankError
-from scramjet.runtime.ranks.store import local_store
+from scramjet.runtime.ranks.store import GIVEN_UP, local_store
 from scramjet.runtime.signals import StuckWatch
 
 _PERIOD = 0.05
@@ -22,8 +22,6 @@ _PERIOD = 0.05
 _LOCALHOST = "127.0.0.1"
 _UNUSED_SIGNAL = "SIGQUIT"
 """The one signal that torch's launcher handles itself; the others are passed on from here."""
-GIVEN_UP = "scramjet/given up"
-"""Key in the launcher's store that says that starting again is of no use: the user has to change something."""
 
 
 def launch(command: Sequence[str], num_processes: int, *, max_restarts: int = 0) -> int:

@@ -15,6 +15,8 @@ from scramjet.runtime.ranks.environment import Launch
 
 _kept: dict[tuple[str, int], dist.TCPStore] = {}
 """Stores that this process keeps as rank 0: they stay until it ends, for a second run under the same launcher."""
+GIVEN_UP = "scramjet/given up"
+"""Key in the launcher's store that says that starting again is of no use: the user has to change something."""
 _PAUSE = 0.1
 _MAX_WAITING = 1024
 

@@ -99,6 +99,10 @@ class Watch:
             self._is_raised = True
             raise self._error(self._verdict)
 
+    def is_ending(self) -> bool:
+        """Whether a rank was lost or has failed, as far as can be told at once."""
+        return self._verdict is not None or any(each.is_gone(self._me.machine) for each in self._everyone)
+
     def explained(self, error: Exception) -> BaseException:
         """The error to raise when an exchange failed with `error`: one that names the rank that was lost, if any."""
         self._is_suspicious = True

@@ -24,7 +24,8 @@ def run_info(session: Session) -> RunInfo:
     config = session.config
     about_world, losses = world_note(session.pool, config.policy), own_losses.note(session.policy.network)
     processes = "" if session.ranks.is_alone else f"{session.ranks.size} processes"
-    how = processes, _mode_note(config), session.learner.executor.note, session.pool.processes
+    about_links = session.ranks.note if config.device == "cuda" else ""
+    how = processes, about_links, _mode_note(config), session.learner.executor.note, session.pool.processes
     notes = *how, about_world, losses, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
@@ -47,7 +48,7 @@ def _mode_note(config: RunConfig) -> str:
         return f"{config.algorithm}: returns are by search, evaluations by the network alone"
     if config.mode == "sync":
         return ""
-    actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}"
+    actors = f"{config.num_actors} actor{'s' if config.num_actors != 1 else ''}{' each' * (config.num_processes > 1)}"
     actors += " of Ray" if config.actors == "ray" else ""
     return f"asynchronous, {actors}, {'APPO' if config.ppo.loss == 'ppo' else 'IMPALA'}"
 

@@ -51,6 +51,7 @@ def agree(session: Session) -> None:
     if isinstance(session.run, PrivateRun):
         session.run.stands_for(Path(parts["path"].decode()))
         policy.load_state_dict(unpacked_tensors(parts["weights"]))
+    ranks.began(session.run.shared_path)
 
 
 def _facts(session: Session) -> dict[str, Any]:

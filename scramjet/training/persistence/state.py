@@ -41,7 +41,7 @@ def checkpoint_of(
             raise own
         metadata = session_metadata(session, update, elapsed_seconds)
         metadata["has_records_of_others"] |= any(name.endswith(f"/{_OF_OTHERS}") for name in of_others)
-        model, trainer = _copies(session.policy.state_dict()), own | _copies(shared_tensors(session)) | of_others
+        model, trainer = _copies(session.policy.state_dict()), own | of_others
     except Exception as error:
         problem: Exception = error
 
@@ -92,16 +92,16 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _copied_or_problem(session: Session) -> dict[str, Tensor] | Exception:
-    """Copies of what the next update depends on in this process alone, or what a user's env raised meanwhile."""
+    """Copies of what this rank adds to a checkpoint beside the weights, or what a user's env raised meanwhile."""
     try:
-        return _copies(local_tensors(session))
+        return _copies(trainer_tensors(session) if session.ranks.is_first else local_tensors(session))
     except Exception as error:
         return error
 
 
-def shared_tensors(session: Session) -> dict[str, Tensor]:
-    """What the next update depends on beside the weights and is the same on all ranks."""
-    tensors = {**optimizer_tensors(session.learner), **session.progress.tensors()}
+def trainer_tensors(session: Session) -> dict[str, Tensor]:
+    """Everything beside the weights that the next update depends on."""
+    tensors = {**local_tensors(session), **optimizer_tensors(session.learner), **session.progress.tensors()}
     if session.league is not None:
         tensors |= session.league.tensors()
     if session.learner.reward_scaler is not None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from scramjet.errors import RunError
+from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.assignments import Assignment, Outcome
+from scramjet.tuning.settings import StudySettings
+from scramjet.tuning.space import Space
 from scramjet.tuning.study import Study
 
 
@@ -18,6 +21,11 @@ class Method(ABC):
 
     repeats_seeds = True
     """Whether the settings of a trial alone make its run, so that the best can be trained again with other seeds."""
+
+    @classmethod
+    def prepared(cls, base: RunConfig, space: Space, settings: StudySettings) -> tuple[RunConfig, StudySettings]:
+        """The config and settings of a new study, with what this method changes; a ConfigError if it cannot run it."""
+        return base, settings
 
     @abstractmethod
     def next(self, study: Study, free_slots: int) -> list[Assignment]:

@@ -15,7 +15,9 @@ def exchange(ranks: Ranks) -> None:
     ranks.add(numbers)
     assert numbers.tolist() == [size * i + 10 * sum(range(size)) for i in range(5)]
     for length in (0, 3, 4096, 4097, 100_000):
-        assert ranks.gather(bytes([rank]) * (length + rank)) == [bytes([r]) * (length + r) for r in range(size)]
+        everyone = [bytes([r]) * (length + r) for r in range(size)]
+        assert ranks.gather(everyone[rank]) == everyone
+        assert ranks.to_first(everyone[rank]) == (everyone if rank == 0 else [])
     assert ranks.from_first(b"from %d" % rank) == b"from 0"
 
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,16 +22,19 @@ from scramjet.errors import ConfigError, shortened
 
 CONNECT_SECONDS = 30.0
 """How long a cluster may take to answer."""
+TRIES = 3
+"""How often an instance of our own is started, if it does not come up on a machine that is busy."""
 MIN_STORE_BYTES = 128 << 20
 """The smallest object store; Ray refuses those below 75 MiB."""
-_ENVIRONMENT = {
+PROCESS_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends nothing about the user
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # we ask for every result that matters
-    "RAY_raylet_start_wait_time_s": "120",  # a busy machine takes longer than Ray thinks
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints nothing of what machines of the cluster report
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what Ray does in future versions, and else warns about
 }
-"""Settings of Ray's that are not those of `ray.init`; what the user has set stays."""
+"""Environment variables of Ray; what the user has set stays."""
 _BEAT_SECONDS = 5.0
+_HTTP2_SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # the first frame of both sides: its length, its type 4, no flags, stream 0
 
 
 def require_ray() -> None:
@@ -51,7 +55,7 @@ class RayCluster:
         ConfigError where nobody answers.
         """
         require_ray()
-        os.environ.update({key: value for key, value in _ENVIRONMENT.items() if key not in os.environ})
+        os.environ.update({key: value for key, value in PROCESS_SETTINGS.items() if key not in os.environ})
         import ray
 
         self.ray: Any = ray
@@ -69,20 +73,20 @@ class RayCluster:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _connect(self, options: dict[str, Any]) -> None:
+        """Call `ray.init`; an instance of our own is tried again, as Ray gives its processes 15 s to start."""
         if self.address not in ("local", "auto"):
             _require_listener(self.address)
-        with _own_signals():
+        tries_left = TRIES if self.address == "local" else 1
+        while tries_left > 0:
+            tries_left -= 1
             try:
-                self.ray.init(
-                    address=self.address,
-                    configure_logging=True,
-                    logging_level=logging.CRITICAL,
-                    log_to_driver=False,
-                    **options,
-                )
+                with _own_signals(), warnings.catch_warnings(action="ignore"):
+                    self.ray.init(address=self.address, logging_level=logging.CRITICAL, log_to_driver=False, **options)
+                return
             except Exception as error:  # Ray raises errors of many kinds: ConnectionError, RuntimeError, ValueError
                 self.ray.shutdown()
-                raise _unreachable(self.address, error) from error
+                if tries_left == 0:
+                    raise _unreachable(self.address, error) from error
 
     def _listen(self) -> None:
         """Ask the cluster for its nodes every few seconds, to notice when it does not answer any more."""
@@ -95,11 +99,6 @@ class RayCluster:
     def seconds_silent(self) -> float:
         """Seconds since the cluster answered last."""
         return time.monotonic() - self._heard_at
-
-    @property
-    def is_own(self) -> bool:
-        """Whether this is an instance of our own on this machine."""
-        return self.address == "local" and not self.was_connected
 
     def free_cpus(self) -> float:
         """CPUs of the cluster that nobody has reserved."""
@@ -136,12 +135,18 @@ def _unreachable(address: str, error: Exception) -> ConfigError:
 
 
 def _require_listener(address: str) -> None:
-    """Raise a ConfigError unless somebody listens at HOST:PORT: Ray itself tries for a minute."""
+    """Raise a ConfigError unless a gRPC server listens at HOST:PORT, as Ray's do: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or int(port) >= 1 << 16:
         raise ConfigError(f"ray_address={address!r} must be auto, HOST:PORT such as 10.0.0.1:6379, or ray://HOST:10001")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS / 3).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS / 3) as there:
+            if os.environ.get("RAY_USE_TLS") == "1":
+                return
+            there.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS)
+            answer = there.recv(len(_HTTP2_SETTINGS))
+            if answer[3:4] != _HTTP2_SETTINGS[3:4]:
+                raise OSError("what listens there is not Ray")
     except OSError as error:
         raise _unreachable(address, error) from error
 

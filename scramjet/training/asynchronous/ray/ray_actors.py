@@ -85,7 +85,7 @@ class RayActors(Actors):
         self, pool: ConcatenatedPool, policy: Policy, cluster: RayCluster, order: Order, *, max_lag: int,
         num_steps: int, horizon: int | None, rules: str,
     ) -> None:  # fmt: skip
-        """`order` is that of actor 0. `rules` is a hash of the world's rules here, which each machine must have."""
+        """`order` is that of the first actor. `rules`: a hash of the world's rules, the same on every machine."""
         self._home = copy.deepcopy(policy).cpu()
         super().__init__(pool, policy, max_lag=max_lag, num_steps=num_steps, horizon=horizon)
         self._cluster, self._ray, self._order, self._rules = cluster, cluster.ray, order, rules
@@ -119,7 +119,7 @@ class RayActors(Actors):
 
     def _make(self, actor: Asked, episodes: EpisodeSeed, *, num_cpus: int) -> None:
         """Have Ray make the process of an actor, on any machine with room for it."""
-        order = replace(self._order, actor=actor.number, episodes=episodes)
+        order = replace(self._order, actor=self._order.actor + actor.number, episodes=episodes)
         made = self._ray.remote(RemoteActor).options(num_cpus=num_cpus, scheduling_strategy="SPREAD", max_restarts=0)
         actor.handle = made.remote(order)
         actor.placed, actor.greeting = actor.handle.place.remote(), actor.handle.begin.remote(self._policy)
@@ -205,8 +205,7 @@ class RayActors(Actors):
     def _begin_again(self, actor: Asked, error: Exception) -> None:
         """Make an actor anew that has died, alone or with its machine."""
         actor.failures += 1
-        died_with_node = bool(actor.node) and not self._cluster.is_alive(actor.node)
-        reason = "its machine is gone" if died_with_node else _first_line(error)
+        reason = self._why_dead(actor, error)
         if actor.failures > MOST_RESTARTS:
             raise ActorsLostError(
                 f"actor {actor.number} died {actor.failures} times without finishing a trajectory: {reason}"
@@ -214,6 +213,21 @@ class RayActors(Actors):
         self._give_up(actor)
         actor.pool.say(f"restarted: {reason}")
         self._make(actor, actor.pool.begin_again(), num_cpus=int(self._cluster.free_cpus() >= 1))
+
+    def _why_dead(self, actor: Asked, error: Exception) -> str:
+        """Why an actor has to be made anew, in words."""
+        errors = self._ray.exceptions
+        if actor.node and not self._cluster.is_alive(actor.node):
+            return "its machine is gone"
+        if isinstance(error, errors.OutOfMemoryError):
+            return "its machine ran out of memory"
+        if isinstance(error, errors.ActorUnavailableError):
+            return "its process or its machine does not answer"
+        if isinstance(error, errors.RayActorError):
+            return (
+                "its process died" if "No module named 'scramjet'" not in str(error) else "its machine has no scramjet"
+            )
+        return _first_line(error)
 
     def _give_up(self, actor: Asked) -> None:
         """End an actor's process, if it still has one, and take back what it was asked for."""

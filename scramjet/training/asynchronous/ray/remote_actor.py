@@ -46,7 +46,6 @@ class Order:
 class Greeting:
     """What an actor answers when its envs are ready."""
 
-    node: str  # Ray's id of the machine it runs on
     version: str  # of scramjet there
     rules: str  # a hash of the rules of its world
 
@@ -90,7 +89,7 @@ class RemoteActor:
             seed_of(order.seed, order.actor, order.episodes.key & 0xFFFFFFFF)
         )
         self._make_envs(order.episodes)
-        return Greeting(self.place(), __version__, world_fingerprint(self._player.pool.env))
+        return Greeting(__version__, world_fingerprint(self._player.pool.env))
 
     def _make_envs(self, episodes: EpisodeSeed) -> None:
         """Make all envs, and begin these episodes."""

@@ -22,14 +22,17 @@ _ROLLOUTS_IN_STORE = 6
 
 
 def make_ray_actors(
-    config: RunConfig, pool: ConcatenatedPool, policy: Policy, rollout: Rollout, *, seed: int
+    config: RunConfig, pool: ConcatenatedPool, policy: Policy, rollout: Rollout, *, seed: int, first_actor: int = 0
 ) -> RayActors:
-    """The actors of a run with `--actors ray`; raises a ConfigError if Ray is missing or does not answer."""
+    """The actors of a run with `--actors ray`; raises a ConfigError if Ray is missing or does not answer.
+
+    `first_actor`: the number of the first one among the actors of all processes.
+    """
     assert isinstance(config.num_actors, int)
     assert isinstance(config.num_steps, int)
     num_envs = pool.pools[0].num_envs
     order = Order(
-        actor=0,
+        actor=first_actor,
         config=replace(config, num_workers=_num_workers(pool.env, num_envs)),
         world=SentWorld.of(config.env),
         num_envs=num_envs,

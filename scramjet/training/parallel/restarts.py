@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.runs import Run
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.start import StartRequest
 
 
@@ -17,6 +18,7 @@ def after_restart(request: StartRequest) -> StartRequest:
         return request
     if not ranks.from_first(b"goes on" if ranks.is_first and _can_go_on(ranks.earlier_run) else b""):
         return request
+    in_config = request.config.time_limit if isinstance(request.config, RunConfig) else None
     return replace(
         request,
         config=None,
@@ -25,6 +27,7 @@ def after_restart(request: StartRequest) -> StartRequest:
         resume=ranks.earlier_run,
         run_name=None,
         total_timesteps=None,
+        time_limit=request.time_limit or in_config,
         settings={},
     )
 

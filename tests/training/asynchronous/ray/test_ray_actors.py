@@ -1,0 +1,134 @@
+"""Remote actors on a Ray cluster of two nodes, both on this machine."""
+
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pytest
+
+import scramjet
+from scramjet.training.asynchronous.ray.cluster import PROCESS_SETTINGS
+from tests.helpers.async_runs import settings
+from tests.helpers.run_files import lines_of
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None, reason="needs ray, which is imported by what is tested"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster whose second node is the last of `cluster.list_all_nodes()`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in PROCESS_SETTINGS.items():
+            patch.setenv(name, value)
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": 2, "object_store_memory": 100 << 20}
+        head = _patiently(partial(Cluster, initialize_head=True, head_node_args={**node, "include_dashboard": False}))
+        _patiently(partial(head.add_node, **node))
+        yield head
+        head.shutdown()
+
+
+def _patiently(start):
+    """Ray gives its processes 15 s to start, which a busy machine may not be able to do."""
+    for _ in range(4):
+        with contextlib.suppress(Exception):
+            return start()
+    return start()
+
+
+class KillsNode:
+    """Kills a node of the cluster after the first update, and ends the run when its actor is back."""
+
+    def __init__(self, cluster):
+        self.cluster, self.before, self.after = cluster, [], []
+
+    def on_update(self, record, session):
+        actors = session.collector._actors._actors
+        if not self.before:
+            self.before = [actor.node for actor in actors]
+            second = self.cluster.list_all_nodes()[-1]
+            assert second.node_id in self.before  # the actors are spread over both
+            self.cluster.remove_node(second, allow_graceful=False)
+        if session.pool.restarts and all(actor.has_begun and not actor.failures for actor in actors):
+            self.after = [actor.node for actor in actors]
+            session.stop("both are back")
+
+
+def test_a_run_goes_on_when_a_node_is_killed_and_is_resumed_elsewhere(cluster, tmp_path, capsys):
+    listener = KillsNode(cluster)
+    config = settings(actors="ray", ray_address=cluster.address, total_timesteps=10**9)
+    result = scramjet.train(config, runs_dir=tmp_path, display="plain", callbacks=[listener])
+    assert result.stopped_by == "callback"
+    assert len(set(listener.before)) == 2
+    assert len(set(listener.after)) == 1  # on the node that lives
+    lines = lines_of(result.run_path)
+    assert lines[0]["async/ratio_max"] == pytest.approx(1, abs=1e-4)  # played with the learner's own weights
+    assert lines[-1]["async/env_restarts"] == 1
+    told = capsys.readouterr()
+    assert told.out.count("actor 0: restarted: ") + told.out.count("actor 1: restarted: ") == 1
+    assert "raylet" not in told.out + told.err
+
+    end = result.step + 8 * 16 * 4
+    again = scramjet.train(
+        resume=result.run_path,
+        ray_address=cluster.address,
+        total_timesteps=end,
+        runs_dir=tmp_path,
+        display="plain",
+    )
+    assert again.step == end
+    assert "resumed with fresh episodes" in capsys.readouterr().out
+
+
+def test_the_command_starts_ray_by_itself_and_leaves_nothing_behind_after_a_signal(tmp_path):
+    command = [
+        sys.executable, "-m", "scramjet", "train", "gym:CartPole-v1", "--mode", "async", "--actors", "ray",
+        "--num-envs", "4", "--num-actors", "2", "--num-steps", "16", "--eval.every", "0", "--eval.final-episodes", "0",
+        "--display", "plain", "--runs-dir", str(tmp_path), "--run-name", "r",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        metrics = tmp_path / "r" / "metrics.jsonl"
+        _wait_until(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 0))
+        others = _session_of(process.pid)
+        os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+        output, _ = process.communicate(timeout=90)
+        assert process.returncode == 130, output
+        assert "Traceback" not in output
+        assert "raylet" not in output
+        assert list((tmp_path / "r" / "checkpoints").glob("step_*"))
+        assert len(others) > 3
+        _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in others), 30)
+    finally:
+        process.kill()
+
+
+def _session_of(pid):
+    """The processes that a process has started, whoever their parents are now."""
+    words = ["ps", "-ww", "-o", "pid=,ppid=,args=", "-e"]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    parents = {int(line.split()[0]): int(line.split()[1]) for line in lines}
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def _wait_until(condition, seconds=180):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
