@@ -46,6 +46,8 @@ $(VENV)/installed-dev: $(VENV)/installed
 		echo "some libraries whose envs we train cannot be installed: tests of them will be skipped"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[seen]' || \
 		echo "some libraries that runs are sent to or drawn with cannot be installed: tests of them will be skipped"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[many]' || \
+		echo "Optuna or Ray cannot be installed: tests of studies and remote actors will be skipped"
 	touch $@
 
 clean:  ## forget the virtual environment

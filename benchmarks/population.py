@@ -1,18 +1,16 @@
 """Population-based training against constants, on a world whose best learning rate falls as it is learned.
 
-    python benchmarks/population.py                    three seeds; about a quarter of an hour on two cores
+    python benchmarks/population.py                    three seeds; about ten minutes on two cores
 
 For each seed eight members train by `--method pbt`, and eight runs with constant learning rates over the same range,
 all for as many steps. Prints the mean return over the training (area) and at its end, of the best constant and of
-the population's winner by its lineage, and the learning rate that the winner had over time. All trials train in this
-process, one after the other: most of a short trial's time would be the start of its process.
+the population's winner by its lineage, and the learning rate that the winner had over time.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,10 @@ import numpy as np
 from scramjet.reports.metrics_table import MetricsTable
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.keywords import with_keywords
-from scramjet.tuning.api import new_study
+from scramjet.tuning.api import go_on, new_study
+from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.population.schedules import Stretch, lineage_of_trial, schedule_text
-from scramjet.tuning.results import result_of
 from scramjet.tuning.settings import StudySettings
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tests.helpers.studies import run_here
 
 WORLD = str(Path(__file__).parent / "fine_aim.py")
 SPACE = {"learning_rate": "log:1e-4..2e-2"}
@@ -38,8 +33,14 @@ METRIC = "eval/mean_return"
 def settings_of_runs(steps: int, seed: int) -> dict[str, Any]:
     """What all runs share: small, and evaluated as they play in training."""
     return {
-        **{"total_timesteps": steps, "seed": 1000 * seed, "num_envs": 64, "num_steps": 16, "num_epochs": 4},
-        **{"minibatch_size": 256, "entropy_coef": 0.0, "num_threads": 1},
+        "total_timesteps": steps,
+        "seed": 1000 * seed,
+        "num_envs": 64,
+        "num_steps": 16,
+        "num_epochs": 4,
+        "minibatch_size": 256,
+        "entropy_coef": 0.0,
+        "num_threads": 1,
         "policy": {"hidden": [32, 32]},
         "eval": {"every": 10, "episodes": 256, "final_episodes": 1024, "samples": True},
         "checkpoint": {"every": 0},
@@ -69,8 +70,7 @@ def population(folder: Path, steps: int, seed: int, size: int, interval: int) ->
     base = with_keywords(starting_config(WORLD), settings_of_runs(steps, seed))
     settings = StudySettings(method="pbt", population=size, interval=interval, study_seed=seed)
     with new_study(base, SPACE, settings, folder, f"pbt-{seed}") as study:
-        run_here(study)
-        best = result_of(study).best
+        best = go_on(study, QuietDisplay()).best
         assert best is not None
         assert best.score is not None
         stretches = lineage_of_trial(study, best.number)
@@ -86,8 +86,7 @@ def constants(folder: Path, steps: int, seed: int, size: int) -> dict[float, tup
     with new_study(base, space, StudySettings(method="random", trials=size), folder, f"constant-{seed}") as study:
         for rate in rates:
             study.add({"learning_rate": rate})
-        run_here(study)
-        for trial in result_of(study).trials:
+        for trial in go_on(study, QuietDisplay()).trials:
             assert trial.run_path is not None
             assert trial.score is not None
             whole = [Stretch(trial.run_path, 0, steps + 10**6, trial.settings)]
@@ -98,8 +97,8 @@ def constants(folder: Path, steps: int, seed: int, size: int) -> dict[float, tup
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=409_600)
-    parser.add_argument("--interval", type=int, default=20_480)
+    parser.add_argument("--steps", type=int, default=196_608)
+    parser.add_argument("--interval", type=int, default=16_384)
     parser.add_argument("--population", type=int, default=8)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--folder", type=Path, default=None)
@@ -112,7 +111,9 @@ def main() -> None:
         for rate, (each_area, each_final) in tried.items():
             print(f"seed {seed}  constant {rate:8.2e}  area {each_area:6.3f}  final {each_final:6.3f}", flush=True)
         print(f"seed {seed}  population         area {found[0]:6.3f}  final {found[1]:6.3f}  {found[2]}", flush=True)
-        rows.append((max(each[0] for each in tried.values()), found[0], max(each[1] for each in tried.values()), found[1]))
+        rows.append(
+            (max(each[0] for each in tried.values()), found[0], max(each[1] for each in tried.values()), found[1])
+        )
     for place, name in ((0, "area"), (2, "final")):
         best = statistics.mean(row[place] for row in rows)
         ours = statistics.mean(row[place + 1] for row in rows)

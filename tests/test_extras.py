@@ -16,7 +16,7 @@ import pytest
 from tests.helpers import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FOR_DEVELOPERS = {"dev", "others", "parity", "seen"}
+FOR_DEVELOPERS = {"dev", "many", "others", "parity", "seen"}
 TINY = "--num-envs 2 --num-steps 16 --num-minibatches 1 --num-epochs 1 --total-timesteps 64 --device cpu "
 TINY += "--eval.every 0 --eval.final-episodes 0 --display plain"
 

@@ -62,8 +62,8 @@ def tune(
     else:
         base = with_keywords(_base(config, trust=trust), settings)
         study = new_study(base, space or {}, StudySettings(**of_study), Path(studies_dir), study_name)
-    with study:
-        return go_on(study, make_display(mode), trust=trust, ray=ray)
+    with study, contextlib.closing(TrialServer()) as server:
+        return go_on(study, make_display(mode), server, trust=trust, ray=ray)
 
 
 def _base(config: RunConfig | str | Path | None, *, trust: bool) -> RunConfig:
@@ -100,25 +100,22 @@ def resumed_study(folder: Path, changes: Mapping[str, Any], *, trust: bool) -> S
 
 
 def go_on(
-    study: Study,
-    display: StudyDisplay,
-    server: TrialServer | None = None,
-    *,
-    trust: bool = False,
-    ray: str | None = None,
+    study: Study, display: StudyDisplay, server: TrialServer, *, trust: bool = False, ray: str | None = None
 ) -> TuneResult:
     """Run a study to the end of its budget, or until it is stopped, and make its report; returns what it has found.
 
     After the search the best settings are trained again with fresh seeds, where the method allows it. `server` starts
-    the trials, and is closed at the end; `ray` hands them to Ray Tune on the cluster at this address, or on
-    this machine where it is `local`.
+    its trials. `ray` hands them to Ray Tune instead, on the cluster at this address, or on this machine where it is
+    `local`.
     """
     search = METHODS[study.settings.method]()
     method = RepeatedSeeds(search) if search.repeats_seeds else search
-    starter = server or (TrialServer() if ray is None else RayServer(study, ray))
-    with contextlib.closing(starter), contextlib.closing(display):
+    with contextlib.ExitStack() as stack:
+        if ray is not None:
+            server = stack.enter_context(contextlib.closing(RayServer(study, ray)))
+        stack.enter_context(contextlib.closing(display))
         display.begin(study)
-        exit_code = run_study(study, method, display, starter, trust=trust)
+        exit_code = run_study(study, method, display, server, trust=trust)
     winner = write_report(study.path, trust=trust).results.winner()
     return result_of(study, exit_code, None if winner is None else winner.number)
 

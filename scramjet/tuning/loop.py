@@ -28,8 +28,7 @@ HOPELESS_TRIALS = 3
 def run_study(study: Study, method: Method, display: StudyDisplay, server: TrialServer, *, trust: bool = False) -> int:
     """Run a study until its budget is spent, or until a signal stops it; what ran then is resumed the next time.
 
-    `server` starts the trials, by default on this machine. Returns the exit code: 0, or 128 and the number of the
-    signal.
+    `server` starts the trials. Returns the exit code: 0, or 128 and the number of the signal.
     """
     clock, slots = StudyClock(study), server.slots(study)
     crew = Crew(study, server, trust=trust)

@@ -105,7 +105,7 @@ class TrialServer:
     """
 
     command: Sequence[str] = (sys.executable, "-m", "scramjet.tuning.trial_server")
-    """The program that starts the processes."""
+    """The program that starts trials, where this process is not forked for that."""
 
     def __init__(self, *, may_fork: bool = False) -> None:
         """`may_fork`: the server is forked now, from a process of ours that has just begun: it starts at once. Else it
@@ -118,17 +118,17 @@ class TrialServer:
     def start(self, request: dict[str, Any]) -> TrialProcess:
         """Start a process that trains as `request` says: see `trial_server.py`."""
         self.listen()
-        server = self._start_server()
+        self._start_server()
+        assert self._server is not None
         self._next_id += 1
         process = self._running[self._next_id] = TrialProcess(self, request)
         with contextlib.suppress(BrokenPipeError):  # `listen` finds out
-            write_all(server.requests, json.dumps({**request, "id": self._next_id}).encode() + b"\n")
+            write_all(self._server.requests, json.dumps({**request, "id": self._next_id}).encode() + b"\n")
         return process
 
-    def _start_server(self) -> _Server:
-        """The server process, started if there is none."""
-        self._server = self._server or _Server.program(self.command)
-        return self._server
+    def _start_server(self) -> None:
+        if self._server is None:
+            self._server = _Server.program(self.command)
 
     def slots(self, study: Study) -> int:
         """How many trials of a study may run at once."""
@@ -168,7 +168,7 @@ class TrialServer:
             del self._running[message["id"]]
 
     def _lost(self) -> None:
-        """Called when the server has died; it is started again with the next trial."""
+        """Called when the server has died; the processes of its trials died with it."""
         self._bury()
 
     def _bury(self) -> None:

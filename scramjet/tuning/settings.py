@@ -45,22 +45,21 @@ class StudySettings:
     """halving: of so many trials that reach a rung, one goes on; the next rung is so many times as far."""
     first_rung: Count | None = None
     """halving: env steps to the first rung; none: total_timesteps divided by the factor three times."""
-    best: int = 3
-    """Settings that are trained again after the search, with fresh seeds: those with the best scores."""
-    seeds: int = 3
-    """Fresh seeds for each of them; the winner has the best mean over these. 0: none, and the best trial wins."""
     population: int = 8
     """pbt: members that train side by side."""
     interval: Count | None = None
     """pbt: env steps of a generation, after which the worst quarter is replaced; none: a twentieth of the training."""
+    best: int = 3
+    """Settings that are trained again after the search, with fresh seeds: those with the best scores."""
+    seeds: int = 3
+    """Fresh seeds for each of them; the winner has the best mean over these. 0: none, and the best trial wins."""
     study_seed: int = 1
     """Decides what is proposed; the seed of the trials is --seed."""
 
     def __post_init__(self) -> None:
         settle(self)
-        require_counts(self, ("best",))
+        require_counts(self, ("trials", "steps", "first_rung", "interval", "best"))
         require_counts(self, ("seeds",), least=0)
-        require_counts(self, ("trials", "steps", "first_rung", "interval"))
         require_counts(self, ("factor",), least=2)
         require_counts(self, ("population",), least=2, most=MAX_PARALLEL)
         require_counts(self, ("parallel",), most=MAX_PARALLEL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,12 @@ from scramjet.tuning.study import Study
 from scramjet.tuning.trial_server import train_as_asked
 
 TINY: dict[str, Any] = {
-    **{"total_timesteps": 768, "num_envs": 8, "num_steps": 16, "num_epochs": 1, "minibatch_size": 64, "num_threads": 1},
+    "total_timesteps": 768,
+    "num_envs": 8,
+    "num_steps": 16,
+    "num_epochs": 1,
+    "minibatch_size": 64,
+    "num_threads": 1,
     "policy": {"hidden": [8]},
     "eval": {"every": 0, "episodes": 4, "final_episodes": 4},
     "checkpoint": {"every": 0},
@@ -32,17 +37,18 @@ class Killed(Exception):  # noqa: N818 - what happens to the study, no error of 
 class ServerHere(TrialServer):
     """Trains each trial in this process as soon as it is asked for.
 
-    `killed_after`: raise `Killed` when so many have been trained, before the study is told of the last one.
+    `killed_after`: raise `Killed` when so many have been trained, before the study is told of the last one. `failing`:
+    runs whose process ends with an error.
     """
 
-    def __init__(self, killed_after: int | None = None) -> None:
+    def __init__(self, killed_after: int | None = None, failing: Collection[str] = ()) -> None:
         super().__init__()
-        self.trained, self.killed_after = 0, killed_after
+        self.trained, self.killed_after, self.failing = 0, killed_after, failing
 
     def start(self, request: dict[str, Any]) -> TrialProcess:
         """Train, to the end of the stretch."""
         process = TrialProcess(self, request)
-        process.code = train_as_asked(request)
+        process.code = 2 if request["run_name"] in self.failing else train_as_asked(request)
         self.trained += 1
         if self.trained == self.killed_after:
             raise Killed
@@ -55,6 +61,6 @@ def small_study(folder: Path, world: str, space: Mapping[str, Any], settings: St
     return new_study(base, space, settings, folder.parent, folder.name)
 
 
-def run_here(study: Study, *, killed_after: int | None = None) -> None:
+def run_here(study: Study, *, killed_after: int | None = None, failing: Collection[str] = ()) -> None:
     """Run a study with all its trials in this process."""
-    run_study(study, METHODS[study.settings.method](), QuietDisplay(), server=ServerHere(killed_after))
+    run_study(study, METHODS[study.settings.method](), QuietDisplay(), server=ServerHere(killed_after, failing))

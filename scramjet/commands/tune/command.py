@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -91,20 +92,15 @@ def tune_command(words: list[str]) -> int:
     place = given.laid_over(Place(), ("place",))
     if place.report is not None or place.out is not None:
         return _report(given, place)
-    # Forked before anything else is loaded; a study by Ray has a server of its own.
-    local = TrialServer(may_fork=True) if place.ray is None else None
-    try:
+    with contextlib.closing(TrialServer(may_fork=True)) as server:
         if place.resume is not None:
             study = _resumed(given, [*dimensions, *(f"env.{name}" for name in env_values)], place)
         else:
             study = _new(given, dimensions, env_values, place)
         with study:
-            result = go_on(study, make_display(place.display), local, trust=place.trust, ray=place.ray)
+            result = go_on(study, make_display(place.display), server, trust=place.trust, ray=place.ray)
             if place.display != "quiet":
                 show_ended(study, result)
-    finally:
-        if local is not None:
-            local.close()
     return result.exit_code
 
 

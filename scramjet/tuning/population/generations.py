@@ -102,5 +102,5 @@ def goodness(study: Study, trials: Sequence[Any], member: Member, stop: int) -> 
     trial = trials[member.trial]
     if trial.state.name == "FAIL":
         return None
-    score = float(trial.intermediate_values[stop] if stop in trial.intermediate_values else trial.value)
+    score = float(trial.intermediate_values.get(stop, trial.value))
     return -score if study.objective.minimizes else score

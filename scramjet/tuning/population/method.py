@@ -1,4 +1,4 @@
-"""Population-based training (Jaderberg et al. 2017): members train side by side; the worst go on from copies of the best.
+"""Population-based training (Jaderberg et al. 2017): members train side by side, the worst go on as copies of the best.
 
 A generation is trained by every member before the next one begins. Exploiting is a fork, with its lineage; exploring
 changes the fork's settings; all other members resume their runs.
@@ -35,7 +35,7 @@ _KEPT_BY_FORKS = ("algorithm", "frame_stack", "policy.")
 class Population(Method):
     """Trains members for one interval after the other, and replaces the worst by changed copies of the best."""
 
-    repeats_seeds = False  # what a member has learned comes from a schedule of settings, not from its last ones
+    repeats_seeds = False  # what a member learned with is a schedule of settings
 
     @classmethod
     def prepared(cls, base: RunConfig, space: Space, settings: StudySettings) -> tuple[RunConfig, StudySettings]:
@@ -85,7 +85,7 @@ class Population(Method):
         return _assignment(study, next(member for member in present[-1] if member.trial == trial), len(present) - 1)
 
     def told(self, study: Study, outcome: Outcome) -> None:
-        """Keep the score of a member at the end of its generation; its cost is that of its own steps, not its parent's."""
+        """Keep the score of a member at the end of its generation; its steps are its own, without its parent's."""
         outcome = replace(outcome, step=max(0, outcome.step - _first_step(study, outcome.assignment)))
         stop = outcome.assignment.stop_step
         if outcome.ending == "failed":

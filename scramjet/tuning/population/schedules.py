@@ -25,7 +25,7 @@ class Stretch:
 
 
 def lineage_of_trial(study: Study, trial: int) -> list[Stretch]:
-    """The runs that led to a trial's newest checkpoint, oldest first, each with the steps that belong to the lineage."""
+    """The runs that led to a trial's newest checkpoint, oldest first, each with its steps of the lineage."""
     by_trial = {member.trial: member for members in generations(study) for member in members}
     ends, last, found = stops(study), study.base.total_timesteps, list[Stretch]()
     member: Member | None = by_trial[trial]

@@ -20,7 +20,6 @@ from typing import Any
 
 from scramjet.errors import ScramjetError
 from scramjet.training.asynchronous.ray.cluster import RayCluster
-from scramjet.tuning.ray.remote import run_trial
 
 SILENT_SECONDS = 25.0
 """How long a cluster may not answer before it counts as gone."""
@@ -74,7 +73,7 @@ def _hand_over(answers: int, settings: dict[str, Any], folder: Path) -> None:
     from ray import tune
     from ray.tune.search import Searcher
 
-    class FromStudy(Searcher):  # type: ignore[misc]
+    class FromStudy(Searcher):
         """Suggests what the study wants to run, and tells the study how it ended."""
 
         def __init__(self) -> None:
@@ -114,6 +113,8 @@ def _hand_over(answers: int, settings: dict[str, Any], folder: Path) -> None:
 def _trial(config: dict[str, Any]) -> None:
     """What Ray Tune runs on a node: one ordinary run, or a stretch of it."""
     from ray import tune
+
+    from scramjet.tuning.ray.remote import run_trial
 
     tune.report(run_trial(config["request"]))
 

@@ -23,7 +23,7 @@ from scramjet.tuning.study import Study
 
 SIGNAL = ".signal"
 """What the name of a trial's log ends in, for the file by which it is signalled."""
-_BEGIN_SECONDS = 120.0
+_BEGIN_SECONDS = 300.0
 """How long Ray may take to begin on a busy machine; a cluster that does not answer is told of much earlier."""
 
 
@@ -51,7 +51,10 @@ class RayServer(TrialServer):
         deadline = time.monotonic() + _BEGIN_SECONDS
         while self._cpus is None:
             if time.monotonic() > deadline:
-                raise ConfigError(f"Ray at {self.address!r} did not begin within {_BEGIN_SECONDS:.0f} s; see --ray")
+                raise ConfigError(
+                    f"Ray at {self.address!r} has not begun within {_BEGIN_SECONDS:.0f} s; try again when the machine "
+                    f"is less busy, or leave --ray out"
+                )
             self.listen(0.2)
         if isinstance(study.settings.parallel, int):
             return study.settings.parallel

@@ -57,12 +57,9 @@ def test_a_population_trains_as_many_steps_as_its_members_and_counts_no_step_twi
     assert whole.spent_steps() == 3 * 768
 
 
-@pytest.mark.parametrize("killed_after", [3, 4])
-def test_a_study_that_was_killed_ends_with_the_same_runs_bit_for_bit(
-    whole: Study, tmp_path: Path, killed_after: int
-) -> None:
+def test_a_study_that_was_killed_ends_with_the_same_runs_bit_for_bit(whole: Study, tmp_path: Path) -> None:
     with small_study(tmp_path / "killed", "cartpole", SPACE, SETTINGS) as study, pytest.raises(Killed):
-        run_here(study, killed_after=killed_after)
+        run_here(study, killed_after=4)  # a fork has trained, and the study has not heard of it
     with Study.open(tmp_path / "killed") as study:
         run_here(study)
         assert digests(study) == digests(whole)
@@ -71,12 +68,14 @@ def test_a_study_that_was_killed_ends_with_the_same_runs_bit_for_bit(
 
 
 def test_a_member_whose_run_fails_goes_on_as_a_fork_of_another(tmp_path: Path) -> None:
-    space = {"num_steps": "choice:16,24"}  # 8 envs of 24 steps do not divide into minibatches of 64
-    settings = StudySettings(method="pbt", population=2, interval=256, parallel=2)
-    with small_study(tmp_path / "study", "cartpole", space, settings, total_timesteps=512) as study:
-        run_here(study)
-        states = {trial.number: trial.state.name for trial in study.trials()}
-    assert sorted(states.values()) in (["COMPLETE", "COMPLETE", "FAIL"], ["COMPLETE", "FAIL", "FAIL"])
+    settings = StudySettings(method="pbt", population=2, interval=256)
+    with small_study(tmp_path / "study", "cartpole", SPACE, settings, total_timesteps=512) as study:
+        run_here(study, failing=["trial-0001"])
+        states = [trial.state.name for trial in study.trials()]
+        assert states == ["COMPLETE", "FAIL", "COMPLETE"]
+        lineage = RunFiles(study.runs_path / "trial-0002-g1").lineage()
+    assert lineage is not None
+    assert lineage.parent_run == "trial-0000"
 
 
 def test_members_of_self_play_are_ranked_by_matches_against_each_other(tmp_path: Path) -> None:
