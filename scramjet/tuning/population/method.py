@@ -22,6 +22,7 @@ from scramjet.tuning.methods.interface import Method
 from scramjet.tuning.objective import Objective
 from scramjet.tuning.population import matches
 from scramjet.tuning.population.generations import USUAL_GENERATIONS, Member, generations, has_ended, stops
+from scramjet.tuning.population.schedules import SCHEDULES, schedules
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space
 from scramjet.tuning.study import ASSIGNMENT, SECONDS, Study, is_running
@@ -98,6 +99,7 @@ class Population(Method):
             score = _score(study, study.runs_path / outcome.assignment.run_name, stop)
             study.pause(outcome.assignment.trial, outcome, math.nan if score is None else score)
         else:
+            study.note(outcome.assignment.trial, SCHEDULES, schedules(study, outcome.assignment.trial))
             super().told(study, outcome)
 
 
@@ -208,6 +210,7 @@ def _rate(study: Study) -> None:
         stretch = Assignment(member.trial, member.run, member.parameters, stop)
         outcome = Outcome(stretch, "paused", study.steps_of(trial), float(trial.user_attrs.get(SECONDS, 0.0)))
         if stop == study.base.total_timesteps:
+            study.note(member.trial, SCHEDULES, schedules(study, member.trial))
             study.complete(member.trial, [rating], outcome)
         else:
             study.pause(member.trial, outcome, rating)

@@ -10,6 +10,8 @@ from typing import Any
 from scramjet.tuning.population.generations import Member, generations, stops
 from scramjet.tuning.study import Study
 
+SCHEDULES = "schedules"
+"""An attribute of a finished trial in study.db: its settings over time, as texts by name."""
 SCHEDULED = ("learning_rate", "entropy_coef", "clip_epsilon")
 """Settings that may be schedules over env steps; of all others a preset can have the last value alone."""
 
@@ -47,9 +49,8 @@ def schedule_text(stretches: Sequence[Stretch], name: str) -> str:
     return points[0].partition("@")[0] if len(points) == 1 else ",".join(points)
 
 
-def found_settings(study: Study, trial: int) -> dict[str, Any]:
-    """The settings of a member, to train a single run like it: schedules where they may be, else the last values."""
+def schedules(study: Study, trial: int) -> dict[str, str]:
+    """The settings of a trial that changed along its lineage and may be schedules, to train a single run like it."""
     stretches = lineage_of_trial(study, trial)
-    found = dict(stretches[-1].settings)
-    found |= {name: schedule_text(stretches, name) for name in SCHEDULED if name in found}
-    return found
+    names = [name for name in SCHEDULED if name in stretches[0].settings]
+    return {name: text for name in names if "@" in (text := schedule_text(stretches, name))}

@@ -13,6 +13,7 @@ from scramjet.runtime.files import is_folder
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.methods.repeats import PREFIX, SCORE, SEED, TRIAL
 from scramjet.tuning.objective import Objective
+from scramjet.tuning.population.schedules import SCHEDULES
 from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.space import Space, Value
@@ -31,6 +32,7 @@ _OBJECTIVES = {
     "area": "mean training return over all steps",
     "time_to": "seconds until a training return of",
     "steps_to": "env steps until a training return of",
+    "rating": "rating by matches of the members",
 }
 
 
@@ -105,7 +107,13 @@ def _trial(trial: Any, objective: Objective, repeats: tuple[Repeat, ...]) -> Tri
         run=_text(attributes.get(RUN)),
         reason=_text(attributes.get(REASON)),
         repeats=repeats,
+        schedules=_texts(attributes.get(SCHEDULES)),
     )
+
+
+def _texts(value: Any) -> dict[str, str]:
+    """The texts in a table of study.db."""
+    return {str(key): item for key, item in value.items() if isinstance(item, str)} if isinstance(value, dict) else {}
 
 
 def _state(trial: Any) -> TrialState:

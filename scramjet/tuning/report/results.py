@@ -60,6 +60,8 @@ class TrialSummary:
     reason: str = ""
     """Why it failed; empty for one that did not."""
     repeats: tuple[Repeat, ...] = ()
+    schedules: Mapping[str, str] = field(default_factory=dict)
+    """Settings that changed along its lineage in a population, as schedules over env steps."""
 
     @property
     def repeated(self) -> Spread | None:

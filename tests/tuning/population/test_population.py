@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.training.config.files import load_config
 from scramjet.tuning.population.generations import generations, stops
+from scramjet.tuning.population.schedules import schedules
+from scramjet.tuning.report.reading import read_results
+from scramjet.tuning.report.write import write_report
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 from tests.helpers.studies import Killed, run_here, small_study
@@ -55,6 +60,20 @@ def test_each_generation_replaces_the_worst_member_by_a_fork_of_the_best(whole: 
 
 def test_a_population_trains_as_many_steps_as_its_members_and_counts_no_step_twice(whole: Study) -> None:
     assert whole.spent_steps() == 3 * 768
+
+
+def test_the_winner_is_written_as_a_preset_with_the_schedule_of_its_lineage(whole: Study) -> None:
+    fork = next(member for member in generations(whole)[-1] if member.born == 2)
+    parent = next(member for member in generations(whole)[1] if member.trial == fork.parent)
+    written = schedules(whole, fork.trial)["learning_rate"]
+    schedule = Schedule.parse("learning_rate", written)
+    assert schedule.at(511, 768) == pytest.approx(parent.parameters["learning_rate"], rel=1e-5)
+    assert schedule.at(512, 768) == pytest.approx(fork.parameters["learning_rate"], rel=1e-5)
+    write_report(whole.path)
+    winner = read_results(whole.path).winner()
+    assert winner is not None
+    preset = load_config(whole.path / "report" / "winner.toml")
+    assert preset.ppo.learning_rate == winner.schedules.get("learning_rate", winner.settings["learning_rate"])
 
 
 def test_a_study_that_was_killed_ends_with_the_same_runs_bit_for_bit(whole: Study, tmp_path: Path) -> None:
