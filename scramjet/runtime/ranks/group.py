@@ -118,6 +118,8 @@ class ProcessGroup(Ranks):
                 raise watch.late(waited)
         self.is_abandoned = False
         watch.exchanges += 1
+        if watch.is_decided:
+            watch.check()
 
 
 def _is_done(work: dist.Work, watch: Watch) -> bool:

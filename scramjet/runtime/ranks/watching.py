@@ -88,6 +88,11 @@ class Watch:
         self._beat()
         self._thread.start()
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether all must end, and `check` raises."""
+        return self._verdict is not None
+
     def check(self) -> None:
         """Raise the error that all must end with, if there is one. Called every `PERIOD` or more while a rank waits."""
         now = time.monotonic()
