@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from scramjet.adapters.registry import is_foreign
 from scramjet.cli import run
@@ -40,6 +41,9 @@ NOT_RUN = {
     "--help": "tests/test_command_line.py shows the help of each command",
     "play connect_four": "waits for a person; tests/commands/test_play.py types for one",
     "bench": "measures for minutes; tests/test_cli.py runs it",
+    "scramjet tune": "trains many runs; tests/tuning/ and tests/commands/test_tune.py run studies",
+    "scramjet.tune(": "trains many runs, each in a process of its own; tests/tuning/ run studies",
+    "studies/": "a study of the reader's",
     "runs/": "a run of the reader's; tests/test_cli.py evaluates, resumes and forks",
 }
 """Text in a command or block that keeps it from being run here, and why."""
@@ -102,7 +106,8 @@ def begin(config: RunConfig, **place: Any) -> Any:
     """Stands for training: the world is made, and the network that it would train is built."""
     world = config.make_env()
     if not is_foreign(config.env) and config.frame_stack == 1:
-        default_network(world.observation_space, world.action_space, config.policy)
+        with torch.device("meta"):  # of every size and kind, without its numbers
+            default_network(world.observation_space, world.action_space, config.policy)
     return SimpleNamespace(exit_code=0)
 
 

@@ -31,6 +31,8 @@ from scramjet.commands import (
     train,
 )
 from scramjet.commands.command_line import read_words
+from scramjet.commands.tune import command as tune
+from scramjet.commands.tune.spaces import split_dimensions
 from scramjet.training.config.files import field_docs
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers import ROOT
@@ -104,6 +106,10 @@ def parse(words: Any) -> None:
         settings = given.laid_over(RunConfig(), ("settings",))
         if not settings.env.endswith(".py"):
             train.typed_parameters(settings.env, parameters)
+        return
+    if command == "tune":
+        rest, _ = train.split_env_parameters(split_dimensions(rest)[0])
+        read_words(tune.Arguments, rest, prog="scramjet tune")
         return
     if command in ("eval", "play", "tournament", "check", "export-page"):
         rest, _ = train.split_env_parameters(rest)
@@ -185,7 +191,12 @@ def test_the_configuration_page_lists_every_field_with_its_default() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "heading"),
-    [(train.Place, "scramjet train"), *((cls, f"scramjet {name}") for name, cls in ARGUMENTS.items())],
+    [
+        (train.Place, "scramjet train"),
+        (tune.Place, "scramjet tune"),
+        (tune.StudySettings, "scramjet tune: the study"),
+        *((cls, f"scramjet {name}") for name, cls in ARGUMENTS.items()),
+    ],
 )
 def test_the_configuration_page_lists_every_flag_of_every_command(arguments: type, heading: str) -> None:
     page = (ROOT / "docs/configuration.md").read_text()

@@ -10,14 +10,17 @@ from typing import Any
 from scramjet.errors import RunError
 from scramjet.reports.run_files import world_label
 from scramjet.runtime.files import is_folder
+from scramjet.runtime.locks import FolderLock
+from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
 from scramjet.tuning.methods.repeats import PREFIX, SCORE, SEED, TRIAL
-from scramjet.tuning.objective import Objective
+from scramjet.tuning.objective import TRAINING_RETURN, Objective
+from scramjet.tuning.population.schedules import found_settings
 from scramjet.tuning.report.results import Repeat, Setting, StudyResults, TrialState, TrialSummary
 from scramjet.tuning.settings import StudySettings
-from scramjet.tuning.space import Space, Value
+from scramjet.tuning.space import Space
 from scramjet.tuning.storage import explained, open_storage
-from scramjet.tuning.study import ASSIGNMENT, REASON, RUN, SECONDS, STEPS
+from scramjet.tuning.study import ASSIGNMENT, REASON, RUN, SECONDS, STEPS, Study
 from scramjet.tuning.study_file import StudyFile
 
 _STATES = {
@@ -31,6 +34,7 @@ _OBJECTIVES = {
     "area": "mean training return over all steps",
     "time_to": "seconds until a training return of",
     "steps_to": "env steps until a training return of",
+    "rating": "rating by matches of the members",
 }
 
 
@@ -51,7 +55,7 @@ def read_results(folder: Path) -> StudyResults:
         name=path.name,
         world=world_label(str(env.get("name", "") if isinstance(env, Mapping) else env)),
         objective=objective_text(file.settings),
-        metric=objective.metric,
+        metric=objective.metric if objective.kind == "metric" else TRAINING_RETURN,
         settings=_settings(trials),
         trials=tuple(_trial(each, objective, repeats.get(each.number, ())) for each in trials),
         higher_is_better=not objective.minimizes,
@@ -59,15 +63,19 @@ def read_results(folder: Path) -> StudyResults:
     )
 
 
-def trial_config(folder: Path, parameters: Mapping[str, Value], *, trust: bool = False) -> RunConfig:
-    """The config that a trial's runs are made from; a TrustError where its world is code that this user has not named.
+def trial_config(folder: Path, trial: TrialSummary, *, trust: bool = False) -> RunConfig:
+    """The config to train like a trial; a TrustError where its world is code that this user has not named.
 
-    `parameters` are the trial's settings.
+    A member of a population has schedules in it, of the settings along its lineage.
     """
     path = _checked(folder)
     file = StudyFile.read(path / "study.toml")
     base = file.base_config(path, trust=trust)
-    return Space(file.space, base).config(base, parameters)
+    if file.settings.method != "pbt":
+        return Space(file.space, base).config(base, trial.settings)
+    # The study is only read, and its lock, which a process that runs it holds, is not taken.
+    with Study(path, file, base, *open_storage(path / "study.db"), FolderLock(path)) as study:
+        return with_keywords(base, found_settings(study, trial.number))
 
 
 def objective_text(settings: StudySettings) -> str:

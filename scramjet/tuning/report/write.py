@@ -55,7 +55,7 @@ def _preset(folder: Path, results: StudyResults, *, trust: bool) -> tuple[str, l
     if winner is None:
         return "", []
     try:
-        config = trial_config(folder, winner.settings, trust=trust)
+        config = trial_config(folder, winner, trust=trust)
         return preset_text(config, preset_header(results, winner, config)), []
     except ScramjetError as error:
         return "", [f"no winner.toml was written: {error}"]

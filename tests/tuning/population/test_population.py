@@ -10,7 +10,11 @@ import pytest
 from scramjet.errors import ConfigError
 from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.training.config.files import load_config
+from scramjet.training.config.keywords import with_keywords
 from scramjet.tuning.population.generations import generations, stops
+from scramjet.tuning.population.schedules import found_settings
+from scramjet.tuning.report.write import write_report
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 from tests.helpers.studies import Killed, run_here, small_study
@@ -51,6 +55,18 @@ def test_each_generation_replaces_the_worst_member_by_a_fork_of_the_best(whole: 
         assert {"learning_rate", "gamma"} <= set(lineage.changed)
     finished = {trial.number for trial in trials if trial.state.name == "COMPLETE"}
     assert finished == {member.trial for member in told[-1]}
+
+
+def test_the_winner_is_a_preset_with_the_schedules_of_its_lineage(whole: Study) -> None:
+    report = write_report(whole.path)
+    winner = report.results.winner()
+    assert winner is not None
+    scores = {trial.number: trial.value for trial in whole.trials() if trial.state.name == "COMPLETE"}
+    assert winner.number == max(scores, key=scores.__getitem__)
+    preset = load_config(report.path / "winner.toml")
+    expected = with_keywords(whole.base, found_settings(whole, winner.number))
+    assert preset.ppo == expected.ppo
+    assert preset.total_timesteps == 768
 
 
 def test_a_population_trains_as_many_steps_as_its_members_and_counts_no_step_twice(whole: Study) -> None:

@@ -69,7 +69,7 @@ def test_a_report_is_made_while_the_study_is_held_by_its_process(study: Study) -
     winner = results.winner()
     assert winner is not None
     assert (winner.number, winner.score) == (5, 380.0)  # the search's best was trial 6, with 400
-    assert load_config(report.path / "winner.toml") == trial_config(study.path, winner.settings)
+    assert load_config(report.path / "winner.toml") == trial_config(study.path, winner)
     header = (report.path / "winner.toml").read_text()
     assert "375.0 ± 7.07 (2 seeds)" in header.replace("\n# ", " ")
 
