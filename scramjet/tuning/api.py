@@ -21,7 +21,7 @@ from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.ray.server import RayServer
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of

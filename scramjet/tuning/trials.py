@@ -14,7 +14,7 @@ from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import read_regular, remove_tree
 from scramjet.runtime.locks import is_in_use
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
-from scramjet.tuning.processes import TrialProcess, TrialServer
+from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.study import Study
 
 MAX_ATTEMPTS = 4

@@ -9,7 +9,7 @@ from typing import Any
 
 from scramjet.errors import ScramjetError
 from scramjet.reports.run_files import RunFiles
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.ray.server import SIGNAL
 
 POLL_SECONDS = 0.2
