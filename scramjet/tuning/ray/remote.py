@@ -15,6 +15,13 @@ from scramjet.tuning.ray.server import SIGNAL
 POLL_SECONDS = 0.2
 
 
+def trial(config: dict[str, Any]) -> None:
+    """What Ray Tune runs on a node: one ordinary run, or a stretch of it."""
+    from ray import tune
+
+    tune.report(run_trial(config["request"]))
+
+
 def run_trial(request: dict[str, Any]) -> dict[str, float]:
     """Train as `request` says; returns the exit code, and the step and the return that the run has reached."""
     if not Path(request["runs_dir"]).is_dir():
