@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 from scramjet.tuning.ray.messages import REQUESTS, tell
 
 
-class FromStudy(Searcher):  # type: ignore[misc]
+class FromStudy(Searcher):
     """Suggests requests as they come, and tells the study how each ended."""
 
     def __init__(self, answers: int) -> None:
