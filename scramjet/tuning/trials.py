@@ -15,6 +15,7 @@ from scramjet.runtime.files import read_regular, remove_tree
 from scramjet.runtime.locks import is_in_use
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
 from scramjet.tuning.processes.client import TrialProcess, TrialServer
+from scramjet.tuning.processes.trial_server import PAUSE
 from scramjet.tuning.study import Study
 
 MAX_ATTEMPTS = 4
@@ -86,10 +87,10 @@ class TrialRun:
         return self._outcome("failed", self._last_words() or f"{died}{often}")
 
     def stop(self) -> None:
-        """Ask the run to stop after this update, with a checkpoint; `poll` tells when it has."""
+        """Ask the run to stop after this update and its evaluation, with a checkpoint; `poll` tells when it has."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
-            self._signal(signal.SIGINT)
+            self._signal(PAUSE)
 
     def kill(self) -> None:
         """End the process at once, however it stands; the run can be resumed."""

@@ -13,7 +13,7 @@ from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.processes.client import TrialProcess, TrialServer
-from scramjet.tuning.processes.trial_server import train_as_asked
+from scramjet.tuning.processes.trial_server import Pausing, train_as_asked
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 
@@ -48,7 +48,9 @@ class ServerHere(TrialServer):
     def start(self, request: dict[str, Any]) -> TrialProcess:
         """Train, to the end of the stretch."""
         process = TrialProcess(self, request)
-        process.code = 2 if request["run_name"] in self.failing else train_as_asked(request)
+        process.code = (
+            2 if request["run_name"] in self.failing else train_as_asked(request, Pausing(request["stop_step"]))
+        )
         self.trained += 1
         if self.trained == self.killed_after:
             raise Killed

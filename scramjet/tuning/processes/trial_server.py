@@ -28,20 +28,32 @@ from scramjet.training.worlds.trust import Caller
 
 PATIENCE_SECONDS = 20.0
 """How long a run has to save itself when the study is gone."""
+PAUSE = signal.SIGUSR1
+"""The signal that asks a trial to save itself and end."""
 LOOKING_SECONDS = 0.02
 """How often it looks whether a trial has ended."""
 
 
-class StopAt(Callback):
-    """Ends a run, with a checkpoint, at the first update that reaches a step."""
+class Pausing(Callback):
+    """Ends a run, with a checkpoint, after the update that reaches a step, or in which `PAUSE` came.
 
-    def __init__(self, step: int) -> None:
+    Unlike Ctrl-C it lets an evaluation end first: a run without its last evaluation would be finished without a score.
+    """
+
+    def __init__(self, step: int | None) -> None:
         self.step = step
+        self.is_asked = False
+
+    def hear(self, number: int, frame: object) -> None:
+        """Handle the signal."""
+        self.is_asked = True
 
     def on_update(self, record: dict[str, Any], session: Session) -> None:
         """Look at the step after each update."""
-        if record["step"] >= self.step:
+        if self.step is not None and record["step"] >= self.step:
             session.stop(f"it has reached step {self.step:,}")
+        if self.is_asked:
+            session.stop("its study stops")
 
 
 def main() -> None:
@@ -84,8 +96,10 @@ def _be_a_trial(request: dict[str, Any], alive: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(os.open(request["errors"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), 2)
+        pausing = Pausing(request["stop_step"])
+        signal.signal(PAUSE, pausing.hear)
         threading.Thread(target=_end_with_the_study, args=(alive,), daemon=True).start()
-        code = train_as_asked(request)
+        code = train_as_asked(request, pausing)
     except KeyboardInterrupt:  # before the run could hear signals
         code = 128 + signal.SIGINT
     except BaseException:
@@ -96,11 +110,9 @@ def _be_a_trial(request: dict[str, Any], alive: int) -> NoReturn:
         os._exit(code)
 
 
-def train_as_asked(request: dict[str, Any]) -> int:
+def train_as_asked(request: dict[str, Any], pausing: Pausing) -> int:
     """Train as requested; returns the exit code. A user's error is one message on the standard error output."""
-    stop_step = request["stop_step"]
-    callbacks = [] if stop_step is None else [StopAt(stop_step)]
-    where: dict[str, Any] = {"runs_dir": request["runs_dir"], "display": "quiet", "callbacks": callbacks}
+    where: dict[str, Any] = {"runs_dir": request["runs_dir"], "display": "quiet", "callbacks": [pausing]}
     try:
         if request["resume"]:
             return train(resume=request["resume"], trust=request["trust"], **where).exit_code
@@ -119,7 +131,7 @@ def train_as_asked(request: dict[str, Any]) -> int:
 def _end_with_the_study(alive: int) -> None:
     """Wait for the end of the pipe; then stop the run with a checkpoint, or at once if that takes long."""
     os.read(alive, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), PAUSE)
     time.sleep(PATIENCE_SECONDS)
     os._exit(1)
 
