@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from scramjet.training.config.keywords import with_keywords
 from scramjet.tuning.api import go_on, new_study
 from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.population.schedules import Stretch, lineage_of_trial, schedule_text
+from scramjet.tuning.processes import TrialServer
 from scramjet.tuning.settings import StudySettings
 
 WORLD = str(Path(__file__).parent / "fine_aim.py")
@@ -69,8 +71,8 @@ def population(folder: Path, steps: int, seed: int, size: int, interval: int) ->
     """Area and final return of the population's winner, and its learning rate over time."""
     base = with_keywords(starting_config(WORLD), settings_of_runs(steps, seed))
     settings = StudySettings(method="pbt", population=size, interval=interval, study_seed=seed)
-    with new_study(base, SPACE, settings, folder, f"pbt-{seed}") as study:
-        best = go_on(study, QuietDisplay()).best
+    with new_study(base, SPACE, settings, folder, f"pbt-{seed}") as study, closing(TrialServer()) as server:
+        best = go_on(study, QuietDisplay(), server).best
         assert best is not None
         assert best.score is not None
         stretches = lineage_of_trial(study, best.number)
@@ -83,10 +85,11 @@ def constants(folder: Path, steps: int, seed: int, size: int) -> dict[float, tup
     rates = [float(f"{rate:.3g}") for rate in np.geomspace(1e-4, 2e-2, size)]
     space = {"learning_rate": "choice:" + ",".join(map(str, rates))}
     found = {}
-    with new_study(base, space, StudySettings(method="random", trials=size), folder, f"constant-{seed}") as study:
+    settings = StudySettings(method="random", trials=size, seeds=0)
+    with new_study(base, space, settings, folder, f"constant-{seed}") as study, closing(TrialServer()) as server:
         for rate in rates:
             study.add({"learning_rate": rate})
-        for trial in go_on(study, QuietDisplay()).trials:
+        for trial in go_on(study, QuietDisplay(), server).trials:
             assert trial.run_path is not None
             assert trial.score is not None
             whole = [Stretch(trial.run_path, 0, steps + 10**6, trial.settings)]

@@ -9,6 +9,7 @@ Parts:
     weak        two processes with 512 envs each against one process with 512 envs, one thread each
     latency     two processes where each exchange takes 0, 50, 200 and 1000 microseconds longer
     exchange    the time of one exchange, by its size
+    overlap     a large network: gradients exchanged layer by layer while backward goes on, against all at once after it
     difference  how far weights are from those that one process learns, after 1 update and after 100
 
 An update is a rollout of 64 steps, then four passes of 64 minibatches, as scramjet trains without a preset but for the
@@ -49,7 +50,7 @@ NUM_ENVS, NUM_STEPS = 1024, 64
 PPO = PPOConfig(num_epochs=4, num_minibatches=64)
 WORLDS = {"cartpole": (64, 64), "game_2048": (128, 128)}
 """Worlds to train on, and the hidden layers of their policies."""
-PARTS = ("threads", "weak", "latency", "exchange", "difference")
+PARTS = ("threads", "weak", "latency", "exchange", "overlap", "difference")
 DELAYS = (0, 50, 200, 1000)
 SIZES = (1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
 """Numbers in an exchange, of four bytes each."""
@@ -124,6 +125,48 @@ class Worker:
             seconds.append(time.perf_counter() - started)
         return statistics.median(seconds)
 
+    def overlap(self, width: int, repeats: int) -> tuple[int, float, float]:
+        """A network's number of weights, and the median seconds of a backward pass of 512 samples with its exchange:
+        all gradients after it, and each layer's as soon as they are there."""
+        layers = [torch.nn.Linear(64 if k == 0 else width, width) for k in range(4)]
+        network = torch.nn.Sequential(*(module for layer in layers for module in (layer, torch.nn.Tanh())))
+        parameters = list(network.parameters())
+        gradients = torch.zeros(sum(parameter.numel() for parameter in parameters))
+        parts = gradients.split([layer.weight.numel() + layer.bias.numel() for layer in layers])
+        for layer, part in zip(layers, parts, strict=True):
+            layer.weight.grad = part[: layer.weight.numel()].view_as(layer.weight)
+            layer.bias.grad = part[layer.weight.numel() :]
+        begun, missing = [], {}
+
+        def begin(number: int) -> None:  # when a gradient of this layer is there
+            missing[number] = missing.get(number, 2) - 1
+            if not missing[number]:
+                begun.append(dist.all_reduce(parts[number], async_op=True))
+
+        obs, seconds = torch.randn(512, 64), ([], [])
+        for repeat in range(2 * repeats + 2):
+            overlaps = repeat % 2 == 1
+            hooks = [
+                parameter.register_post_accumulate_grad_hook(lambda _, number=number: begin(number))
+                for number, layer in enumerate(layers if overlaps else ())
+                for parameter in layer.parameters()
+            ]
+            gradients.zero_()
+            self.ranks.gather(b"")
+            started = time.perf_counter()
+            network(obs).square().mean().backward()
+            if not overlaps:
+                begun.append(dist.all_reduce(gradients, async_op=True))
+            for each in begun:
+                each.wait()
+            seconds[overlaps].append(time.perf_counter() - started)
+            begun.clear()
+            missing.clear()
+            for hook in hooks:
+                hook.remove()
+        after, during = (statistics.median(each[1:]) for each in seconds)
+        return gradients.numel(), after, during
+
     def learn_random(self, num_updates: int) -> dict[str, np.ndarray]:
         """The weights after updates from the same random rollouts, of which each rank has its rows."""
         generator = torch.Generator().manual_seed(2)
@@ -150,7 +193,7 @@ def work(rank: int, size: int, port: int, num_threads: int, pipe: Connection) ->
     ranks: Ranks = ALONE
     if size > 1:
         dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
-        ranks = Delayed(ProcessGroup())
+        ranks = Delayed(ProcessGroup(local_rank=rank, local_size=size))
     worker = Worker(ranks, num_threads)
     while (call := pipe.recv()) is not None:
         name, arguments = call
@@ -239,6 +282,14 @@ def time_exchanges(pair: Arrangement) -> None:
         print(f"    {4 * size:>12,} bytes {1e6 * seconds:>10,.0f} us {4 * size / seconds / 1e9:>8.2f} GB/s")
 
 
+def show_overlap(pair: Arrangement) -> None:
+    """Print what it brings to exchange gradients while backward goes on."""
+    print("backward pass of 512 samples and exchange of gradients by gloo, two processes")
+    for width in (512, 1024):
+        size, after, during = pair.call("overlap", width, 10)[0]
+        print(f"    {size:>10,} weights  {1e3 * after:>8.1f} ms after it, {1e3 * during:>8.1f} ms during it")
+
+
 def show_difference(made: dict[str, Arrangement]) -> None:
     """Print how far apart weights are that one and two processes learn from the same rollouts."""
     print("largest difference between weights of one process and of two, cartpole")
@@ -266,6 +317,8 @@ def main() -> None:
                 compare(made, world, arguments.only, arguments.rounds)
         if "exchange" in arguments.only:
             time_exchanges(made["2 processes"])
+        if "overlap" in arguments.only:
+            show_overlap(made["2 processes"])
         if "difference" in arguments.only:
             show_difference(made)
 

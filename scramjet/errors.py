@@ -65,7 +65,7 @@ class PlayError(ScramjetError):
 
 
 class TrainingError(ScramjetError):
-    """Training cannot go on: numbers stopped being finite."""
+    """Training cannot go on: numbers stopped being finite, or remote actors are lost."""
 
 
 class RankError(ScramjetError):

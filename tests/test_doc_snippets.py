@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from scramjet.adapters.registry import is_foreign
 from scramjet.cli import run
@@ -105,7 +106,8 @@ def begin(config: RunConfig, **place: Any) -> Any:
     """Stands for training: the world is made, and the network that it would train is built."""
     world = config.make_env()
     if not is_foreign(config.env) and config.frame_stack == 1:
-        default_network(world.observation_space, world.action_space, config.policy)
+        with torch.device("meta"):  # of every size and kind, without its numbers
+            default_network(world.observation_space, world.action_space, config.policy)
     return SimpleNamespace(exit_code=0)
 
 

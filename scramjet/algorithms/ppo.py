@@ -10,8 +10,6 @@ from torch import Tensor
 
 from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import ConfigError
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.moments import joined_over, moments_of
 from scramjet.settings import MIN_POSITIVE, largest_divisor, require, require_counts, settle
 
 MOST_MINIBATCHES = 64
@@ -218,21 +216,23 @@ def ppo_loss(
     return LossTerms(total, policy_term, value_term, entropy_term, k3, k1, clip_fraction)
 
 
-def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = None, ranks: Ranks = ALONE) -> Tensor:
-    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary.
+def explained_variance(value: Tensor, returns: Tensor, counts: Tensor | None = None) -> Tensor:
+    """1 - Var[returns - value] / Var[returns], a scalar; NaN where returns do not vary. `counts` [B] bool: which do."""
+    return _explained(*_moments(returns, counts), _moments(returns - value, counts)[1])
 
-    `counts` [B] bool: which samples do; `ranks`: over whose samples together.
-    """
-    mean, variance = _mean_and_variance(returns, counts, ranks)
+
+def explained_by_moments(returns: Tensor, errors: Tensor) -> Tensor:
+    """The explained variance from the moments [3] of returns and of returns minus values."""
+    return _explained(returns[1], returns[2] / returns[0], errors[2] / errors[0])
+
+
+def _explained(mean: Tensor, variance: Tensor, variance_left: Tensor) -> Tensor:
     varies = variance > 1e-12 * mean.square() + 1e-12  # else nothing to explain but rounding
-    return torch.where(varies, 1 - _mean_and_variance(returns - value, counts, ranks)[1] / variance, torch.nan)
+    return torch.where(varies, 1 - variance_left / variance, torch.nan)
 
 
-def _mean_and_variance(numbers: Tensor, counts: Tensor | None, ranks: Ranks) -> tuple[Tensor, Tensor]:
+def _moments(numbers: Tensor, counts: Tensor | None) -> tuple[Tensor, Tensor]:
     """Mean and variance of those numbers [B] that count."""
-    if not ranks.is_alone:
-        count, mean, squares = joined_over(ranks, moments_of(numbers, counts))
-        return mean, squares / count
     if counts is None:
         return numbers.mean(), numbers.var(unbiased=False)
     mean = torch.where(counts, numbers, 0.0).sum() / counts.sum()

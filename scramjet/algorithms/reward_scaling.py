@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
-from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.moments import joined, joined_over, moments_of
+from scramjet.runtime.ranks.moments import joined, moments_of
 
 SCALED_CLIP = 10.0
 """Bound on the size of scaled rewards."""
@@ -27,11 +28,14 @@ class RewardScaler:
         gamma: float,
         clip: float = SCALED_CLIP,
         device: torch.device | str = "cpu",
-        ranks: Ranks = ALONE,
+        join: Callable[[Tensor], Tensor] = lambda moments: moments,
     ) -> None:
-        """`num_rewards`: those of one step. The deviation is that of the returns of all `ranks`."""
+        """`num_rewards`: those of one step.
+
+        `join` gets the moments of a rollout's returns and returns those that count: of several processes together.
+        """
         self.gamma = gamma
-        self._ranks = ranks
+        self._join = join
         self.clip = clip
         self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
         """Discounted return of each row's episode so far, [R]; of each seat's, [N * S]."""
@@ -44,7 +48,7 @@ class RewardScaler:
         Steps of agents that are not `alive` [T or T + 1, R] do not count.
         """
         returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
-        self.moments.copy_(joined(self.moments, joined_over(self._ranks, moments_of(returns, counts))))
+        self.moments.copy_(joined(self.moments, self._join(moments_of(returns, counts))))
         return (reward / self._deviation).clamp(-self.clip, self.clip)
 
     @property

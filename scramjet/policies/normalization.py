@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.moments import joined_over
+from scramjet.runtime.ranks.joined_moments import joined_over
 
 
 class RunningMoments(nn.Module):

@@ -23,7 +23,7 @@ from scramjet.algorithms.schedules import Schedule
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.moments import of_all
+from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -17,6 +18,7 @@ from scramjet.algorithms.schedules import Schedule
 from scramjet.errors import TrainingError
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
 
 Prepared = TypeVar("Prepared")
@@ -42,7 +44,8 @@ class Learning(ABC, Generic[Prepared]):
             fused=True,
             capturable=device.type == "cuda",
         )
-        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, ranks=ranks)
+        join = partial(joined_over, ranks)
+        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join)
         self.reward_scaler = scaler if config.normalize_rewards else None
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
 

@@ -40,6 +40,7 @@ from scramjet.training.parallel.together import Together
 from scramjet.training.persistence.saving import Saver
 from scramjet.training.pictures.within_run import RunVideos
 from scramjet.training.result import TrainResult, result_of
+from scramjet.training.resume import joined_notes
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
 from scramjet.training.telemetry.phase_clock import PhaseClock
@@ -99,6 +100,7 @@ def train(
         )
         session = start.begin(after_restart(request))
         ranks.began(session.run.shared_path)
+        session.note = joined_notes(session.note, ranks.note if session.config.device == "cuda" else "")
         with session.run, contextlib.closing(session):
             return train_session(session, LoggedDisplay(screen, RunLog(session.run.path)), called)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from scramjet.errors import ConfigError
 from scramjet.runtime.machine.cores import available_cores
+from scramjet.runtime.runs import check_run_name
 from scramjet.settings import coerce
 from scramjet.training.config.files import load_config, starting_config
 from scramjet.training.config.keywords import with_keywords
@@ -20,7 +21,7 @@ from scramjet.tuning.display import DisplayMode, StudyDisplay, make_display
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
 from scramjet.tuning.methods.repeats import RepeatedSeeds
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.ray.server import RayServer
 from scramjet.tuning.report.write import write_report
 from scramjet.tuning.results import TuneResult, result_of
@@ -79,6 +80,8 @@ def new_study(
     base: RunConfig, space: Mapping[str, Any], settings: StudySettings, studies_dir: Path, name: str | None
 ) -> Study:
     """Make the folder of a new study, called by the world's name and a number where it has no name."""
+    if name is not None:
+        check_run_name(name)
     method = METHODS[settings.method]
     base, settings = method.prepared(base, Space(space, base), settings)
     slots = settings.slots(base)

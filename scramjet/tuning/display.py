@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -190,7 +191,9 @@ def standing(study: Study, seconds: float) -> str:
     """Where a study stands: trials done, the best, time and what is left of it."""
     results, most = trial_results(study), study.settings.most_trials
     done = sum(trial.state in ("complete", "pruned", "failed") for trial in results)
-    parts = [f"{done} of {most} trials" if most else f"{done} trials"]
+    parts = [f"{done} of {most} trials done" if most else f"{done} trials done"]
+    paused = sum(trial.state == "paused" for trial in results)
+    parts += [f"{paused} paused"] if paused else []
     best = next(iter(ranked(results, minimizes=study.objective.minimizes)), None)
     parts += [f"best {human_number(best.score)} (trial {best.number})"] if best else []
     left = seconds_left(study, seconds)
@@ -199,4 +202,5 @@ def standing(study: Study, seconds: float) -> str:
         return ", ".join([*parts, f"{waiting} runs with fresh seeds to go", human_duration(seconds)])
     if most and done and study.settings.hours is None:
         left = seconds / done * (most - done)
-    return ", ".join([*parts, human_duration(seconds), f"about {human_duration(left)} left"])
+    parts += [human_duration(seconds), f"about {human_duration(left)} left" if math.isfinite(left) else ""]
+    return ", ".join(part for part in parts if part)

@@ -16,7 +16,7 @@ from scramjet.tuning.assignments import Assignment, Outcome
 from scramjet.tuning.budget import seconds_left
 from scramjet.tuning.display import StudyDisplay
 from scramjet.tuning.methods.interface import Method
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.study import REASON, Study
 from scramjet.tuning.trials import TrialRun
 

@@ -33,7 +33,7 @@ FIXED = (
 FIXED_TABLES = ("eval", "checkpoint")
 KINDS = ("log", "int", "logint", "choice")
 _FORMS = "log:1e-4..1e-2, 0.9..0.999, int:1..8, logint:64..4096 or choice:64,256"
-_RANGE = re.compile(r"(?:[A-Za-z]+:)?[^/\\:]*[^/\\:.]\.\.[^/\\:.][^/\\:]*")
+_RANGE = re.compile(r"(?:[A-Za-z]+:)?[^/\\:]*[^/\\:.]\.\.+[^/\\:.][^/\\:]*")
 _LONGEST = 10_000
 _LIST = re.compile(r"[0-9]+(?:x[0-9]+)*")
 
@@ -67,7 +67,9 @@ class Dimension:
     @property
     def extremes(self) -> tuple[Value, ...]:
         """Values that must fit the config: both ends of a range, every value of a choice."""
-        return (self.low, self.high) if self.choices is None else self.choices
+        if self.choices is not None:
+            return self.choices
+        return (int(self.low), int(self.high)) if self.is_int else (self.low, self.high)
 
     def distribution(self) -> Any:
         """The dimension as Optuna's distribution."""
@@ -201,13 +203,20 @@ class Space:
         return [int(part) for part in str(value).split("x")] if is_list else value
 
     def _check(self, dimension: Dimension, base: RunConfig) -> None:
-        """Refuse a dimension whose ends or choices are no values of its setting."""
-        for value in dimension.extremes:
-            value = int(value) if dimension.is_int and isinstance(value, float) else value
-            try:
-                self.config(base, {dimension.name: value})
-            except ConfigError as error:
-                raise ConfigError(f"the space of {dimension.name}, {shortened(dimension.text)}: {error}") from error
+        """Refuse a dimension whose ends or choices fit neither the base nor the ends of the other dimensions."""
+        for index in range(len(dimension.extremes)):
+            own = {dimension.name: dimension.extremes[index]}
+            surroundings = [{}, *({each.name: each.extremes[end] for each in self.dimensions} for end in (0, -1))]
+            errors = [error for others in surroundings if (error := self._misfit(base, {**others, **own}))]
+            if len(errors) == len(surroundings):
+                raise ConfigError(f"the space of {dimension.name}, {shortened(dimension.text)}: {errors[0]}")
+
+    def _misfit(self, base: RunConfig, parameters: Mapping[str, Value]) -> ConfigError | None:
+        try:
+            self.config(base, parameters)
+        except ConfigError as error:
+            return error
+        return None
 
 
 def _checked_name(name: str, base: RunConfig) -> str:

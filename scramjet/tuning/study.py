@@ -15,7 +15,6 @@ from typing import Any
 from scramjet.errors import ConfigError, RunError
 from scramjet.runtime.files import explain_disk_errors, make_folder, remove_tree, temporary_path, write_atomic
 from scramjet.runtime.locks import FolderLock
-from scramjet.runtime.runs import check_run_name
 from scramjet.training.config import files as config_files
 from scramjet.training.config.keywords import with_keywords
 from scramjet.training.config.run_config import RunConfig
@@ -45,6 +44,7 @@ class Study:
         self.space = Space(file.space, base)
         self.objective = Objective.parse(file.settings, base)
         self.optuna_study, self._storage, self._lock = trials, storage, lock
+        self._ids: list[int] = []  # of trials in study.db, by number
 
     @classmethod
     def create(
@@ -61,7 +61,6 @@ class Study:
 
         A RunError if the folder exists, a ConfigError for settings, a space or an objective that cannot be.
         """
-        check_run_name(folder.name)
         checked, objective = Space(space, base), Objective.parse(settings, base)
         if os.path.lexists(folder):
             raise RunError(f"study {folder} exists; go on with it: --resume {folder}, or choose another --study-name")
@@ -221,14 +220,14 @@ class Study:
     def config_of(self, assignment: Assignment) -> RunConfig:
         """The config of an assignment's run; a ConfigError where its settings do not fit each other."""
         base = self.base if self.base.num_threads != "auto" else replace(self.base, num_threads=self.threads)
-        return self.space.config(with_keywords(base, assignment.changes), assignment.parameters)
+        base = with_keywords(base, assignment.changes) if assignment.changes else base
+        return self.space.config(base, assignment.parameters)
 
-    def write_config(self, assignment: Assignment) -> Path:
-        """Write the config of an assignment's run into trials/, for its process and for people; returns its path."""
+    def write_config(self, run_name: str, config: RunConfig) -> Path:
+        """Write the config of a run into trials/, for its process and for people; returns its path."""
         folder = self.path / "trials"
-        path = folder / f"{assignment.run_name}.toml"
-        write_atomic(path, config_files.to_toml(self.config_of(assignment), folder).encode())
-        return path
+        write_atomic(folder / f"{run_name}.toml", config_files.to_toml(config, folder).encode())
+        return folder / f"{run_name}.toml"
 
     # What all trials have used.
 
@@ -273,7 +272,9 @@ class Study:
             self.settings = file.settings
 
     def _id_of(self, trial: int) -> int:
-        return int(self.trials()[trial]._trial_id)
+        while trial >= len(self._ids):  # they are numbered in order
+            self._ids = [each._trial_id for each in self.trials()]
+        return self._ids[trial]
 
     def _note_cost(self, outcome: Outcome) -> None:
         self.note(outcome.assignment.trial, STEPS, outcome.step)

@@ -14,7 +14,7 @@ from scramjet.reports.run_files import RunFiles
 from scramjet.runtime.files import read_regular, remove_tree
 from scramjet.runtime.locks import is_in_use
 from scramjet.tuning.assignments import Assignment, Ending, Outcome
-from scramjet.tuning.processes import TrialProcess, TrialServer
+from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.study import Study
 
 MAX_ATTEMPTS = 4
@@ -44,7 +44,8 @@ class TrialRun:
         self.assignment = assignment
         self.attempts = 0
         self._study, self._server, self._trust = study, server, trust
-        self._total = study.config_of(assignment).total_timesteps
+        self._config = study.config_of(assignment)
+        self._total = self._config.total_timesteps
         self._path = study.runs_path / assignment.run_name
         self._errors = study.path / "trials" / f"{assignment.run_name}.log"
         self._process: TrialProcess | None = None
@@ -110,7 +111,7 @@ class TrialRun:
         exists = os.path.lexists(self._path)
         fork = None if assignment.fork is None else str(self._study.path / assignment.fork)
         return {
-            "config": str(self._study.write_config(assignment)),
+            "config": str(self._study.write_config(assignment.run_name, self._config)),
             "runs_dir": str(self._study.runs_path),
             "run_name": assignment.run_name,
             "resume": str(self._path) if exists else None,

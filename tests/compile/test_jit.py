@@ -28,13 +28,20 @@ def test_threads_do_each_row_once_and_no_other(rows, start):
     np.testing.assert_allclose(numbers, expected, rtol=1e-12)
 
 
-KEEPS_ITS_NUMBER = """
+EACH_IN_A_FORK = """
+import os, sys
 import numpy as np, torch
 from scramjet.compile.jit import AdaptiveThreading, RowKernel
 
-torch.set_num_threads({threads})
-{use}
-assert torch.get_num_threads() == {threads}, torch.get_num_threads()
+for use, threads in zip(sys.argv[1::2], map(int, sys.argv[2::2])):
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(threads)
+        exec(use)
+        assert torch.get_num_threads() == threads, (use, torch.get_num_threads())
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(1)
 """
 POOL = """
 import scramjet
@@ -49,17 +56,13 @@ def double(start, stop, numbers):
         numbers[row] *= 2
 double.threaded(0, 100, np.ones(100))
 """
-SET_THREADS = "from scramjet.runtime.machine.devices import set_threads; set_threads({threads})"
+SET_THREADS = "from scramjet.runtime.machine.devices import set_threads; set_threads(threads)"
 
 
-@pytest.mark.parametrize(
-    ("use", "threads"),
-    [(POOL, 1), (POOL, 3), (KERNEL, 2), (SET_THREADS, 3)],
-    ids=["pool-1", "pool-3", "kernel-2", "set_threads-3"],
-)
-def test_torch_keeps_its_number_of_threads_whatever_starts_those_of_numba(use, threads):
-    source = KEEPS_ITS_NUMBER.format(threads=threads, use=use.format(threads=threads))
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+def test_torch_keeps_its_number_of_threads_whatever_starts_those_of_numba():
+    """In processes in which nothing has started any; one loads torch for all."""
+    cases = [POOL, "1", POOL, "3", KERNEL, "2", SET_THREADS, "3"]
+    done = subprocess.run([sys.executable, "-c", EACH_IN_A_FORK, *cases], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -28,6 +28,7 @@ RUN = (
     "--eval.final-episodes 4 --entropy-coef 0.01@0,0@end"
 ).split()
 STUDY = "cartpole --learning-rate log:1e-4..1e-2 --gamma choice:0.98,0.99 --method halving --trials 3 --parallel 1"
+STUDY += " --seeds 0"
 WORDS = ["tune", *STUDY.split(), *RUN]
 
 

@@ -62,7 +62,7 @@ CASES = {
     "seats": ("connect_four", {"policy": PolicyConfig(hidden=(16,))}),
     "memory": ("tmaze", RECURRENT),
     "memory and masks": ("maze", RECURRENT),
-    "memory and agents": ("snake", RECURRENT),
+    "memory and agents": ("snake", {**RECURRENT, "num_envs": 4, "total_timesteps": 4 * 16 * 4}),
     "one trunk": ("cartpole", {"policy": PolicyConfig(shared_trunk=True)}),
     "torch's operators": ("cartpole", {"fused": False}),
     "frames": ("masked_cartpole", {"frame_stack": 3}),
@@ -71,15 +71,20 @@ CASES = {
         "ale:Pong",
         {
             "policy": PolicyConfig(encoder="nature_cnn", hidden=(8,)),
-            "num_envs": 4,
-            "total_timesteps": 4 * 16 * 3,
+            "num_envs": 2,
+            "total_timesteps": 2 * 16 * 3,
             "env_parameters": {"img_height": 36, "img_width": 36, "stack_num": 2},
         },
     ),
     "processes": (Corridor, {}),
     "processes, memory": (Corridor, RECURRENT),
-    "processes, one trunk": (Corridor, {"policy": PolicyConfig(shared_trunk=True)}),
-    "processes, normalized": (Corridor, {"ppo": PPOConfig(normalize_observations=True, normalize_rewards=True)}),
+    "processes, one trunk, normalized": (
+        Corridor,
+        {
+            "policy": PolicyConfig(shared_trunk=True),
+            "ppo": PPOConfig(normalize_observations=True, normalize_rewards=True),
+        },
+    ),
 }
 
 

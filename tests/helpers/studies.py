@@ -12,10 +12,10 @@ from scramjet.tuning.api import new_study
 from scramjet.tuning.display import QuietDisplay
 from scramjet.tuning.loop import run_study
 from scramjet.tuning.methods.registry import METHODS
-from scramjet.tuning.processes import TrialProcess, TrialServer
+from scramjet.tuning.processes.client import TrialProcess, TrialServer
+from scramjet.tuning.processes.trial_server import train_as_asked
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
-from scramjet.tuning.trial_server import train_as_asked
 
 TINY: dict[str, Any] = {
     "total_timesteps": 768,

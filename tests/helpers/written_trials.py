@@ -1,4 +1,4 @@
-"""Studies whose trials train nothing: a server in place of the real one writes the runs that it is asked for at once."""
+"""Studies whose trials train nothing: a server in place of the real one writes the runs that it is asked for."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ class WritingServer:
         (run / "metrics.jsonl").write_text("".join(_line(settings, step, self.score) for step in _steps(stop)))
         (run / "checkpoints" / f"step_{stop:08d}").mkdir(parents=True)
         return WrittenProcess()
+
+    def slots(self, study: Study) -> int:
+        return 1
 
     def close(self) -> None:
         pass

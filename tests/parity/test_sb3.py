@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import scramjet.gym  # noqa: F401, makes our worlds known to Gymnasium
+from tests.helpers.late_imports import skip_without
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-sb3 = pytest.importorskip("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
+skip_without("stable_baselines3", reason="needs Stable-Baselines3: pip install stable-baselines3")
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Snake-v0", "Maze-v0"])
@@ -25,8 +26,10 @@ def test_worlds_pass_stable_baselines3s_checker(name: str) -> None:
 
 
 def test_stable_baselines3_learns_on_a_native_world_unchanged() -> None:
+    from stable_baselines3 import PPO
+
     env = gymnasium.make("scramjet/CartPole-v1")
-    model = sb3.PPO("MlpPolicy", env, n_steps=256, batch_size=64, n_epochs=8, gae_lambda=0.8, seed=1, device="cpu")
+    model = PPO("MlpPolicy", env, n_steps=256, batch_size=64, n_epochs=8, gae_lambda=0.8, seed=1, device="cpu")
     model.learn(5 * 256)
     early = np.mean([episode["r"] for episode in model.ep_info_buffer])
     model.learn(4_000, reset_num_timesteps=False)

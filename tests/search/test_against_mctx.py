@@ -64,6 +64,18 @@ def lookup(has_seats: bool) -> Any:
     return step
 
 
+def searched_by_mctx(places: Any, steps: Any, has_seats: bool, simulations: int, considered: int) -> Any:
+    return mctx.gumbel_muzero_policy(
+        (),
+        jax.random.key(simulations),
+        mctx.RootFnOutput(prior_logits=masked(places), value=jnp.asarray(VALUES)[places], embedding=(places, steps)),
+        lookup(has_seats),
+        simulations,
+        invalid_actions=~jnp.asarray(ALLOWS)[places],
+        max_num_considered_actions=considered,
+    )
+
+
 @pytest.mark.parametrize(("world", "simulations", "considered"), [(TableWorld, 50, 3), (SeatedTableWorld, 32, 16)])
 def test_visits_values_and_the_improved_policy_are_those_of_mctx(world, simulations: int, considered: int) -> None:
     pool = NativePool(world(), NUM_ROOTS, num_threads=1)
@@ -72,14 +84,8 @@ def test_visits_values_and_the_improved_policy_are_those_of_mctx(world, simulati
         legal = np.array([np.flatnonzero(row)[0] for row in out.mask])
         out = pool.step(legal)
     places, steps = pool.states()["place"].astype(np.int32), pool.states()["_steps"].astype(np.int32)
-    theirs = mctx.gumbel_muzero_policy(
-        (),
-        jax.random.key(simulations),
-        mctx.RootFnOutput(prior_logits=masked(places), value=VALUES[places], embedding=(places, steps)),
-        lookup(world is SeatedTableWorld),
-        simulations,
-        invalid_actions=~ALLOWS[places],
-        max_num_considered_actions=considered,
+    theirs = jax.jit(searched_by_mctx, static_argnums=(2, 3, 4))(
+        places, steps, world is SeatedTableWorld, simulations, considered
     )
     noise = torch.from_numpy(np.array(theirs.search_tree.extra_data.root_gumbel))
 

@@ -116,3 +116,12 @@ def test_what_is_not_a_number_on_one_rank_ends_all():
     case.rollouts[1].reward[3, 7] = math.nan
     with pytest.raises(learner_module.TrainingError, match="diverged"):
         case.learned_together(2)
+
+
+def test_ranks_learn_alike_where_agents_die_on_one_of_them_only():
+    case = Case(world=AGENTS, policy=LSTM, ppo={"bptt_horizon": 3})
+    for rollout in case.rollouts:
+        rollout.alive[:, :8] = True  # of rank 0 of 2: all its samples count, and compiled functions could learn them
+    (expected,), (first, second) = case.learned_together(1), case.learned_together(2)
+    assert_same(first, expected)
+    assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())

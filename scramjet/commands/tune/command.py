@@ -22,7 +22,7 @@ from scramjet.training.config.run_config import RunConfig
 from scramjet.training.worlds.user_worlds import name_of
 from scramjet.tuning.api import go_on, new_study, resumed_study
 from scramjet.tuning.display import make_display
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.settings import StudySettings
 from scramjet.tuning.study import Study
 from scramjet.tuning.study_file import BUDGET

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from scramjet.runtime.ranks.interface import Ranks
+from scramjet.runtime.ranks.shared_memory import SharedMemory
 from scramjet.runtime.ranks.watching import PERIOD, Watch
 
 INLINE = 4096
@@ -39,6 +40,7 @@ class ProcessGroup(Ranks):
         self.is_abandoned = False
         """Whether an exchange was given up, which goes on in the background for ever."""
         self._watch, self._longest = watch, WAITS * timeout
+        self._memory = SharedMemory.of(self) if local_size == self.size > 1 else None
 
     def add(self, numbers: Tensor) -> None:
         if numbers.is_cuda and self.can_be_recorded:
@@ -47,6 +49,10 @@ class ProcessGroup(Ranks):
             on_cpu = numbers.cpu()
             self._finish(dist.all_reduce(on_cpu, async_op=True))
             numbers.copy_(on_cpu)
+        elif self._memory is not None and numbers.nbytes <= self._memory.room and numbers.is_contiguous():
+            self._memory.add(numbers, self._check)
+            if self._watch is not None:
+                self._watch.exchanges += 1
         else:
             self._finish(dist.all_reduce(numbers, async_op=True))
 
@@ -83,6 +89,20 @@ class ProcessGroup(Ranks):
     def is_ending(self) -> bool:
         return self._watch is not None and self._watch.is_ending()
 
+    def _check(self, waited: float) -> None:
+        """Raise a RankError if a rank was lost while this one waits in shared memory, or is too late."""
+        assert self._memory is not None
+        watch, lost = self._watch, self._memory.lost()
+        if watch is None:
+            if lost is not None:
+                raise RuntimeError(f"the process of rank {lost} has ended")
+            return
+        watch.check()
+        if lost is not None:
+            raise watch.explained(RuntimeError(f"the process of rank {lost} has ended"))
+        if waited > self._longest:
+            raise watch.late(waited)
+
     def _finish(self, work: dist.Work) -> None:
         """Wait for an exchange; raises a RankError that names the rank if one was lost or does not come."""
         watch = self._watch
@@ -98,6 +118,8 @@ class ProcessGroup(Ranks):
                 raise watch.late(waited)
         self.is_abandoned = False
         watch.exchanges += 1
+        if watch.is_decided:
+            watch.check()
 
 
 def _is_done(work: dist.Work, watch: Watch) -> bool:

@@ -68,8 +68,7 @@ class _Launcher:
             raise AssertionError("the last attempt ends the loop")
         if self._signal is None:
             self._tell_of_lost(codes)
-        ending = 128 + self._signal if self._signal is not None and codes[0] else codes[0] or max(map(abs, codes))
-        return 128 - ending if ending < 0 else ending
+        return _exit_code(codes, self._signal)
 
     def pass_on(self, number: int, frame: FrameType | None) -> None:
         """Give a signal to all ranks, which are in sessions of their own and do not get it from the terminal."""
@@ -131,3 +130,15 @@ class _Launcher:
                 name = signal.Signals(-code).name
                 print(f"scramjet: rank {rank} was ended by {name} while it started", file=sys.stderr, flush=True)
                 return
+
+
+def _exit_code(codes: Sequence[int], passed_on: int | None) -> int:
+    """What the command exits with: rank 0's code, or that of the rank which made torch's launcher end rank 0.
+
+    `codes` are negative for a signal; `passed_on` is the number of the signal that all ranks were given, if any.
+    """
+    if passed_on is not None and codes[0]:
+        return 128 + passed_on
+    causes = [code for code in codes if code not in (0, -signal.SIGTERM)]
+    code = causes[0] if causes and codes[0] in (0, -signal.SIGTERM) else codes[0]
+    return 128 - code if code < 0 else code

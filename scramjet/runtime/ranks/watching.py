@@ -77,7 +77,8 @@ class Watch:
         """What the user can do when a rank was lost."""
         self._verdict: Verdict | None = None
         self._is_suspicious = self._is_raised = self._is_store_lost = False
-        self._rounds = self._rounds_seen = self._idle_checks = 0
+        self._rounds = self._rounds_seen = 0
+        self._checked_at, self._silence = time.monotonic(), 0.0  # how long the store has not answered
         self._heard: dict[int, tuple[bytes, float]] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ranks", daemon=True)
@@ -87,11 +88,18 @@ class Watch:
         self._beat()
         self._thread.start()
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether all must end, and `check` raises."""
+        return self._verdict is not None
+
     def check(self) -> None:
-        """Raise the error that all must end with, if there is one. Called every `PERIOD` while a rank waits."""
-        self._idle_checks = self._idle_checks + 1 if self._rounds == self._rounds_seen else 0
-        self._rounds_seen = self._rounds
-        if self._idle_checks * PERIOD > self._timeout and self._verdict is None:
+        """Raise the error that all must end with, if there is one. Called every `PERIOD` or more while a rank waits."""
+        now = time.monotonic()
+        passed = min(now - self._checked_at, PERIOD)  # time in which this process was stopped does not count
+        self._silence = self._silence + passed if self._rounds == self._rounds_seen else 0.0
+        self._rounds_seen, self._checked_at = self._rounds, now
+        if self._silence > self._timeout and self._verdict is None:
             self._verdict = self._store_lost("does not answer: it hangs or was stopped")
             if self._verdict.rank == 0:
                 self._everyone[0].end(self._me.machine)

@@ -8,10 +8,18 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.samples import Samples
-from scramjet.algorithms.ppo import PPOConfig, explained_variance, normalize, normalize_by, normalizing
+from scramjet.algorithms.ppo import (
+    PPOConfig,
+    explained_by_moments,
+    explained_variance,
+    normalize,
+    normalize_by,
+    normalizing,
+)
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.moments import joined_over, moments_of
+from scramjet.runtime.ranks.joined_moments import joined_over
+from scramjet.runtime.ranks.moments import moments_of
 from scramjet.training.batches.samples import every_step, lay_out
 from scramjet.training.batches.targets import Targets
 from scramjet.training.rollout.rollout import Rollout
@@ -34,9 +42,18 @@ def prepare_batch(rollout: Rollout, reward: Tensor, config: PPOConfig, ranks: Ra
     """
     targets = Targets(rollout, reward, config)
     samples = lay_out(rollout, *targets.on_policy())
-    explained = explained_variance(samples.value, samples.returns, samples.counts, ranks)
+    explained = _explained_variance(samples, ranks)
     _normalize(samples, config, ranks)
     return Batch(rollout, samples, explained, targets if config.advantage == "vtrace" else None)
+
+
+def _explained_variance(samples: Samples, ranks: Ranks) -> Tensor:
+    """How much of the variance of all ranks' returns the values explain, a scalar."""
+    value, returns, counts = samples.value, samples.returns, samples.counts
+    if ranks.is_alone:
+        return explained_variance(value, returns, counts)
+    moments = torch.stack([moments_of(returns, counts), moments_of(returns - value, counts)], 1)
+    return explained_by_moments(*joined_over(ranks, moments).unbind(1))
 
 
 def _normalize(samples: Samples, config: PPOConfig, ranks: Ranks) -> None:

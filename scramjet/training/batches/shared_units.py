@@ -17,7 +17,7 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import normalizing
 from scramjet.runtime.ranks.interface import Ranks
-from scramjet.runtime.ranks.moments import joined_over
+from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -83,20 +83,20 @@ def shared_minibatches(minibatches: Minibatches, samples: Samples, ranks: Ranks,
 
 def _moments_of_minibatches(minibatches: Minibatches, samples: Samples) -> Tensor:
     """Count, mean and squared deviations of the advantages of each minibatch, [3, minibatches]."""
-    advantage = _in_order(samples.advantage.double(), minibatches)
+    advantage = _in_order(samples.advantage.double(), samples, minibatches)
     counts = torch.ones_like(advantage, dtype=torch.bool)
     if samples.counts is not None:
-        counts = _in_order(samples.counts, minibatches)
+        counts = _in_order(samples.counts, samples, minibatches)
     count = _sums(counts.double(), minibatches)
     mean = _sums(torch.where(counts, advantage, 0.0), minibatches) / count.clamp(min=1)
     squares = torch.where(counts, (advantage - _spread(mean, minibatches)).square(), 0.0)
     return torch.stack([count, mean, _sums(squares, minibatches)])
 
 
-def _in_order(data: Tensor, minibatches: Minibatches) -> Tensor:
-    """Numbers of samples [B] in the order of their minibatches, [steps, units]."""
-    num_units = len(minibatches.order)
-    return data.view(-1, num_units).index_select(1, minibatches.order) if num_units else data.view(1, 0)
+def _in_order(data: Tensor, samples: Samples, minibatches: Minibatches) -> Tensor:
+    """Numbers of the samples, [B], in the order of their minibatches, [steps, units]."""
+    by_unit = data.view(-1, samples.num_units) if samples.num_units else data.view(1, 0)
+    return by_unit.index_select(1, minibatches.order)
 
 
 def _sums(numbers: Tensor, minibatches: Minibatches) -> Tensor:

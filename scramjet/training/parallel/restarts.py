@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from scramjet.errors import RankError
 from scramjet.runtime.checkpoints import CheckpointStore
 from scramjet.runtime.runs import Run
+from scramjet.training.config.reading import read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.start import StartRequest
+
+
+class FinishedBeforeError(RankError):
+    """The run was done and saved when a rank was lost: nothing is left to do, and that is no failure."""
+
+    exit_code = 0
 
 
 def after_restart(request: StartRequest) -> StartRequest:
@@ -16,7 +24,10 @@ def after_restart(request: StartRequest) -> StartRequest:
     ranks = request.ranks
     if ranks.earlier_run is None or request.resume is not None:
         return request
-    if not ranks.from_first(b"goes on" if ranks.is_first and _can_go_on(ranks.earlier_run) else b""):
+    state = ranks.from_first(_state(ranks.earlier_run) if ranks.is_first else b"")
+    if state == b"finished":
+        raise FinishedBeforeError(f"run '{ranks.earlier_run.name}' had finished when its ranks were started again")
+    if state == b"none":
         return request
     in_config = request.config.time_limit if isinstance(request.config, RunConfig) else None
     return replace(
@@ -32,12 +43,14 @@ def after_restart(request: StartRequest) -> StartRequest:
     )
 
 
-def _can_go_on(path: Path) -> bool:
-    """Whether a run that was begun can be resumed; a fork without a checkpoint is removed, to be begun anew."""
+def _state(path: Path) -> bytes:
+    """Whether a run that was begun is finished, goes on, or is none; a fork without a checkpoint is removed."""
     if not path.is_dir():  # it could not begin, and its folder was removed
-        return False
+        return b"none"
     run = Run.open(path)
-    if not run.lineage_path.exists() or CheckpointStore(run.checkpoints_path, None).steps():
-        return True
-    run.lock().discard()
-    return False
+    steps = CheckpointStore(run.checkpoints_path, None).steps()
+    if not steps and run.lineage_path.exists():
+        run.lock().discard()
+        return b"none"
+    total = read_file(run.config_path, follow_links=False).get("total_timesteps")
+    return b"finished" if steps and isinstance(total, int) and max(steps) >= total else b"goes on"

@@ -7,11 +7,8 @@ so the end of the study, ends all trials with a checkpoint.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import queue
-import signal
 import sys
 import threading
 import time
@@ -20,10 +17,10 @@ from typing import Any
 
 from scramjet.errors import ScramjetError
 from scramjet.training.asynchronous.ray.cluster import RayCluster
+from scramjet.tuning.ray.messages import REQUESTS, tell
 
 SILENT_SECONDS = 25.0
 """How long a cluster may not answer before it counts as gone."""
-REQUESTS: queue.Queue[dict[str, Any]] = queue.Queue()
 
 
 def main() -> None:
@@ -42,9 +39,9 @@ def main() -> None:
             raise ScramjetError(f"the Ray cluster has {cpus:g} CPUs, and each trial has {settings['cpus']} threads")
     except ScramjetError as error:
         text = str(error).replace("ray_address=", "--ray ").replace("--ray-address", "--ray")
-        _tell(answers, {"error": text})
+        tell(answers, {"error": text})
         os._exit(2)
-    _tell(answers, {"cpus": cpus})
+    tell(answers, {"cpus": cpus})
     threading.Thread(target=_end_with_the_cluster, args=(cluster,), daemon=True).start()
     _hand_over(answers, settings, folder)
 
@@ -62,61 +59,21 @@ def _end_with_the_cluster(cluster: RayCluster) -> None:
     os._exit(1)
 
 
-def _tell(answers: int, message: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        os.write(answers, json.dumps(message).encode() + b"\n")
-
-
 def _hand_over(answers: int, settings: dict[str, Any], folder: Path) -> None:
     """Run Ray Tune with a search algorithm that suggests the requests as they come."""
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     from ray import tune
-    from ray.tune.search import Searcher
 
-    class FromStudy(Searcher):
-        """Suggests what the study wants to run, and tells the study how it ended."""
+    from scramjet.tuning.ray.remote import trial
+    from scramjet.tuning.ray.search import FromStudy
 
-        def __init__(self) -> None:
-            super().__init__(metric="code", mode="min")
-            self.ids: dict[str, int] = {}
-
-        def suggest(self, trial_id: str) -> dict[str, Any] | None:
-            """The next request; None while there is none."""
-            try:
-                request = REQUESTS.get(timeout=0.05)
-            except queue.Empty:
-                return None
-            self.ids[trial_id] = request.pop("id")
-            return {"request": request}
-
-        def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-            """Tell the exit code; a trial whose node died counts as killed."""
-            code = -signal.SIGKILL if error or not result else int(result["code"])
-            _tell(answers, {"id": self.ids.pop(trial_id), "code": code})
-
-        def save(self, checkpoint_path: str) -> None:
-            """Nothing: the study keeps everything."""
-            Path(checkpoint_path).write_text("")
-
-        def restore(self, checkpoint_path: str) -> None:
-            """Nothing."""
-
-    trainable = tune.with_resources(_trial, {"cpu": settings["cpus"], "gpu": settings["gpus"]})
+    trainable = tune.with_resources(trial, {"cpu": settings["cpus"], "gpu": settings["gpus"]})
     tuner = tune.Tuner(
         trainable,
-        tune_config=tune.TuneConfig(search_alg=FromStudy(), num_samples=-1),
+        tune_config=tune.TuneConfig(search_alg=FromStudy(answers), num_samples=-1),
         run_config=tune.RunConfig(storage_path=str(folder), name=f"tune-{os.getpid()}-{time.time_ns()}", verbose=0),
     )
     tuner.fit()
-
-
-def _trial(config: dict[str, Any]) -> None:
-    """What Ray Tune runs on a node: one ordinary run, or a stretch of it."""
-    from ray import tune
-
-    from scramjet.tuning.ray.remote import run_trial
-
-    tune.report(run_trial(config["request"]))
 
 
 if __name__ == "__main__":

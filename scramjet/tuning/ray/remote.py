@@ -9,10 +9,17 @@ from typing import Any
 
 from scramjet.errors import ScramjetError
 from scramjet.reports.run_files import RunFiles
-from scramjet.tuning.processes import TrialServer
+from scramjet.tuning.processes.client import TrialServer
 from scramjet.tuning.ray.server import SIGNAL
 
 POLL_SECONDS = 0.2
+
+
+def trial(config: dict[str, Any]) -> None:
+    """What Ray Tune runs on a node: one ordinary run, or a stretch of it."""
+    from ray import tune
+
+    tune.report(run_trial(config["request"]))
 
 
 def run_trial(request: dict[str, Any]) -> dict[str, float]:

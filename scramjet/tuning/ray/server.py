@@ -17,7 +17,7 @@ from typing import Any
 from scramjet.errors import ConfigError, RunError
 from scramjet.runtime.files import write_atomic
 from scramjet.training.asynchronous.ray.cluster import require_ray
-from scramjet.tuning.processes import TrialProcess, TrialServer
+from scramjet.tuning.processes.client import TrialProcess, TrialServer
 from scramjet.tuning.settings import TRIALS_ON_ONE_GPU
 from scramjet.tuning.study import Study
 

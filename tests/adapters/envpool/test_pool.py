@@ -11,11 +11,14 @@ import pytest
 from scramjet.adapters.envpool.pool import EnvPoolPool
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.errors import ConfigError, WorldError
+from tests.helpers.late_imports import skip_without
 
-envpool = pytest.importorskip("envpool", reason="pip install 'scramjet[envpool]'")
+skip_without("envpool", reason="pip install 'scramjet[envpool]'")
 
 
 def bare(task_id: str, seeds: list[int], **options: Any) -> Any:
+    import envpool
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return envpool.make(task_id, env_type="gymnasium", num_envs=len(seeds), seed=seeds, num_threads=1, **options)

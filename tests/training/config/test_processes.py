@@ -42,7 +42,7 @@ from scramjet.training.self_play.config import SelfPlayConfig
         ),
         ({"env": "squared", "algorithm": "spo", "num_processes": 2}, "algorithm='spo' learns in one process"),
         (
-            {"env": "tictactoe", "num_processes": 2, "self_play": SelfPlayConfig(pool_fraction=0.5)},
+            {"env": "tic_tac_toe", "num_processes": 2, "self_play": SelfPlayConfig(pool_fraction=0.5)},
             "a pool of opponents is kept by one process",
         ),
         (

@@ -8,14 +8,22 @@ import pytest
 import torch
 
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.errors import ConfigError, TrainingError
+from scramjet.errors import ConfigError, ScramjetError, TrainingError
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.training.display import QuietDisplay
 from scramjet.training.parallel import together
 from scramjet.training.resume import resume_run
 from tests.helpers.rank_sessions import SMALL, STEPS, train_on_ranks
 
 MEMORY = replace(SMALL, policy=PolicyConfig(memory="gru", memory_size=8, hidden=(8,)), ppo=PPOConfig(num_minibatches=2))
+
+
+class Header(QuietDisplay):
+    """Keeps the remarks in a run's header."""
+
+    def start(self, info):
+        self.note = info.note
 
 
 def records_of(run: Path) -> list[dict]:
@@ -81,12 +89,14 @@ def test_another_number_of_ranks_is_refused_for_a_resume_and_taken_for_a_fork(tm
     (result, _) = train_on_ranks(2, tmp_path, SMALL, run_name="two")
     with pytest.raises(ConfigError, match=r"trained by 2 processes, and here is 1; .*--num-processes 2.*--fork"):
         resume_run(str(result.run_path), tmp_path, None, {"total_timesteps": 8 * STEPS})
-    with pytest.raises(ConfigError, match="trained by 2 processes, and here are 4"):
+    with pytest.raises(ScramjetError, match="trained by 2 processes, and here are 4"):
         train_on_ranks(4, tmp_path, resume=result.run_path, total_timesteps=8 * STEPS)
     for size in (1, 4):
         given = {"fork": result.run_path, "total_timesteps": 6 * STEPS, "run_name": f"fork-{size}"}
-        forked = train_on_ranks(size, tmp_path, **given)[0]
+        header = Header()
+        forked = train_on_ranks(size, tmp_path, display=header, **given)[0]
         assert forked.step == 6 * STEPS
+        assert f"it was trained by 2 processes, and goes on with {size}" in header.note
         assert f"num_processes = {size}\n" in (forked.run_path / "config.toml").read_text()
 
 

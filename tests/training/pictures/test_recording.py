@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from tests.helpers.videos import frames_of
 
 pytest.importorskip("av")
 pytest.importorskip("PIL")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
 
 
 class Painter(gymnasium.Env[Any, Any]):

@@ -29,7 +29,7 @@ from scramjet.training.rollout.rollout import Rollout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-NUM_STEPS, NUM_ROLLOUTS, RESET_SEED = 24, 3, 100
+NUM_STEPS, NUM_ROLLOUTS, RESET_SEED = 16, 2, 100
 SMALL = PolicyConfig(hidden=(8,))
 LSTM = PolicyConfig(hidden=(8,), memory="lstm", memory_size=8)
 

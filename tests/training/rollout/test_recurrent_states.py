@@ -56,7 +56,7 @@ def cases(draw: Any) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(cases())
 def test_before_the_first_gradient_step_every_stored_number_is_what_the_policy_gives_again(case):
     env = choosing_world(**case["world"])

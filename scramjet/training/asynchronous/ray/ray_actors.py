@@ -18,7 +18,7 @@ import torch
 
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
-from scramjet.errors import ScramjetError, shortened
+from scramjet.errors import ScramjetError, TrainingError, shortened
 from scramjet.policies.policy import Policy
 from scramjet.training.asynchronous.actors import MOST_RESTARTS, Actors
 from scramjet.training.asynchronous.ray.cluster import CONNECT_SECONDS, RayCluster
@@ -33,10 +33,6 @@ MOST_UNDER_WAY = 2
 PLACE_SECONDS = 60.0
 """Seconds after which an actor that found no free CPU is placed without one."""
 _WAIT_SECONDS = 0.01
-
-
-class ActorsLostError(ScramjetError):
-    """Remote actors cannot go on: their cluster is gone, or they fail again and again."""
 
 
 class RemoteSlot:
@@ -192,12 +188,12 @@ class RayActors(Actors):
     def _check(self, actor: Asked, greeting: Greeting) -> None:
         """Refuse an actor on a machine with another scramjet or another world."""
         if greeting.version != __version__:
-            raise ActorsLostError(
+            raise TrainingError(
                 f"actor {actor.number} runs scramjet {greeting.version}, and this is {__version__}; install "
                 f"scramjet=={__version__} on every machine of the Ray cluster"
             )
         if greeting.rules != self._rules:
-            raise ActorsLostError(
+            raise TrainingError(
                 f"{actor.pool.name} has other rules where actor {actor.number} runs; install the same version of it on "
                 f"every machine of the Ray cluster"
             )
@@ -207,7 +203,7 @@ class RayActors(Actors):
         actor.failures += 1
         reason = self._why_dead(actor, error)
         if actor.failures > MOST_RESTARTS:
-            raise ActorsLostError(
+            raise TrainingError(
                 f"actor {actor.number} died {actor.failures} times without finishing a trajectory: {reason}"
             )
         self._give_up(actor)
@@ -238,7 +234,7 @@ class RayActors(Actors):
     def _check_cluster(self) -> None:
         """Place actors for which no CPU became free, and notice if the whole cluster is gone."""
         if self._cluster.seconds_silent > CONNECT_SECONDS:
-            raise ActorsLostError(
+            raise TrainingError(
                 f"the Ray cluster at {self._cluster.address} has not answered for {CONNECT_SECONDS:.0f} s; start it "
                 f"again, then go on from the last checkpoint with scramjet train --resume"
             )
@@ -262,7 +258,7 @@ def _explained(error: Any, number: int) -> Exception:
     cause = error.cause
     if isinstance(cause, ScramjetError):
         return cause
-    return ActorsLostError(f"actor {number} failed: {type(cause).__name__}: {shortened(str(cause))}")
+    return TrainingError(f"actor {number} failed: {type(cause).__name__}: {shortened(str(cause))}")
 
 
 def _first_line(error: Exception) -> str:

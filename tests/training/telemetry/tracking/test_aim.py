@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.late_imports import skip_without
 from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of
 
-aim = pytest.importorskip("aim")
+skip_without("aim")
 
 
 def read(folder: Path, count: int) -> dict[str, Any]:
     """The runs of an Aim repository by name, indexed first, as `aim up` does; waits until it has found so many."""
+    import aim
     from aim.sdk.index_manager import RepoIndexManager
 
     deadline = time.monotonic() + 20

@@ -10,14 +10,17 @@ import pytest
 from scramjet.errors import RunError
 from scramjet.runtime.runs import Run
 from scramjet.training.telemetry.tracking.process import ProcessFeed
+from tests.helpers.late_imports import skip_without
 from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of, records, send
 from tests.helpers.written_runs import append_records, write_run
 
-mlflow = pytest.importorskip("mlflow")
+skip_without("mlflow")
 
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    import mlflow
+
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "boards")

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from scramjet.errors import ConfigError
+from tests.helpers.late_imports import skip_without
 from tests.helpers.tracked_runs import STEPS, fed, feed_twice, fork_of, send
 from tests.helpers.written_runs import write_run
 
-wandb = pytest.importorskip("wandb")
+skip_without("wandb")
 
 _BLOCK = 32768
 _HEADER = 7
@@ -92,6 +93,8 @@ def test_wandb_has_each_step_of_a_resumed_run_once_with_config_group_and_summary
 
 
 def test_without_an_account_w_and_b_asks_nothing_and_says_what_to_do(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    import wandb
+
     monkeypatch.delenv("WANDB_MODE")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(folder / "netrc"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scramjet.runtime.files import write_all
-from scramjet.tuning import trial_server
+from scramjet.tuning.processes import trial_server
 from scramjet.tuning.study import Study
 
 
@@ -104,7 +104,7 @@ class TrialServer:
     Closing it, or the end of this process, however it dies, ends all of them with a checkpoint.
     """
 
-    command: Sequence[str] = (sys.executable, "-m", "scramjet.tuning.trial_server")
+    command: Sequence[str] = (sys.executable, "-m", "scramjet.tuning.processes.trial_server")
     """The program that starts trials, where this process is not forked for that."""
 
     def __init__(self, *, may_fork: bool = False) -> None:
