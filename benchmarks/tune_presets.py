@@ -48,6 +48,8 @@ class Preset:
     steps: int
     has_full_run: bool = True
     """Whether today's preset is also trained for as many steps as it says, which takes minutes for some."""
+    share: float = 1.0
+    """Of `--minutes`: more for worlds of which one training takes half a minute."""
     seconds: float = 10.0
     """About how long one training takes on one core: the longest runs begin first."""
 
@@ -114,9 +116,10 @@ PRESETS = {
             "num_epochs": "int:2..5",
             "entropy_coef": "log:1e-3..3e-2",
         },
-        steps=150_000,
+        steps=100_000,
         has_full_run=False,
-        seconds=40,
+        share=1.5,
+        seconds=25,
     ),
     "connect_four": Preset(
         {
@@ -126,9 +129,10 @@ PRESETS = {
             "num_epochs": "int:2..5",
             "entropy_coef": ["0.01@0,0.001@end", "0.03@0,0.003@end", "0.06@0,0.006@end"],
         },
-        steps=100_000,
+        steps=60_000,
         has_full_run=False,
-        seconds=45,
+        share=1.5,
+        seconds=25,
     ),
 }
 
@@ -176,7 +180,12 @@ class Row:
 def tune_preset(world: str, arguments: argparse.Namespace) -> None:
     """Run or go on with the study of one preset."""
     preset = PRESETS[world]
-    budget = {"hours": arguments.minutes / 60, "parallel": arguments.parallel, "best": BEST, "seeds": SEEDS}
+    budget = {
+        "hours": preset.share * arguments.minutes / 60,
+        "parallel": arguments.parallel,
+        "best": BEST,
+        "seeds": SEEDS,
+    }
     folder = arguments.folder / world
     if (folder / "study.toml").is_file():
         scramjet.tune(resume=folder, display="plain", **budget)

@@ -7,6 +7,7 @@ mean over seeds that the search has not used. What came of each is kept in study
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 from scramjet.errors import RunError
@@ -66,11 +67,18 @@ class RepeatedSeeds(Method):
 
     def _must_end(self, study: Study) -> bool:
         """Whether the search must begin no more trials, for the repeated seeds to fit into the study's hours."""
-        seconds = [float(trial.user_attrs.get(SECONDS, 0.0)) for trial in study.trials()]
         settings = study.settings
         rounds = math.ceil(settings.best * settings.seeds / settings.slots(study.base))
         # One more for the trials that run now.
-        return seconds_left(study, study.spent_seconds) < (1 + rounds) * max(seconds, default=0.0) if rounds else False
+        return rounds > 0 and seconds_left(study, study.spent_seconds) < (1 + rounds) * _usual_seconds(study)
+
+
+def _usual_seconds(study: Study) -> float:
+    """About how long a trial takes: the longest training, or the median from start to end, whichever is more."""
+    finished = [trial for trial in study.trials() if trial.state.name == "COMPLETE"]
+    training = [float(trial.user_attrs.get(SECONDS, 0.0)) for trial in finished]
+    whole = [trial.duration.total_seconds() for trial in finished if trial.duration is not None]
+    return max(max(training, default=0.0), statistics.median(whole or [0.0]))
 
 
 def result_of_repeat(study: Study, assignment: Assignment) -> dict[str, Any] | None:
