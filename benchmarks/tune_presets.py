@@ -52,6 +52,8 @@ class Preset:
     """Of `--minutes`: more for worlds of which one training takes half a minute."""
     seconds: float = 10.0
     """About how long one training takes on one core: the longest runs begin first."""
+    population: int = 0
+    """Members of a population that is rated by matches, for a game: its returns tell nothing."""
 
 
 PRESETS = {
@@ -122,17 +124,11 @@ PRESETS = {
         seconds=25,
     ),
     "connect_four": Preset(
-        {
-            "learning_rate": ["0.0005@0,0@end", "0.001@0,0@end", "0.002@0,0@end", "0.004@0,0@end"],
-            "num_envs": [64, 128, 256],
-            "gae_lambda": "0.8..0.98",
-            "num_epochs": "int:2..5",
-            "entropy_coef": ["0.01@0,0.001@end", "0.03@0,0.003@end", "0.06@0,0.006@end"],
-        },
-        steps=60_000,
+        {"learning_rate": "log:3e-4..6e-3", "entropy_coef": "log:3e-3..1e-1", "gae_lambda": "0.8..0.98"},
+        steps=327_680,
         has_full_run=False,
-        share=1.5,
-        seconds=25,
+        seconds=60,
+        population=16,
     ),
 }
 
@@ -180,6 +176,9 @@ class Row:
 def tune_preset(world: str, arguments: argparse.Namespace) -> None:
     """Run or go on with the study of one preset."""
     preset = PRESETS[world]
+    if preset.population:
+        _tune_game(world, preset, arguments)
+        return
     budget = {
         "hours": preset.share * arguments.minutes / 60,
         "parallel": arguments.parallel,
@@ -192,6 +191,22 @@ def tune_preset(world: str, arguments: argparse.Namespace) -> None:
         return
     where = {"studies_dir": arguments.folder, "study_name": world, "display": "plain"}
     scramjet.tune(world, preset.space, total_timesteps=preset.steps, **ON_ONE_CORE, **where, **budget)
+
+
+def _tune_game(world: str, preset: Preset, arguments: argparse.Namespace) -> None:
+    """Run or go on with a population whose members play each other; it ends with its last generation."""
+    folder = arguments.folder / world
+    if (folder / "study.toml").is_file():
+        scramjet.tune(resume=folder, display="plain", parallel=arguments.parallel)
+        return
+    where = {"studies_dir": arguments.folder, "study_name": world, "display": "plain", "parallel": arguments.parallel}
+    population = {
+        "method": "pbt",
+        "objective": "rating",
+        "population": preset.population,
+        "interval": preset.steps // 4,
+    }
+    scramjet.tune(world, preset.space, total_timesteps=preset.steps, **ON_ONE_CORE, **where, **population)
 
 
 def tune_classic(arguments: argparse.Namespace) -> None:
@@ -283,10 +298,18 @@ def train(row: Row, seed: int, folder: Path) -> dict[str, float] | None:
         (run / "done").touch()
     last = json.loads(metrics.read_text().splitlines()[-1])
     return {
-        "return": last["eval/mean_return"],
+        "return": _kept(run) if row.world == "connect_four" else last["eval/mean_return"],
         "seconds": last["time"]["elapsed_seconds"],
         "steps": float(last["step"]),
     }
+
+
+def _kept(run: Path) -> float:
+    """The share of a Connect Four network's moves that keep the game-theoretic value, in percent."""
+    from scramjet.arena.grading import grade_policy
+
+    total = grade_policy(scramjet.load_policy(run)).total
+    return 100 * total.value_kept / total.positions
 
 
 def train_one(config: dict[str, Any], seed: int, runs_dir: str, name: str, is_classic: bool) -> None:

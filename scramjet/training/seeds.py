@@ -9,6 +9,8 @@ from scramjet.runtime.ranks.interface import Ranks
 
 RESET_OFFSET = 10_000
 EVALUATION_OFFSET = 999
+MOST_DRAWN_TOGETHER = 64
+"""Most ranks that each draw the random numbers of all: beyond that it would take longer than it is worth."""
 
 
 def training_episodes(seed: int) -> EpisodeSeed:
@@ -31,8 +33,13 @@ def seed_of_fork(seed: int, parent_digest: str) -> int:
     return EpisodeSeed.of(seed, f"fork of {parent_digest}").key & (2**62 - 1)
 
 
+def draws_together(ranks: Ranks) -> bool:
+    """Whether each rank draws the random numbers of all of them, so that an env is played alike by whichever rank."""
+    return ranks.size <= MOST_DRAWN_TOGETHER
+
+
 def action_generator(device: torch.device, seed: int, ranks: Ranks) -> torch.Generator:
-    """The generator that a rank draws actions with: on the CPU the same on all, on the GPU one of its own."""
-    is_own = device.type == "cuda" and not ranks.is_first
+    """The generator that a rank draws actions with: the same on all, or one of its own where ranks are very many."""
+    is_own = not draws_together(ranks) and not ranks.is_first
     own = EpisodeSeed.of(seed, f"actions of rank {ranks.rank}").key & (2**62 - 1)
     return torch.Generator(device).manual_seed(own if is_own else seed)
