@@ -116,14 +116,13 @@ class Worker:
         return (time.perf_counter() - started) / num_updates
 
     def exchange(self, size: int, repeats: int) -> float:
-        """The seconds of one sum of `size` numbers, the median of some."""
-        numbers, seconds = torch.ones(size), []
+        """The seconds of one sum of `size` numbers, the mean of some in a row."""
+        numbers = torch.ones(size)
+        self.ranks.add(numbers)
+        started = time.perf_counter()
         for _ in range(repeats):
-            self.ranks.gather(b"")
-            started = time.perf_counter()
             self.ranks.add(numbers)
-            seconds.append(time.perf_counter() - started)
-        return statistics.median(seconds)
+        return (time.perf_counter() - started) / repeats
 
     def overlap(self, width: int, repeats: int) -> tuple[int, float, float]:
         """A network's number of weights, and the median seconds of a backward pass of 512 samples with its exchange:
