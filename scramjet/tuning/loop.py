@@ -54,10 +54,11 @@ def run_study(study: Study, method: Method, display: StudyDisplay, server: Trial
                     method.told(study, outcome)
                     clock.note()
                     display.told(study, outcome)
-                    _refuse_hopeless(study)
+                    _refuse_hopeless(study, HOPELESS_TRIALS)
             time.sleep(POLL_SECONDS)
         clock.note()
         if not is_over:
+            _refuse_hopeless(study, 1)
             method.finish(study)
         return stop.exit_code
 
@@ -134,11 +135,11 @@ class StudyClock:
         self._study.note_seconds(self.seconds)
 
 
-def _refuse_hopeless(study: Study) -> None:
-    """End a study whose first trials have all failed, with the reason of the last."""
+def _refuse_hopeless(study: Study, least: int) -> None:
+    """End a study of which so many trials have failed and none has a score, with the reason of the last."""
     trials = study.trials()
     failed = [trial for trial in trials if trial.state.name == "FAIL"]
     is_any_good = any(trial.state.name in ("COMPLETE", "PRUNED") or trial.intermediate_values for trial in trials)
-    if len(failed) >= HOPELESS_TRIALS and not is_any_good:
+    if len(failed) >= least and not is_any_good:
         reason = failed[-1].user_attrs.get(REASON, "it is not known why")
         raise ConfigError(f"the first {len(failed)} trials of {study.path} have failed, and the study ends: {reason}")

@@ -76,6 +76,8 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, reason: str) -> RunError:
+    if "disk is full" in reason:
+        return RunError(f"{path} cannot be written: the disk is full; free some space and run the command again")
     return RunError(
         f"{path} is damaged or cannot be written ({reason[:200]}); put back a copy of it, or begin a new study: the "
         f"runs beside it are whole"

@@ -87,7 +87,8 @@ def joined(*, timeout: float = RANK_TIMEOUT, before_exit: Callable[[], None] | N
         yield ALONE
         return
     try:
-        ranks = _join(launch, timeout, before_exit)
+        with _leaving_with_launcher(launch):
+            ranks = _join(launch, timeout, before_exit)
     except (ConfigError, RankError) as error:  # which every rank finds out by itself
         is_alone = isinstance(error, FirstRankMissingError | StoreMissingError)
         error.is_told = isinstance(error, GivenUpError) or (launch.rank != 0 and not is_alone)
@@ -105,6 +106,24 @@ def joined(*, timeout: float = RANK_TIMEOUT, before_exit: Callable[[], None] | N
         raise
     finally:
         ranks.close()
+
+
+@contextmanager
+def _leaving_with_launcher(launch: Launch) -> Iterator[None]:
+    """Within this, the process ends when its launcher does, in whose store it waits for others; later a watch does."""
+    launcher, has_joined = os.getppid(), threading.Event()
+
+    def look() -> None:
+        while not has_joined.wait(1.0):
+            if os.getppid() != launcher:
+                os._exit(RankError.exit_code)
+
+    if launch.is_store_of_launcher:
+        threading.Thread(target=look, name="scramjet-launcher", daemon=True).start()
+    try:
+        yield
+    finally:
+        has_joined.set()
 
 
 def _join(launch: Launch, timeout: float, before_exit: Callable[[], None] | None) -> JoinedRanks:

@@ -13,12 +13,15 @@ from types import FrameType
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, PContext, SignalException, start_processes
 
-from scramjet.errors import RankError
+from scramjet.errors import ConfigError, RankError
+from scramjet.runtime.machine.cores import available_cores
 from scramjet.runtime.ranks.store import GIVEN_UP, local_store
 from scramjet.runtime.signals import StuckWatch
 
 _PERIOD = 0.05
 """Seconds between two looks at the processes."""
+MOST_PER_CORE = 8
+"""Most processes on each core: each takes some 300 MB, and more than one a core only makes them wait."""
 _LOCALHOST = "127.0.0.1"
 _UNUSED_SIGNAL = "SIGQUIT"
 """The one signal that torch's launcher handles itself; the others are passed on from here."""
@@ -29,6 +32,12 @@ def launch(command: Sequence[str], num_processes: int, *, max_restarts: int = 0)
 
     If a rank is lost, all are started again, at most `max_restarts` times.
     """
+    most = MOST_PER_CORE * available_cores()
+    if num_processes > most:
+        raise ConfigError(
+            f"num_processes={num_processes} is too many for the {available_cores()} cores of this machine: at most "
+            f"{most}; on several machines, start them with torchrun"
+        )
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # ranks say themselves what is wrong
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _UNUSED_SIGNAL
     store = local_store()
@@ -139,6 +148,8 @@ def _exit_code(codes: Sequence[int], passed_on: int | None) -> int:
     """
     if passed_on is not None and codes[0]:
         return 128 + passed_on
+    if codes[0] < 0 and RankError.exit_code in codes:  # another rank has said that rank 0 is lost
+        return RankError.exit_code
     causes = [code for code in codes if code not in (0, -signal.SIGTERM)]
     code = causes[0] if causes and codes[0] in (0, -signal.SIGTERM) else codes[0]
     return 128 - code if code < 0 else code

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 import warnings
@@ -22,6 +23,8 @@ from scramjet.errors import ConfigError, shortened
 
 CONNECT_SECONDS = 30.0
 """How long a cluster may take to answer."""
+START_SECONDS = 180.0
+"""How long Ray may take to start or to connect, before the process is ended: it hears no Ctrl-C in there."""
 TRIES = 3
 """How often an instance of our own is started, if it does not come up on a machine that is busy."""
 MIN_STORE_BYTES = 128 << 20
@@ -80,7 +83,7 @@ class RayCluster:
         while tries_left > 0:
             tries_left -= 1
             try:
-                with _own_signals(), warnings.catch_warnings(action="ignore"):
+                with _own_signals(), _time_limit(self.address), warnings.catch_warnings(action="ignore"):
                     self.ray.init(address=self.address, logging_level=logging.CRITICAL, log_to_driver=False, **options)
                 return
             except Exception as error:  # Ray raises errors of many kinds: ConnectionError, RuntimeError, ValueError
@@ -149,6 +152,25 @@ def _require_listener(address: str) -> None:
                 raise OSError("what listens there is not Ray")
     except OSError as error:
         raise _unreachable(address, error) from error
+
+
+@contextlib.contextmanager
+def _time_limit(address: str) -> Iterator[None]:
+    """End the process with a message if Ray does not return in time: it waits in code of its own."""
+
+    def give_up() -> None:
+        what = "Ray did not start on this machine" if address == "local" else f"the Ray cluster at {address} hangs:"
+        print(f"scramjet: {what} within {START_SECONDS:.0f} s; try again when it is less busy", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(ConfigError.exit_code)
+
+    timer = threading.Timer(START_SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
