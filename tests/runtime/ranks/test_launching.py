@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from scramjet.runtime.ranks.launching import launch
+from scramjet.errors import ConfigError
+from scramjet.runtime.ranks.launching import _exit_code, launch
 from tests.helpers.command_calls import call, refusal
 
 LISTS = """
@@ -40,6 +41,20 @@ def test_each_process_is_told_which_rank_it_is(folder: Path) -> None:
 
 def test_the_exit_code_of_rank_0_is_that_of_all(folder: Path) -> None:
     assert launch([sys.executable, "-c", f"{LISTS}\nraise SystemExit(2)"], 2) == 2
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"), [([-9, 2], 2), ([2, -9], 2), ([-15, 3], 3), ([-9, 0], 137), ([0, 0], 0)]
+)
+def test_where_a_rank_has_told_of_another_that_code_is_the_one_of_all(codes: list[int], expected: int) -> None:
+    assert _exit_code(codes, None) == expected
+
+
+def test_more_processes_than_cores_can_carry_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"num_processes=100000 is too many for the \d+ cores? of this machine: at most"
+    ):
+        launch([sys.executable, "-c", LISTS], 100_000)
 
 
 def test_all_start_again_when_a_rank_was_killed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
