@@ -41,7 +41,7 @@ NOT_RUN = {
     "--help": "tests/test_command_line.py shows the help of each command",
     "play connect_four": "waits for a person; tests/commands/test_play.py types for one",
     "bench": "measures for minutes; tests/test_cli.py runs it",
-    "scramjet tune": "trains many runs; tests/tuning/ and tests/commands/test_tune.py run studies",
+    "tune cartpole": "trains many runs; tests/tuning/ and tests/commands/test_tune.py run studies",
     "scramjet.tune(": "trains many runs, each in a process of its own; tests/tuning/ run studies",
     "studies/": "a study of the reader's",
     "runs/": "a run of the reader's; tests/test_cli.py evaluates, resumes and forks",

@@ -80,6 +80,11 @@ def new_study(
     base: RunConfig, space: Mapping[str, Any], settings: StudySettings, studies_dir: Path, name: str | None
 ) -> Study:
     """Make the folder of a new study, called by the world's name and a number where it has no name."""
+    if base.ray_address is not None:
+        raise ConfigError(
+            f"ray_address={base.ray_address!r} is not kept in a study; set RAY_ADDRESS for its trials' actors, or "
+            f"hand the trials themselves to the cluster with --ray {base.ray_address}"
+        )
     if name is not None:
         check_run_name(name)
     method = METHODS[settings.method]

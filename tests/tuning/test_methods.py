@@ -124,5 +124,5 @@ def test_settings_that_do_not_fit_each_other_fail_their_trial_alone(tmp_path: Pa
 
 def test_a_study_of_which_no_trial_has_a_score_ends_with_the_reason(tmp_path: Path) -> None:
     study = written_study(tmp_path / "study", SPACE, trials=2, method="random", objective="metric:stat/nothing")
-    with study, pytest.raises(ConfigError, match="trials? of .* failed, and the study ends: .*stat/nothing"):
+    with study, pytest.raises(ConfigError, match=r"trials? of .* failed, and the study ends: .*stat/nothing"):
         run_written(study, WritingServer(lambda settings, step: 1.0))

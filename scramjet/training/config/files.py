@@ -17,7 +17,7 @@ import tomli_w
 
 from scramjet.adapters.registry import parameter_defaults
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.errors import ConfigError, did_you_mean, shortened
+from scramjet.errors import ConfigError, TrustError, did_you_mean, shortened
 from scramjet.runtime.shipped import shipped_file, shipped_names
 from scramjet.runtime.strict_json import MAX_DEPTH, is_deeper_than
 from scramjet.settings import CONTROL, coerce, describe, plain_parameters
@@ -69,6 +69,11 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     if "algorithm" in data:
         config = with_algorithm(config, coerce("algorithm", data["algorithm"], Algorithm))
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
+    if top.get("ray_address") not in (None, "none") and not caller.trust:
+        raise TrustError(
+            f"{source} names the Ray cluster {shortened(top['ray_address'])}, which may run code here; give the "
+            f"address yourself with --ray-address, or if you trust it all, add --trust"
+        )
     try:
         if "env" in data or caller.env is not None:
             top.update(_env_fields(config, data.get("env", {}), source, caller))
@@ -220,6 +225,7 @@ def to_dict(config: RunConfig, run: Path | None = None) -> dict[str, Any]:
     """The config as a file holds it: flat, with tables. The files of a `run` have paths as seen from its folder."""
     plain = asdict(config)
     data: dict[str, Any] = {key: plain[key] for key in _TOP_FIELDS}
+    data["ray_address"] = None  # given anew each time: whoever answers there may run code here
     data.update(plain["ppo"])
     name = config.env if run is None else recorded_name(config.env, run)
     data["env"] = {"name": name, **plain["env_parameters"]}

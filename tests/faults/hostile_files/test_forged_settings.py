@@ -17,7 +17,7 @@ import scramjet
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.errors import CheckpointError, ConfigError, ScramjetError, TrustError
 from scramjet.training.asynchronous.schedule import read_schedule
-from scramjet.training.config.files import field_docs
+from scramjet.training.config.files import field_docs, load_config, to_toml
 from tests.helpers.hostile_files import (
     WAYS,
     forge,
@@ -130,8 +130,18 @@ def test_no_setting_but_the_world_and_the_schedule_is_text_that_a_file_decides()
     # policy.ignore: entries to leave out; self_play.opponents: checkpoints that are only read, and players that
     # `approve_players` refuses
     # log_info: keys to look up in what a world says; tags, track_project: labels of the run
-    top = ["env", "time_limit", "log_info", "replay_schedule", "tags", "track_project"]
+    # ray_address: a file that has one needs --trust, and no run keeps it
+    top = ["env", "time_limit", "log_info", "ray_address", "replay_schedule", "tags", "track_project"]
     assert free == [*top, *SCHEDULES, "policy.ignore", "self_play.opponents"]
+
+
+def test_a_file_cannot_lead_to_a_ray_cluster_and_a_run_does_not_keep_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('mode = "async"\nactors = "ray"\nray_address = "10.0.0.1:6379"\n')
+    with pytest.raises(TrustError, match=r"names the Ray cluster '10.0.0.1:6379', which may run code here"):
+        load_config(path)
+    assert load_config(path, trust=True).ray_address == "10.0.0.1:6379"
+    assert 'ray_address = "none"' in to_toml(load_config(path, trust=True))
 
 
 SCHEDULES = [field.name for field in dataclasses.fields(PPOConfig) if "str" in str(field.type)]

@@ -81,6 +81,7 @@ def test_connect_four_fits_a_phone_in_the_dark_and_shows_what_the_network_thinks
     page.get_by_label("Players").select_option("You play second")
     wait_for_status(page, "Your move.")
     page.get_by_text("What the network thinks").tap()
+    page.locator("#thoughts li").nth(6).wait_for()
     assert page.locator("#thoughts li").count() == 7
     shares = [float(text.removesuffix(" %")) for text in page.locator("#thoughts .share").all_inner_texts()]
     assert sum(shares) == pytest.approx(100, abs=0.5)

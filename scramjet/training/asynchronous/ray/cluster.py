@@ -33,6 +33,7 @@ PROCESS_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # sends nothing about the user
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # we ask for every result that matters
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints nothing of what machines of the cluster report
+    "RAY_TQDM_PATCH_PRINT": "0",  # leaves the print of this process alone
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # what Ray does in future versions, and else warns about
 }
 """Environment variables of Ray; what the user has set stays."""
