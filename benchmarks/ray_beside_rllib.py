@@ -88,6 +88,7 @@ def main() -> None:
         results[f"RLlib {kind}"].append(rllib(arguments.rllib, kind, arguments.seconds, settings))
         results[f"ours {kind}"].append(scramjet(kind, arguments.seconds))
         print(json.dumps({name: found[-1:] for name, found in results.items()}), flush=True)
+    arguments.output.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"rllib": settings, "results": results}, indent=1)
     (arguments.output / "ray_beside_rllib.json").write_text(text)
     print("| | steps trained/s | times RLlib's | return at the end |\n|---|---|---|---|")
