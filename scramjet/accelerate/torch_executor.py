@@ -104,11 +104,12 @@ class TorchExecutor(Executor):
             total, named = self._shared_loss(samples, minibatches, k, loss)
         num_named = len(Diagnostics.NAMES) - 1
         if self._gradients is None:
-            self._gradients = FlatGradients(self.parameters, num_named + len(self._own_terms))
+            num_terms, is_plain = num_named + len(self._own_terms), self.own_losses is None
+            self._gradients = FlatGradients(self.parameters, num_terms, minibatches.ranks, may_overlap=is_plain)
         self._gradients.clear()
         if total is not None:
             self._backward(total)
-        terms = self._gradients.add_up(named, minibatches.ranks)
+        terms = self._gradients.add_up(named)
         grad_norm = self._clip_and_step(loss, optimizer)
         return torch.cat([terms[:num_named], grad_norm.view(1), terms[num_named:]])
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import torch
@@ -49,12 +51,21 @@ class ProcessGroup(Ranks):
             on_cpu = numbers.cpu()
             self._finish(dist.all_reduce(on_cpu, async_op=True))
             numbers.copy_(on_cpu)
-        elif self._memory is not None and numbers.nbytes <= self._memory.room and numbers.is_contiguous():
+        elif self._fits_memory(numbers):
+            assert self._memory is not None
             self._memory.add(numbers, self._check)
             if self._watch is not None:
                 self._watch.exchanges += 1
         else:
             self._finish(dist.all_reduce(numbers, async_op=True))
+
+    def start_add(self, numbers: Tensor) -> Callable[[], None]:
+        if numbers.is_cuda or self._fits_memory(numbers):
+            return super().start_add(numbers)
+        return partial(self._finish, dist.all_reduce(numbers, async_op=True))
+
+    def _fits_memory(self, numbers: Tensor) -> bool:
+        return self._memory is not None and numbers.nbytes <= self._memory.room and numbers.is_contiguous()
 
     def gather(self, data: bytes) -> list[bytes]:
         parts = self._gather_rows(_packed(data, INLINE), INLINE + _HEADER)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 
 from torch import Tensor
+
+
+def _done() -> None:
+    """End a sum that was complete when it was begun."""
 
 
 class Ranks(ABC):
@@ -40,6 +45,11 @@ class Ranks(ABC):
     @abstractmethod
     def add(self, numbers: Tensor) -> None:
         """Replace `numbers` by their sum over all ranks, in place; the result is the same, bit for bit, on all."""
+
+    def start_add(self, numbers: Tensor) -> Callable[[], None]:
+        """Begin `add` and return a function that ends it; other sums may be begun and work be done in between."""
+        self.add(numbers)
+        return _done
 
     @abstractmethod
     def gather(self, data: bytes) -> list[bytes]:
