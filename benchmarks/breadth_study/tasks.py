@@ -51,7 +51,7 @@ class Task:
 
 FLAT = "minigrid.wrappers:FlatObsWrapper"
 
-# References. Optima: cartpole, maze, the probes, tmaze, the puzzles that are solved or not. Of classics, Box2D, MiniGrid
+# References. Optima: cartpole, maze, probes, tmaze, and puzzles that are solved or not. Of classics, Box2D, MiniGrid
 # and MuJoCo: PPO in rl-baselines3-zoo's benchmark.md (commit 22e3ff2, after 20 K to 5 M steps), but for
 # MountainCarContinuous and LunarLander, where ours reaches more. Of squared, snake, binpack and 2048: our presets.
 _TASKS = (
