@@ -236,6 +236,7 @@ register("identity_continuous", "scramjet.envs.probes.identity_continuous:Identi
 register("flickering_cartpole", "scramjet.envs.classic_control.flickering_cartpole:FlickeringCartPole")
 register("masked_cartpole", "scramjet.envs.classic_control.masked_cartpole:MaskedCartPole")
 register("maze", "scramjet.envs.games.maze:Maze", aliases=("Maze-v0",))
+register("deep_sea", "scramjet.envs.probes.deep_sea:DeepSea")
 register("squared", "scramjet.envs.probes.squared:Squared")
 register("memory", "scramjet.envs.probes.memory:Memory")
 register("tmaze", "scramjet.envs.probes.tmaze:TMaze")

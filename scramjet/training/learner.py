@@ -7,6 +7,7 @@ diagnostics stay there until they are read once an update.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +28,7 @@ from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler
+from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.learning import Learning, check_finite, number_on, set_number
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
@@ -64,10 +66,12 @@ class Learner(Learning[Batch]):
         seed: int,
         is_behind: bool = False,
         ranks: Ranks = ALONE,
+        curiosity: Curiosity | None = None,
     ) -> None:
         """Schedules end at `total_steps`. `is_behind`: whether rollouts may be played with older weights.
 
-        `ranks`: the processes that learn together, each from rollouts of this size.
+        `ranks`: the processes that learn together, each from rollouts of this size. `curiosity` adds advantages of its
+        own to those of the rewards.
         """
         policy = executor.policy
         super().__init__(executor, config, size.num_rewards, total_steps=total_steps, ranks=ranks)
@@ -78,6 +82,7 @@ class Learner(Learning[Batch]):
             )
         self.num_minibatches = config.num_minibatches_for(size.num_samples * ranks.size, size.sequence_length)
         self.is_behind = is_behind
+        self.curiosity = curiosity
         self._ratios: dict[str, float] = {}  # metrics of probability ratios, current policy to the one that acted
         device = policy.device
         self._clip, self._entropy = number_on(device), number_on(device)  # current values of their schedules
@@ -103,6 +108,7 @@ class Learner(Learning[Batch]):
         seed: int,
         is_behind: bool = False,
         ranks: Ranks = ALONE,
+        curiosity: Curiosity | None = None,
     ) -> Learner:
         """A learner for rollouts of the size of this one; `ranks` learn together, each from rollouts of its own."""
         if rollout.seat is not None and rollout.num_steps < rollout.reward.shape[2]:
@@ -112,7 +118,10 @@ class Learner(Learning[Batch]):
                 f"of its turn; use --num-steps {seats} or more"
             )
         size = RolloutSize.of(rollout)
-        return cls(executor, config, size, total_steps=total_steps, seed=seed, is_behind=is_behind, ranks=ranks)
+        return cls(
+            executor, config, size,
+            total_steps=total_steps, seed=seed, is_behind=is_behind, ranks=ranks, curiosity=curiosity,
+        )  # fmt: skip
 
     @property
     def shuffle_generator(self) -> torch.Generator:
@@ -135,7 +144,11 @@ class Learner(Learning[Batch]):
         return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
-        return prepare_batch(rollout, self.learned_reward(rollout), self.config, self.ranks)
+        reward, curiosity = self.learned_reward(rollout), self.curiosity
+        if curiosity is None:
+            return prepare_batch(rollout, reward, self.config, self.ranks)
+        bonus, reward_coef = curiosity.advantages(rollout), curiosity.config.reward_coef
+        return prepare_batch(rollout, reward, self.config, self.ranks, bonus=bonus, reward_coef=reward_coef)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
@@ -159,7 +172,21 @@ class Learner(Learning[Batch]):
         metrics = _summarize(epochs, batch.explained_variance, self.executor.own_losses)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
+        if self.curiosity is not None:
+            is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
+            metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self.curiosity is None else self.curiosity.tensors()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        if self.curiosity is not None:
+            self.curiosity.restore(tensors)
+
+    def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
+        if self.curiosity is not None:
+            self.curiosity.begin_as_fork(tensors)
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""

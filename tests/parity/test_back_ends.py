@@ -31,6 +31,7 @@ CASES = [
     ("tic_tac_toe", {"opening_plies": 8}),
     ("snake", {"snakes": 4, "size": 8, "start_length": 2, "foods_per_snake": 3, "max_episode_steps": 40}),
     ("snake", {"snakes": 3, "size": 7, "start_length": 2, "outlive_reward": 0.5, "ends_with_one": True}),
+    ("deep_sea", {"size": 3, "deterministic": False, "mapping_seed": 2**32 - 1}),
     ("kuhn", {"players": 3}),
     ("maze", {"rows": 4, "cols": 7}),
     ("game_2048", {"size": 3}),

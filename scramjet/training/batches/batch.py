@@ -35,12 +35,21 @@ class Batch:
     targets: Targets | None  # with V-trace, to estimate advantages again as the policy changes; else None
 
 
-def prepare_batch(rollout: Rollout, reward: Tensor, config: PPOConfig, ranks: Ranks = ALONE) -> Batch:
+def prepare_batch(
+    rollout: Rollout,
+    reward: Tensor,
+    config: PPOConfig,
+    ranks: Ranks = ALONE,
+    *,
+    bonus: Tensor | None = None,
+    reward_coef: float = 1.0,
+) -> Batch:
     """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples.
 
-    Statistics are those over the rollouts of all `ranks`.
+    Statistics are those over the rollouts of all `ranks`. `bonus` [T, R] are advantages of bonuses to add, and
+    `reward_coef` the weight of the rewards' own advantages beside them.
     """
-    targets = Targets(rollout, reward, config)
+    targets = Targets(rollout, reward, config, bonus, reward_coef)
     samples = lay_out(rollout, *targets.on_policy())
     explained = _explained_variance(samples, ranks)
     _normalize(samples, config, ranks)

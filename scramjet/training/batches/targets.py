@@ -22,6 +22,9 @@ class Targets:
     rollout: Rollout
     reward: Tensor  # [T, R] or [T, N, S], clipped and scaled
     config: PPOConfig
+    bonus: Tensor | None = None  # [T, R], advantages of bonuses, added to those of the rewards; None without curiosity
+    reward_coef: float = 1.0
+    """Weight of the rewards' advantages beside those of bonuses."""
 
     def on_policy(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The estimate for the policy that acted, from its values at the time of acting (GAE)."""
@@ -30,7 +33,7 @@ class Targets:
         decay: dict[str, Any] = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
         if rollout.seat is not None:
             return seat_gae(self.reward, rollout.value, rollout.seat, *ends, **decay)
-        return *gae(self.reward, rollout.value, *ends, **decay), None
+        return self._with_bonus(*gae(self.reward, rollout.value, *ends, **decay))
 
     def off_policy(self, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The estimate by V-trace for a policy that has changed since.
@@ -48,4 +51,9 @@ class Targets:
         }
         if rollout.seat is not None:
             return seat_vtrace(self.reward, value, rollout.seat, *ends, log_ratio, **settings)
-        return *vtrace(self.reward, value, *ends, log_ratio, **settings), None
+        return self._with_bonus(*vtrace(self.reward, value, *ends, log_ratio, **settings))
+
+    def _with_bonus(self, advantage: Tensor, returns: Tensor) -> tuple[Tensor, Tensor, None]:
+        if self.bonus is not None:
+            advantage = self.reward_coef * advantage + self.bonus
+        return advantage, returns, None
