@@ -27,7 +27,7 @@ class BonusConfig:
     """Weight of the rewards' advantages beside them; 0: learn from bonuses alone."""
     gamma: float = 0.99
     """Discount of bonuses, per step; that of rewards is --gamma (0.999 in the paper on rnd)."""
-    learning_rate: float = 1e-4
+    learning_rate: float = 1e-3
     """Adam's step size for everything that curiosity learns: predictions, and the value of bonuses."""
     num_epochs: int = 1
     """Passes over each rollout for that."""
