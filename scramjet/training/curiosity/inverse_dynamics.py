@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
@@ -31,9 +32,12 @@ class InverseDynamics(nn.Module):
         self.inverse = action_head(2 * size, config, self.actions.size)
 
     def features(self, obs: Any) -> Tensor:
-        """[B, ...] to [B, size]."""
-        found: Tensor = self.encoder(self.normalizer(obs))
-        return found
+        """[B, ...] to [B, size], each row of length 1.
+
+        Else a forward model would make features small to predict them well, and a ridge would mean less the larger they
+        grow.
+        """
+        return functional.normalize(self.encoder(self.normalizer(obs)), dim=-1)
 
     def inverse_error(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
         """The error [B] of the action [B, *action_shape] as predicted from the features [B, size] around it."""
