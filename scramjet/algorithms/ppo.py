@@ -52,6 +52,9 @@ class PPOConfig:
     """Weight of the entropy bonus: a number or a schedule."""
     value_coef: float = 0.5
     """Weight of the value loss."""
+    value_scale: Literal["none", "popart", "symlog"] = "none"
+    """What the value network gives instead of returns: popart, returns normalized by running statistics; symlog, their
+    logarithm with a sign. A value_clip is a distance in that scale."""
     max_grad_norm: float | None = 0.5
     """Bound on the norm of all gradients together; none: no bound."""
     normalize_advantages: Literal["minibatch", "batch", "off"] = "minibatch"

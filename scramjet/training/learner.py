@@ -135,7 +135,7 @@ class Learner(Learning[Batch]):
         return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
-        return prepare_batch(rollout, self.learned_reward(rollout), self.config, self.ranks)
+        return prepare_batch(rollout, self.learned_reward(rollout), self.config, self.ranks, self.value_scale)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
@@ -200,7 +200,7 @@ class Learner(Learning[Batch]):
         played.
         """
         log_ratio = self._correcting.run(
-            lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks),
+            lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks, self.value_scale),
             may_record=self._preparing.is_recorded,
         )
         if self.is_behind and is_first:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -15,8 +15,10 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
+from scramjet.algorithms.value_scaling import PopArt, Symlog, ValueScale
 from scramjet.errors import TrainingError
 from scramjet.policies.policy import Policy
+from scramjet.policies.value_layer import value_layer
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
@@ -47,6 +49,8 @@ class Learning(ABC, Generic[Prepared]):
         join = partial(joined_over, ranks)
         scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join)
         self.reward_scaler = scaler if config.normalize_rewards else None
+        self.value_scale = make_value_scale(config, policy, join)
+        """How the policy's values stand for returns; None: they are returns."""
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
 
     @property
@@ -90,6 +94,13 @@ class Learning(ABC, Generic[Prepared]):
         (group,) = self.optimizer.param_groups
         group["lr"] = set_number(group["lr"], learning_rate)
         return learning_rate
+
+
+def make_value_scale(config: PPOConfig, policy: Policy, join: Callable[[Tensor], Tensor]) -> ValueScale | None:
+    """The scale of values that a config asks for; `join` makes the moments of all ranks out of those of this one."""
+    if config.value_scale == "popart":
+        return PopArt(value_layer(policy), join)
+    return Symlog() if config.value_scale == "symlog" else None
 
 
 def number_on(device: torch.device, value: float = 0.0) -> Any:

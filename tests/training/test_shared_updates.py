@@ -41,6 +41,8 @@ CASES: dict[str, dict[str, Any]] = {
     "not_normalized": {"ppo": {"normalize_advantages": "off", "normalize_observations": False, "max_grad_norm": None}},
     "normalized_by_batch": {"ppo": {"normalize_advantages": "batch", "normalize_rewards": False, "value_clip": 0.1}},
     "value_clip_torch": {"is_fused": False, "ppo": {"value_clip": 0.1, "reward_clip": 0.5}},
+    "popart": {"ppo": {"value_scale": "popart"}},
+    "popart_agents_vtrace": {"world": AGENTS, "ppo": {"value_scale": "popart", "advantage": "vtrace"}},
     "lstm": {"policy": LSTM},
     "lstm_torch": {"policy": LSTM, "is_fused": False},
     "gru_bptt": {"policy": GRU, "ppo": {"bptt_horizon": 4}},
