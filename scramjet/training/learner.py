@@ -7,6 +7,7 @@ diagnostics stay there until they are read once an update.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +21,10 @@ from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
+from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
+from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
@@ -88,6 +91,7 @@ class Learner(Learning[Batch]):
         self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED ^ own_seed)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
+        self._entropy_tuner = _entropy_tuner(config, policy)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
         self._learning: Stage[Diagnostics] = stage("an epoch of learning", device)
         self._correcting: Stage[Tensor] = stage("the correction of advantages", device)
@@ -157,15 +161,29 @@ class Learner(Learning[Batch]):
             if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
                 break
         metrics = _summarize(epochs, batch.explained_variance, self.executor.own_losses)
+        if self._entropy_tuner is not None:
+            entropy = metrics["entropy"]
+            assert entropy is not None
+            self._entropy_tuner.follow(entropy)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
+
+    def shared_tensors(self) -> dict[str, Tensor]:
+        tuner = self._entropy_tuner
+        return super().shared_tensors() | ({} if tuner is None else tuner.tensors())
+
+    def restore_shared(self, tensors: Mapping[str, Tensor]) -> None:
+        super().restore_shared(tensors)
+        if self._entropy_tuner is not None:
+            self._entropy_tuner.restore(tensors)
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""
         learning_rate = self.follow_learning_rate(step)
         clip = self._clip_epsilon.at(step, self.total_steps)
-        entropy_coef = self._entropy_coef.at(step, self.total_steps)
+        tuner = self._entropy_tuner
+        entropy_coef = self._entropy_coef.at(step, self.total_steps) if tuner is None else tuner.coef
         self._clip, self._entropy = set_number(self._clip, clip), set_number(self._entropy, entropy_coef)
         return {"learning_rate": learning_rate, "clip_epsilon": clip, "entropy_coef": entropy_coef}
 
@@ -219,6 +237,14 @@ def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: floa
         is_impala=config.loss == "impala",
         rho_clip=config.vtrace_rho_clip if config.advantage == "vtrace" else None,
     )
+
+
+def _entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None:
+    """What adapts the entropy coefficient; None where the config has no target."""
+    if config.target_entropy is None:
+        return None
+    target, unit = policy.distribution.entropy_of(config.target_entropy)
+    return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)
 
 
 def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLosses | None) -> dict[str, float | None]:

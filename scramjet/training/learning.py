@@ -73,6 +73,15 @@ class Learning(ABC, Generic[Prepared]):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` gave, found among the tensors of a checkpoint of the same run."""
 
+    def shared_tensors(self) -> dict[str, Tensor]:
+        """What the next update depends on that is the same on all ranks and that forks take over, by name."""
+        return {} if self.value_scale is None else self.value_scale.tensors()
+
+    def restore_shared(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `shared_tensors` gave, where the checkpoint has it."""
+        if self.value_scale is not None:
+            self.value_scale.restore(tensors)
+
     def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
         """Begin from the weights of a checkpoint, maybe of another algorithm, whose trainer's tensors these are."""
 

@@ -97,7 +97,10 @@ def test_learning_without_a_scale_has_no_statistics():
     assert not any(name.startswith("value_scale") for name in result.tensors)
 
 
-CASES = [("cartpole", s, {}) for s in SCALES] + [("snake", "popart", {}), ("connect_four", "popart", {})]
+CASES = [("cartpole", s, {}) for s in SCALES] + [
+    ("snake", "popart", {}),
+    ("connect_four", "popart", {"target_entropy": 0.5}),
+]
 
 
 @pytest.mark.parametrize(("world", "value_scale", "ppo"), CASES)
