@@ -9,6 +9,7 @@ from torch import Tensor
 
 from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.value_scaling import ValueScale
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -21,28 +22,42 @@ class Targets:
 
     rollout: Rollout
     reward: Tensor  # [T, R] or [T, N, S], clipped and scaled
+    value: Tensor  # [T + 1, R], at the time of acting, in the scale of returns
+    final_value: Tensor  # [T, R], of truncated episodes' last observations, in the scale of returns
     config: PPOConfig
     bonus: Tensor | None = None  # [T, R], advantages of bonuses, added to those of the rewards; None without curiosity
     reward_coef: float = 1.0
     """Weight of the rewards' advantages beside those of bonuses."""
 
+    @classmethod
+    def of(cls, rollout: Rollout, reward: Tensor, config: PPOConfig, scale: ValueScale | None = None) -> Targets:
+        """Those of a rollout whose values are outputs in this `scale`; None: in that of returns."""
+        values = rollout.value, rollout.final_value
+        value, final_value = values if scale is None else map(scale.to_returns, values)
+        return cls(rollout, reward, value, final_value, config)
+
     def on_policy(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """The estimate for the policy that acted, from its values at the time of acting (GAE)."""
         rollout = self.rollout
-        ends = rollout.terminated, rollout.truncated, rollout.final_value
+        ends = rollout.terminated, rollout.truncated, self.final_value
         decay: dict[str, Any] = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
         if rollout.seat is not None:
+<<<<<<< HEAD
             return seat_gae(self.reward, rollout.value, rollout.seat, *ends, **decay)
         return self._with_bonus(*gae(self.reward, rollout.value, *ends, **decay))
+=======
+            return seat_gae(self.reward, self.value, rollout.seat, *ends, **decay)
+        return *gae(self.reward, self.value, *ends, **decay), None
+>>>>>>> h-stab
 
     def off_policy(self, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The estimate by V-trace for a policy that has changed since.
 
-        `value` [T + 1, R] are its values, `log_ratio` [T, R] its log-probabilities minus the old ones. The final values
-        of truncated episodes stay those from when they were played.
+        `value` [T + 1, R] are its values in the scale of returns, `log_ratio` [T, R] its log-probabilities minus the
+        old ones. The final values of truncated episodes stay those from when they were played.
         """
         rollout, config = self.rollout, self.config
-        ends = rollout.terminated, rollout.truncated, rollout.final_value
+        ends = rollout.terminated, rollout.truncated, self.final_value
         settings: dict[str, Any] = {
             "gamma": config.gamma,
             "gae_lambda": config.gae_lambda,
