@@ -154,15 +154,9 @@ class Learner(Learning[Batch]):
         return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
-<<<<<<< HEAD
-        reward, curiosity = self.learned_reward(rollout), self.curiosity
-        if curiosity is None:
-            return prepare_batch(rollout, reward, self.config, self.ranks)
-        bonus, reward_coef = curiosity.advantages(rollout), curiosity.config.reward_coef
-        return prepare_batch(rollout, reward, self.config, self.ranks, bonus=bonus, reward_coef=reward_coef)
-=======
-        return prepare_batch(rollout, self.learned_reward(rollout), self.config, self.ranks, self.value_scale)
->>>>>>> h-stab
+        reward = self.learned_reward(rollout)
+        bonus = None if self.curiosity is None else self.curiosity.advantages(rollout)
+        return prepare_batch(rollout, reward, self.config, self.ranks, scale=self.value_scale, bonus=bonus)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
@@ -195,7 +189,6 @@ class Learner(Learning[Batch]):
             metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
 
-<<<<<<< HEAD
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.curiosity is None else self.curiosity.tensors()
 
@@ -206,7 +199,7 @@ class Learner(Learning[Batch]):
     def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
         if self.curiosity is not None:
             self.curiosity.begin_as_fork(tensors)
-=======
+
     def shared_tensors(self) -> dict[str, Tensor]:
         tuner = self._entropy_tuner
         return super().shared_tensors() | ({} if tuner is None else tuner.tensors())
@@ -215,7 +208,6 @@ class Learner(Learning[Batch]):
         super().restore_shared(tensors)
         if self._entropy_tuner is not None:
             self._entropy_tuner.restore(tensors)
->>>>>>> h-stab
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""

@@ -25,6 +25,7 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
+from scramjet.training.batches.targets import BonusAdvantages
 from scramjet.training.curiosity.bonus import Bonus, Transitions, at_places, mean_of_counted
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.networks import FeatureNetwork, in_chunks
@@ -83,8 +84,8 @@ class Curiosity:
         self._prepared: tuple[Tensor, Tensor, Tensor] | None = None  # returns [T, R] of bonuses, their mean, maximum
 
     @torch.no_grad()
-    def advantages(self, rollout: Rollout) -> Tensor:
-        """The advantages of a rollout's bonuses times their weight, [T, R]; updates the statistics of bonuses."""
+    def advantages(self, rollout: Rollout) -> BonusAdvantages:
+        """The advantages of a rollout's bonuses; updates the statistics of bonuses."""
         steps = Transitions.of(rollout)
         if self._forgets:
             self.bonus.forget()
@@ -101,7 +102,7 @@ class Curiosity:
             gamma=self.config.gamma, gae_lambda=self._gae_lambda,
         )  # fmt: skip
         self._prepared = returns, found.mean(), found.max()
-        return advantage.mul_(self.config.coef)
+        return BonusAdvantages(advantage.mul_(self.config.coef), self.config.reward_coef)
 
     def _value(self, obs: object) -> Tensor:
         return self.critic(self._policy.prepare(obs)).squeeze(-1)  # type: ignore[arg-type]
