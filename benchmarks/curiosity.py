@@ -46,12 +46,12 @@ SHAPE = ("--policy.encoder", "mlp", "--policy.hidden", "256", "256", "--policy.a
 SIZES = {
     "deep_sea_30": (
         "--num-envs", "256", "--num-steps", "30", "--num-epochs", "4", "--num-minibatches", "8", "--learning-rate",
-        "1e-3", "--minibatch-size", "none",
+        "0.001@0,0@end", "--normalize-advantages", "off",
     ),
 }  # fmt: skip
 USUAL = (
-    "--num-envs", "1024", "--num-steps", "128", "--num-epochs", "4", "--num-minibatches", "16", "--minibatch-size",
-    "none", "--learning-rate", "5e-4", "--entropy-coef", "0.001", "--gamma", "0.995", *SHAPE,
+    "--num-envs", "1024", "--num-steps", "128", "--num-epochs", "4", "--num-minibatches", "16",
+    "--learning-rate", "5e-4", "--entropy-coef", "0.001", "--gamma", "0.995", *SHAPE,
 )  # fmt: skip
 
 

@@ -172,7 +172,7 @@ def test_metrics_are_plain_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["numbers", "torch's operators", "memory", "masks and a Dict", "continuous actions"])
 def test_on_the_gpu_curiosity_is_recorded_and_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
     config = replace(RUNS[kind], device="cuda", total_timesteps=6 * UPDATE)
-    with begun(config, tmp_path, run_name="looked at") as session:
+    with begun(config, tmp_path, run_name="looked-at") as session:
         train_session(session, 4)
         learner: Any = session.learner
         assert learner.curiosity._learning.is_recorded
