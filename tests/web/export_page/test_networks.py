@@ -53,6 +53,7 @@ NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
         {"encoder": "grid_cnn", "grid_channels": (8,), "grid_readout": "pool", "symmetry": "average"},
     ),
     ("maze", True, {"encoder": "grid_cnn", "grid_channels": (4, 4)}),
+    ("door_key", False, {"encoder": "grid_cnn", "grid_channels": (4,), "hidden": (16,)}),
     ("maze", False, {"encoder": "value_propagation", "ignore": ("step_count",), "grid_channels": (8,)}),
     ("maze", False, {"embedding_size": 5}),
     ("snake", False, {"encoder": "impala_cnn", "hidden": (16,), "shared_trunk": True}),
