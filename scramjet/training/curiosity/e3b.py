@@ -42,6 +42,3 @@ class E3B(Bonus):
         features, next_features = self.dynamics.features(minibatch.obs), self.dynamics.features(minibatch.next_obs)
         errors = self.dynamics.inverse_error(features, next_features, minibatch.action)
         return mean_of_counted(errors, within_episodes(minibatch))
-
-    def forget(self) -> None:
-        self.memory.forget()
