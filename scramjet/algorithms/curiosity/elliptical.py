@@ -14,26 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.compile.jit import RowKernel
 
 
-class EllipticalMemory(nn.Module):
+class EllipticalMemory(EpisodicMemory):
     """C^-1 of the episode of each of R rows, kept over rollouts."""
 
     inverse: Tensor  # [R, D, D], C^-1; its content means nothing between episodes
-    is_under_way: Tensor  # [R] bool, whether the first observation of the row's episode is in C
 
     def __init__(self, num_rows: int, num_features: int, ridge: float) -> None:
-        super().__init__()
+        super().__init__(num_rows)
         self.ridge = ridge
         self.register_buffer("inverse", torch.zeros(num_rows, num_features, num_features))
-        self.register_buffer("is_under_way", torch.zeros(num_rows, dtype=torch.bool))
-
-    def forget(self) -> None:
-        """Begin every row's next step as the first of an episode."""
-        self.is_under_way.zero_()
 
     def visit(self, features: Tensor, ended: Tensor, counts: Tensor | None = None) -> Tensor:
         """The bonus of what each step led to, [T, R], not negative.

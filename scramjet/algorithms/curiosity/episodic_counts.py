@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.compile.jit import RowKernel
 
 MIN_CAPACITY, MAX_CAPACITY = 16, 4096
@@ -24,7 +25,7 @@ def table_capacity(max_episode_steps: int | None) -> int:
     return min(max(1 << (needed - 1).bit_length(), MIN_CAPACITY), MAX_CAPACITY)
 
 
-class EpisodicCounts(nn.Module):
+class EpisodicCounts(EpisodicMemory):
     """Counts visits of observations within the episode of each of R rows.
 
     A table holds as many different observations as three quarters of its capacity. Further ones of the same episode
@@ -37,22 +38,16 @@ class EpisodicCounts(nn.Module):
     visits: Tensor  # [R, capacity] int32
     episode: Tensor  # [R] int32, the number of each row's episode, from 1; 0: none yet
     used: Tensor  # [R] int32, entries of this episode
-    is_under_way: Tensor  # [R] bool, whether the first observation of the row's episode has been visited
 
     def __init__(self, num_rows: int, capacity: int) -> None:
         """`capacity`: entries of each table, a power of 2."""
-        super().__init__()
+        super().__init__(num_rows)
         assert capacity & (capacity - 1) == 0, capacity
         self.register_buffer("keys", torch.zeros(num_rows, capacity, dtype=torch.int64))
         for name in ("episode_of", "visits"):
             self.register_buffer(name, torch.zeros(num_rows, capacity, dtype=torch.int32))
         for name in ("episode", "used"):
             self.register_buffer(name, torch.zeros(num_rows, dtype=torch.int32))
-        self.register_buffer("is_under_way", torch.zeros(num_rows, dtype=torch.bool))
-
-    def forget(self) -> None:
-        """Begin every row's next step as the first of an episode."""
-        self.is_under_way.zero_()
 
     def visit(self, keys: Tensor, ended: Tensor, counts: Tensor | None = None) -> Tensor:
         """How often the episode has visited what each step led to, this visit included: int32 [T, R], from 1.

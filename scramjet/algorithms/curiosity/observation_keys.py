@@ -14,8 +14,8 @@ from scramjet.compile.jit import RowKernel
 def observation_keys(parts: Sequence[Tensor], num_axes: int) -> Tensor:
     """A hash of each observation, int64 and never negative; equal for equal observations.
 
-    parts: the tensors of the observations, [*L, *shape] each, of any number type; L are the first `num_axes` axes, and
-    the result is [*L]. Numbers are compared bit by bit, except that -0.0 is 0.0. Two of a million different
+    parts: tensors [*L, *shape] that make up the observations, of any number types, where L are the first `num_axes`
+    axes; returns [*L]. Numbers are compared bit by bit, except that -0.0 is 0.0. Two of a million different
     observations share a hash with a probability of 5e-8.
     """
     keys = torch.zeros(parts[0].shape[:num_axes], dtype=torch.int64, device=parts[0].device)

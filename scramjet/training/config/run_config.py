@@ -164,7 +164,9 @@ class RunConfig:
     """Gumbel AlphaZero."""
     curiosity: CuriosityName | None = None
     """Reward what is new beside what the world pays, for worlds where reward is rare: rnd, what a network cannot yet
-    predict of a random one; see docs/curiosity.md."""
+    predict of a random one; icm, where a step led that could not be predicted; noveld, a step from what is known to
+    what is new; counts, what the episode has visited least; e3b, what is far from all of the episode so far; see
+    docs/curiosity.md."""
     bonus: BonusConfig = field(default_factory=BonusConfig)
     """Bonuses for what is new."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout.rollout import Rollout
@@ -61,6 +62,9 @@ class Bonus(nn.Module, ABC):
 
     def forget(self) -> None:
         """Begin every row as if its episode began with the next rollout: rows may go on with another env there."""
+        for module in self.modules():
+            if isinstance(module, EpisodicMemory):
+                module.forget()
 
 
 def at_places(tree: Any, places: Tensor) -> Any:

@@ -17,6 +17,7 @@ from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.flat_gradients import FlatGradients
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.algorithms.advantages import gae
+from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -176,11 +177,13 @@ class Curiosity:
     def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on with what a checkpoint's curiosity has learned, if it was of the same kind; episodes are new ones."""
         of_rows = {PREFIX + "returns", PREFIX + "shuffle"}
+        for module_name, module in self._modules.named_modules():
+            if isinstance(module, EpisodicMemory):
+                of_rows |= {f"{PREFIX}module/{module_name}.{name}" for name in module.state_dict()}
         mine = self.tensors()
         learned = [name for name in mine if name not in of_rows]
         if all(name in tensors and tensors[name].shape == mine[name].shape for name in learned):
             self._copy(tensors, learned)
-            self.bonus.forget()
 
     @torch.no_grad()
     def _copy(self, tensors: Mapping[str, Tensor], names: list[str]) -> None:

@@ -39,9 +39,6 @@ class E3B(Bonus):
         return self.memory.visit(self.dynamics.visited_features(rollout), rollout.ended, rollout.counts)
 
     def loss(self, minibatch: Transitions) -> Tensor:
-        features, next_features = self.dynamics.features(minibatch.obs), self.dynamics.features(minibatch.next_obs)
+        features, next_features = self.dynamics.features_around(minibatch)
         errors = self.dynamics.inverse_error(features, next_features, minibatch.action)
         return mean_of_counted(errors, within_episodes(minibatch))
-
-    def forget(self) -> None:
-        self.memory.forget()

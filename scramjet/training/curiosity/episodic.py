@@ -42,9 +42,6 @@ class CountBonus(Bonus):
     def loss(self, minibatch: Transitions) -> None:
         return None
 
-    def forget(self) -> None:
-        self.counts.forget()
-
 
 def _entries_of(space: Any, obs: Any) -> Any:
     """The entries of nested observations that a space has."""
@@ -73,10 +70,6 @@ class ProductBonus(Bonus):
     def observe(self, rollout: Transitions, ranks: Ranks = ALONE) -> None:
         for factor in self._both():
             factor.observe(rollout, ranks)
-
-    def forget(self) -> None:
-        for factor in self._both():
-            factor.forget()
 
     def _both(self) -> tuple[Bonus, Bonus]:
         lasting, episodic = self.factors

@@ -46,7 +46,7 @@ class ICM(Bonus):
         return torch.where(rollout.ended, 0.0, errors)
 
     def loss(self, minibatch: Transitions) -> Tensor:
-        features, next_features = self.dynamics.features(minibatch.obs), self.dynamics.features(minibatch.next_obs)
+        features, next_features = self.dynamics.features_around(minibatch)
         inverse = self.dynamics.inverse_error(features, next_features, minibatch.action)
         forward = self._forward_error(features, next_features, minibatch.action)
         weighted = (1 - self.forward_share) * inverse + self.forward_share * forward

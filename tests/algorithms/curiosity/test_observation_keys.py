@@ -1,19 +1,12 @@
 """Hashes of observations, against the same mixing of whole numbers in Python."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from scramjet.algorithms.curiosity.observation_keys import observation_keys
-from scramjet.engine.trees import leaves
 
 WHOLE = 2**64 - 1
-
-
-def keys_of(obs: Any, num_axes: int) -> torch.Tensor:
-    return observation_keys(leaves(obs), num_axes)
 
 
 def key_of(*parts: bytes) -> int:
@@ -30,34 +23,31 @@ def key_of(*parts: bytes) -> int:
 
 
 def random_observations(seed=0):
-    """[4, 3, ...] of each number type, nested."""
+    """Parts [4, 3, ...] of many number types."""
     rng = np.random.default_rng(seed)
-    return {
-        "view": torch.from_numpy(rng.integers(0, 255, (4, 3, 7, 7, 3), dtype=np.uint8)),
-        "inner": {
-            "speed": torch.from_numpy(rng.normal(size=(4, 3, 5)).astype(np.float32)),
-            "place": torch.from_numpy(rng.integers(-9, 9, (4, 3, 1))),
-        },
-        "flags": torch.from_numpy(rng.integers(0, 2, (4, 3, 2)).astype(bool)),
-        "exact": torch.from_numpy(rng.normal(size=(4, 3))),
-    }
+    return [
+        torch.from_numpy(rng.integers(0, 255, (4, 3, 7, 7, 3), dtype=np.uint8)),
+        torch.from_numpy(rng.normal(size=(4, 3, 5)).astype(np.float32)),
+        torch.from_numpy(rng.integers(-9, 9, (4, 3, 1))),
+        torch.from_numpy(rng.integers(0, 2, (4, 3, 2)).astype(bool)),
+        torch.from_numpy(rng.normal(size=(4, 3))),
+    ]
 
 
-def test_a_key_mixes_the_bytes_of_all_entries_as_whole_numbers_in_python_do():
-    obs = random_observations()
-    keys = keys_of(obs, 2)
+def test_a_key_mixes_the_bytes_of_all_parts_as_whole_numbers_in_python_do():
+    parts = random_observations()
+    keys = observation_keys(parts, 2)
     assert keys.dtype == torch.int64
     assert keys.shape == (4, 3)
     for t in range(4):
         for n in range(3):
-            parts = obs["view"], obs["inner"]["speed"], obs["inner"]["place"], obs["flags"], obs["exact"]
             assert keys[t, n].item() == key_of(*(part[t, n].numpy().tobytes() for part in parts))
 
 
 def test_equal_observations_have_equal_keys_and_a_change_of_one_number_changes_the_key():
     board = torch.zeros(100, 4, 4, dtype=torch.int8)
     board.view(100, 16)[torch.arange(1, 17), torch.arange(16)] = 1  # rows 1 to 16 differ in one cell each, others agree
-    keys = keys_of(board, 1)
+    keys = observation_keys([board], 1)
     assert len(set(keys[:17].tolist())) == 17
     assert set(keys[17:].tolist()) == {keys[0].item()}
     assert keys.min() >= 0
@@ -65,18 +55,16 @@ def test_equal_observations_have_equal_keys_and_a_change_of_one_number_changes_t
 
 def test_many_different_observations_share_no_key():
     numbers = torch.arange(200_000).view(-1, 1)
-    assert len(keys_of(numbers, 1).unique()) == 200_000
+    assert len(observation_keys([numbers], 1).unique()) == 200_000
 
 
 def test_minus_zero_is_zero_and_rows_need_not_lie_side_by_side():
-    assert keys_of(torch.tensor([[0.0, 1.0]]), 1) == keys_of(torch.tensor([[-0.0, 1.0]]), 1)
+    assert observation_keys([torch.tensor([[0.0, 1.0]])], 1) == observation_keys([torch.tensor([[-0.0, 1.0]])], 1)
     obs = torch.randn(5, 6, 2)
-    assert torch.equal(keys_of(obs[:, 2:4], 2), keys_of(obs, 2)[:, 2:4])
+    assert torch.equal(observation_keys([obs[:, 2:4]], 2), observation_keys([obs], 2)[:, 2:4])
 
 
 @pytest.mark.gpu
 def test_keys_on_the_gpu_are_those_on_the_cpu():
-    obs = random_observations(1)
-    on_gpu = {name: part.cuda() for name, part in obs.items() if name != "inner"}
-    del obs["inner"]
-    assert torch.equal(keys_of(on_gpu, 2).cpu(), keys_of(obs, 2))
+    parts = random_observations(1)
+    assert torch.equal(observation_keys([part.cuda() for part in parts], 2).cpu(), observation_keys(parts, 2))
