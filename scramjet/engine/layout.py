@@ -132,7 +132,7 @@ def leaf_layout(space: Any) -> tuple[tuple[int, ...], np.dtype]:
     if isinstance(space, Discrete):
         return (1,), np.dtype(np.int64)
     if isinstance(space, MultiDiscrete):
-        return tuple(space.nvec.shape), np.dtype(np.int64)
+        return tuple(space.nvec.shape), np.dtype(space.dtype)
     return tuple(space.shape) or (1,), np.dtype(space.dtype)
 
 
