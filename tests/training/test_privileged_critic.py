@@ -135,6 +135,13 @@ def test_a_search_values_positions_with_what_the_critic_sees(algorithm: str, tmp
     assert np.isfinite(result.metrics["value_loss"])
 
 
+@pytest.mark.parametrize("curiosity", ["rnd", "icm", "noveld", "counts"])
+def test_curiosity_goes_by_what_the_policy_sees(curiosity: Any, tmp_path: Path) -> None:
+    ppo = PPOConfig(normalize_observations=True)
+    result = trained(tmp_path, "HiddenBit", curiosity=curiosity, ppo=ppo)
+    assert np.isfinite(result.metrics["value_loss"])
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
