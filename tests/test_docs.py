@@ -208,6 +208,10 @@ def test_the_configuration_page_lists_every_flag_of_every_command(arguments: typ
     assert listed == expected
 
 
+def test_the_doors_in_the_docs_are_those_in_examples() -> None:
+    assert (ROOT / "examples/doors.py").read_text() in blocks(ROOT / "docs/writing-environments.md", "python")
+
+
 def test_the_corridor_in_the_readme_is_the_one_in_examples() -> None:
     assert (ROOT / "examples/corridor.py").read_text() in blocks(ROOT / "README.md", "python")
 

@@ -7,7 +7,7 @@ that. The entries' names begin with `_`, as no entry of a world's own does.
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from scramjet.envs.api import Dict
 
@@ -70,10 +70,10 @@ def observe_both(observe: FunctionType, observe_critic: FunctionType, *, for_pla
             observe(parameters, s, obs.policy, player)
             observe_critic(parameters, s, obs.critic, player)
 
-        return observe_of_player
+        return cast(FunctionType, observe_of_player)
 
     def observe_alone(parameters: Any, s: Any, obs: Any) -> None:
         observe(parameters, s, obs.policy)
         observe_critic(parameters, s, obs.critic)
 
-    return observe_alone
+    return cast(FunctionType, observe_alone)

@@ -82,8 +82,9 @@ class DictNormalizer(nn.Module):
                 self.entries.append(normalizer)
 
     def forward(self, obs: dict[str, Any]) -> dict[str, Any]:
-        """Normalize a batch."""
-        return obs | {name: entry(obs[name]) for name, entry in zip(self.names, self.entries, strict=True)}
+        """Normalize a batch; entries may be left out of it."""
+        known = zip(self.names, self.entries, strict=True)
+        return obs | {name: entry(obs[name]) for name, entry in known if name in obs}
 
     def update(self, obs: dict[str, Any], ranks: Ranks = ALONE) -> None:
         """Add the observations of a rollout, on each of the `ranks`, to the statistics."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.adapters.env_spaces import EnvSpaces
-from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_space
+from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_part, policy_space
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.compressed_values import symexp
@@ -201,3 +201,11 @@ class Policy(nn.Module):
         if self.normalizer is not None:
             obs = self.normalizer(obs)
         return floats_as_float32(obs)
+
+    def prepare_seen(self, obs: Observations) -> Observations:
+        """What the policy sees of observations as networks take it, without the part that only its critic sees."""
+        if not is_privileged(self.observation_space):
+            return self.prepare(obs)
+        prepared = self.prepare({POLICY: policy_part(obs)})
+        assert isinstance(prepared, dict)
+        return prepared[POLICY]

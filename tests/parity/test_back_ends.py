@@ -45,6 +45,7 @@ CASES = [
     (f"{WORLDS}/privileged.py:Cards", {"agents": 2}),
     (f"{WORLDS}/privileged.py:Nim", {}),
     (f"{ROOT}/examples/corridor.py", {}),
+    (f"{ROOT}/examples/doors.py", {}),
     (f"{ROOT}/examples/corridor.py:Corridor", {"length": 3, "max_episode_steps": 7}),
     (f"{WORLDS}/garden.py", {}),
     (f"{WORLDS}/garden.py", {"size": 4, "is_windy": False, "fruit_value": 2.0}),

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
+from scramjet.engine.privileged import policy_part
 from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout.rollout import Rollout
@@ -28,8 +29,8 @@ class Transitions:
     def of(cls, rollout: Rollout) -> Transitions:
         """The steps of a rollout, as views."""
         return cls(
-            obs=map_leaves(lambda leaf: leaf[:-1], rollout.obs),
-            next_obs=map_leaves(lambda leaf: leaf[1:], rollout.obs),
+            obs=map_leaves(lambda leaf: leaf[:-1], policy_part(rollout.obs)),
+            next_obs=map_leaves(lambda leaf: leaf[1:], policy_part(rollout.obs)),
             action=rollout.action,
             ended=rollout.terminated | rollout.truncated,
             counts=None if rollout.alive is None else rollout.alive[:-1].bool(),

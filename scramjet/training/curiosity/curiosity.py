@@ -21,6 +21,7 @@ from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import policy_space
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
@@ -61,7 +62,7 @@ class Curiosity:
         self.config, self._policy, self._ranks, self._gae_lambda = config, policy, ranks, gae_lambda
         self._device = device = policy.device
         self.bonus = bonus.to(device)
-        self.critic = FeatureNetwork(pool.observation_space, network, 1).to(device)
+        self.critic = FeatureNetwork(policy_space(pool.observation_space), network, 1).to(device)
         self.scaler = RewardScaler(
             pool.num_rows, gamma=config.gamma, clip=torch.inf, device=device, join=partial(joined_over, ranks)
         )
@@ -106,7 +107,7 @@ class Curiosity:
         return BonusAdvantages(advantage.mul_(self.config.coef), self.config.reward_coef)
 
     def _value(self, obs: object) -> Tensor:
-        return self.critic(self._policy.prepare(obs)).squeeze(-1)  # type: ignore[arg-type]
+        return self.critic(self._policy.prepare_seen(obs)).squeeze(-1)  # type: ignore[arg-type]
 
     def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool) -> dict[str, float]:
         """Learn from a rollout whose advantages were computed before; returns the metrics by name.

@@ -11,6 +11,7 @@ from scramjet.algorithms.curiosity.episodic_counts import table_capacity
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import policy_space
 from scramjet.errors import ConfigError
 from scramjet.policies.observations import without_entries
 from scramjet.policies.policy import Policy
@@ -26,21 +27,27 @@ from scramjet.training.curiosity.rnd import RND
 
 
 def _rnd(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
-    rnd = RND(pool.observation_space, config.policy, config.bonus.features)
+    rnd = RND(policy_space(pool.observation_space), config.policy, config.bonus.features)
     return _times_episodic(rnd, pool, policy, config)
 
 
 def _icm(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
     bonus = config.bonus
     icm = ICM(
-        pool.observation_space, policy.distribution, config.policy, bonus.features, forward_share=bonus.icm_forward
+        policy_space(pool.observation_space),
+        policy.distribution,
+        config.policy,
+        bonus.features,
+        forward_share=bonus.icm_forward,
     )
     return _times_episodic(icm, pool, policy, config)
 
 
 def _noveld(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
     bonus = config.bonus
-    difference = NoveltyDifference(pool.observation_space, config.policy, bonus.features, alpha=bonus.noveld_alpha)
+    difference = NoveltyDifference(
+        policy_space(pool.observation_space), config.policy, bonus.features, alpha=bonus.noveld_alpha
+    )
     return ProductBonus(difference, _count_bonus(pool, config, only_first=True))
 
 
@@ -51,13 +58,13 @@ def _counts(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
 def _e3b(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
     bonus = config.bonus
     return E3B(
-        pool.observation_space, policy.distribution, config.policy, bonus.elliptical_features,
+        policy_space(pool.observation_space), policy.distribution, config.policy, bonus.elliptical_features,
         num_rows=pool.num_rows, ridge=bonus.elliptical_ridge,
     )  # fmt: skip
 
 
 def _count_bonus(pool: Pool, config: RunConfig, *, only_first: bool) -> CountBonus:
-    seen = without_entries(pool.observation_space, config.policy.ignore)
+    seen = without_entries(policy_space(pool.observation_space), config.policy.ignore)
     return CountBonus(seen, pool.num_rows, table_capacity(pool.env.max_episode_steps), only_first=only_first)
 
 

@@ -450,3 +450,34 @@ def test_an_action_at_that_answers_no_action_or_changes_something_is_reported(ch
 def test_an_action_at_that_keeps_to_its_promise_passes(check) -> None:
     is_fine, text, _ = check(extra="def action_at(self, s, x, y):\n    return int(x > 0.5) if y < 0.9 else -1")
     assert is_fine, text
+
+
+CRITIC = "critic_space = Box(0, 9, (2,), np.float32)\n\ndef observe_critic(self, s, obs):\n    {}\n"
+
+
+def test_a_world_whose_critic_sees_more_is_checked_on_all_back_ends(check) -> None:
+    fine, text, _ = check(extra=CRITIC.format("obs[0] = s.x\n    obs[1] = s.y"))
+    assert fine
+    assert "compiled for the" in text
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (CRITIC.format("obs[0] = s.x"), r"Meadow.observe_critic does not write obs\[1\]"),
+        (CRITIC.format("obs[:] = s.x + 10"), r"observe_critic wrote obs\[0\] = .*widen critic_space"),
+        (CRITIC.format("obs[:] = 0\n    s.y = 1 - s.y"), r"Meadow.observe_critic changes the state"),
+        (CRITIC.format("obs[:] = eval('1')"), r"Meadow.observe_critic \(.*meadow.py line \d+\) cannot be compiled"),
+        ("critic_space = Box(0, 1, (1,), np.float32)", "needs both critic_space and `def observe_critic"),
+        ("def observe_critic(self, s, obs):\n    obs[0] = 1", "needs both critic_space and `def observe_critic"),
+        (
+            "critic_space = 3\n\ndef observe_critic(self, s, obs):\n    obs[0] = 1",
+            r"Meadow.critic_space is 3; scramjet",
+        ),
+        (CRITIC.replace("s, obs", "s").format("pass"), r"must be written `def observe_critic\(self, s, obs\)`"),
+    ],
+)
+def test_a_mistake_in_what_the_critic_sees_is_told_by_its_name(check, extra: str, message: str) -> None:
+    fine, text, _ = check(extra=extra)
+    assert not fine
+    assert re.search(message, text), text

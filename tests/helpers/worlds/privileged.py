@@ -38,6 +38,12 @@ class HiddenBit(UnseenBit):
         obs[0] = s.bit
 
 
+class OpenBit(HiddenBit):
+    """The same, declared to hide nothing: searches may look at it."""
+
+    hidden = False
+
+
 class Cards(Env):
     """Each agent holds a card and must say whether it is high; the critic sees all cards, and a count as a choice."""
 
