@@ -53,7 +53,7 @@ class PPOConfig:
     target_entropy: float | None = None
     """Adapt entropy_coef so that actions stay this random: choices, a share of the largest entropy, 0 to 1; continuous,
     the entropy of noise of this deviation. None: not adapted."""
-    target_entropy_rate: float = 0.5
+    target_entropy_rate: float = 2.0
     """target_entropy: how fast entropy_coef is adapted; it changes by e to the rate for a share, or nat, amiss."""
     value_coef: float = 0.5
     """Weight of the value loss."""

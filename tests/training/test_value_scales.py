@@ -98,6 +98,7 @@ def test_learning_without_a_scale_has_no_statistics():
 
 
 CASES = [("cartpole", s, {}) for s in SCALES] + [
+    ("pendulum", "none", {"target_entropy": 0.5}),
     ("snake", "popart", {}),
     ("connect_four", "popart", {"target_entropy": 0.5}),
 ]
@@ -105,7 +106,9 @@ CASES = [("cartpole", s, {}) for s in SCALES] + [
 
 @pytest.mark.parametrize(("world", "value_scale", "ppo"), CASES)
 def test_a_resumed_run_ends_bit_for_bit_as_if_it_had_never_stopped(world, value_scale, ppo, tmp_path):
-    config = run_config(world, ppo=PPOConfig(value_scale=value_scale, **ppo))
+    color = 0.5 if world == "pendulum" else 0.0
+    policy = PolicyConfig(hidden=(8,), memory="gru", memory_size=5, noise_color=color)
+    config = run_config(world, policy=policy, ppo=PPOConfig(value_scale=value_scale, **ppo))
     length = config.total_timesteps
     whole = scramjet.train(config, runs_dir=tmp_path, run_name="whole", display="quiet")
     half = replace(config, total_timesteps=length // 2)

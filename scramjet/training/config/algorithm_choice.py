@@ -36,6 +36,11 @@ def check_algorithm(config: Any) -> None:
         name = changed or "advantage"
         value = getattr(config.ppo, name)
         raise ConfigError(f"{name}={value} is PPO's, and algorithm={config.algorithm!r} does not use it; leave it out")
+    if config.policy.noise_color:
+        raise ConfigError(
+            f"policy.noise_color={config.policy.noise_color} is for rollouts, and algorithm={config.algorithm!r} "
+            f"chooses actions by search; leave it out"
+        )
     if config.mode == "async":
         raise ConfigError(
             f"algorithm={config.algorithm!r} plays and learns in turns: its search needs the newest weights; use "
