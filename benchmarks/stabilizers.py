@@ -5,7 +5,7 @@
     python benchmarks/stabilizers.py --only two_hot
 
 The return is the mean of the last evaluation, by the most likely actions. `raw` settings learn rewards as they are
-(--no-normalize-rewards), where a plain critic has the hardest time.
+(--no-normalize-rewards), where a plain critic has the hardest time: pendulum's are -16 to 0 a step.
 """
 
 from __future__ import annotations
@@ -20,19 +20,27 @@ from typing import Any
 
 import scramjet
 
-WORLDS = {"pendulum": 100_000, "mountain_car_continuous": 100_000, "acrobot": 60_000, "cartpole": 60_000}
-CONTINUOUS = ("pendulum", "mountain_car_continuous")
+WORLDS = {"pendulum": 60_000, "mountain_car_continuous": 40_000, "acrobot": 30_000, "cartpole": 30_000}
 SETTINGS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "popart": {"value_scale": "popart"},
     "symlog": {"value_scale": "symlog"},
-    "raw": {"normalize_rewards": False},
-    "raw popart": {"normalize_rewards": False, "value_scale": "popart"},
-    "raw symlog": {"normalize_rewards": False, "value_scale": "symlog"},
+    "two_hot": {"policy": {"value_bins": 101}},
     "target_entropy 0.3": {"target_entropy": 0.3},
     "noise_color 0.5": {"policy": {"noise_color": 0.5}},
     "noise_color 1": {"policy": {"noise_color": 1.0}},
+    "raw": {"normalize_rewards": False},
+    "raw popart": {"normalize_rewards": False, "value_scale": "popart"},
+    "raw symlog": {"normalize_rewards": False, "value_scale": "symlog"},
+    "raw two_hot": {"normalize_rewards": False, "policy": {"value_bins": 101}},
 }
+
+
+def pays(name: str, world: str) -> bool:
+    """Whether a setting is measured on a world: colored noise with continuous actions, raw rewards where large."""
+    if name.startswith("noise"):
+        return world in ("pendulum", "mountain_car_continuous")
+    return not name.startswith("raw") or world == "pendulum"
 
 
 def measured(world: str, settings: dict[str, Any], seed: int, steps: int) -> float:
@@ -60,7 +68,7 @@ def main() -> None:
             continue
         cells = []
         for world, steps in WORLDS.items():
-            if "noise" in name and world not in CONTINUOUS:
+            if not pays(name, world):
                 cells.append("")
                 continue
             steps = steps // 10 if arguments.quick else steps
