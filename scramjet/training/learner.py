@@ -30,6 +30,7 @@ from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler
+from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.learning import Learning, check_finite, number_on, set_number
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
@@ -67,13 +68,22 @@ class Learner(Learning[Batch]):
         seed: int,
         is_behind: bool = False,
         ranks: Ranks = ALONE,
+        curiosity: Curiosity | None = None,
     ) -> None:
         """Schedules end at `total_steps`. `is_behind`: whether rollouts may be played with older weights.
 
-        `ranks`: the processes that learn together, each from rollouts of this size.
+        `ranks`: the processes that learn together, each from rollouts of this size. `curiosity` adds advantages of its
+        own to those of the rewards.
         """
         policy = executor.policy
-        super().__init__(executor, config, size.num_rewards, total_steps=total_steps, ranks=ranks)
+        super().__init__(
+            executor,
+            config,
+            size.num_rewards,
+            total_steps=total_steps,
+            ranks=ranks,
+            enlarges_rewards=curiosity is None,  # until a reward is found, its small costs would drown the bonuses
+        )
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "
@@ -81,6 +91,7 @@ class Learner(Learning[Batch]):
             )
         self.num_minibatches = config.num_minibatches_for(size.num_samples * ranks.size, size.sequence_length)
         self.is_behind = is_behind
+        self.curiosity = curiosity
         self._ratios: dict[str, float] = {}  # metrics of probability ratios, current policy to the one that acted
         device = policy.device
         self._clip, self._entropy = number_on(device), number_on(device)  # current values of their schedules
@@ -107,6 +118,7 @@ class Learner(Learning[Batch]):
         seed: int,
         is_behind: bool = False,
         ranks: Ranks = ALONE,
+        curiosity: Curiosity | None = None,
     ) -> Learner:
         """A learner for rollouts of the size of this one; `ranks` learn together, each from rollouts of its own."""
         if rollout.seat is not None and rollout.num_steps < rollout.reward.shape[2]:
@@ -116,7 +128,10 @@ class Learner(Learning[Batch]):
                 f"of its turn; use --num-steps {seats} or more"
             )
         size = RolloutSize.of(rollout)
-        return cls(executor, config, size, total_steps=total_steps, seed=seed, is_behind=is_behind, ranks=ranks)
+        return cls(
+            executor, config, size,
+            total_steps=total_steps, seed=seed, is_behind=is_behind, ranks=ranks, curiosity=curiosity,
+        )  # fmt: skip
 
     @property
     def shuffle_generator(self) -> torch.Generator:
@@ -139,7 +154,9 @@ class Learner(Learning[Batch]):
         return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
-        return prepare_batch(rollout, self.learned_reward(rollout), self.config, self.ranks, self.value_scale)
+        reward = self.learned_reward(rollout)
+        bonus = None if self.curiosity is None else self.curiosity.advantages(rollout)
+        return prepare_batch(rollout, reward, self.config, self.ranks, scale=self.value_scale, bonus=bonus)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
@@ -167,7 +184,21 @@ class Learner(Learning[Batch]):
             self._entropy_tuner.follow(entropy)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
+        if self.curiosity is not None:
+            is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
+            metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {} if self.curiosity is None else self.curiosity.tensors()
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        if self.curiosity is not None:
+            self.curiosity.restore(tensors)
+
+    def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
+        if self.curiosity is not None:
+            self.curiosity.begin_as_fork(tensors)
 
     def shared_tensors(self) -> dict[str, Tensor]:
         tuner = self._entropy_tuner

@@ -35,6 +35,7 @@ from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.curiosity.setup import make_curiosity
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
 from scramjet.training.learner import Learner
@@ -288,7 +289,10 @@ def _learning(
         has_opponents=bool(sitting),
         ranks=ranks,
     )
-    totals = {"total_steps": config.total_timesteps, "seed": seed}
-    learner = Learner.for_rollout(player.rollout, executor, config.ppo, **totals, is_behind=is_async, ranks=ranks)
+    totals: dict[str, Any] = {"total_steps": config.total_timesteps, "seed": seed}
+    curiosity = make_curiosity(config, pool, policy, seed, ranks)
+    learner = Learner.for_rollout(
+        player.rollout, executor, config.ppo, **totals, is_behind=is_async, ranks=ranks, curiosity=curiosity
+    )
     learner.warm_up(player.rollout)
     return player, learner

@@ -92,6 +92,7 @@ def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: s
         ("squared", "rim_rows", 7),
         ("memory", "tick", 10**6),
         ("tmaze", "position", -7),
+        ("deep_sea", "column", 10),
     ],
 )
 def test_a_field_that_no_episode_can_have_is_refused_by_name(name: str, field: str, value: object) -> None:

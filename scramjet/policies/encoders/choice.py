@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gymnasium.spaces import Dict
 
+from scramjet.engine.privileged import CRITIC, POLICY
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.grids import GridCNN, grid_size
@@ -36,6 +38,14 @@ def make_encoder(space: Any, config: PolicyConfig) -> Encoder:
             f"policy.encoder='{config.encoder}' is a whole network, not an encoder; use --policy.encoder auto"
         )
     return _encode_entry(space, config)
+
+
+def critic_encoder(space: Any, config: PolicyConfig) -> Encoder:
+    """The encoder of a critic that sees more than the policy, for the space of both parts: the features of the policy's
+    observation, then those of its own. Encoders for grids are for the policy's part alone."""
+    own = replace(config, encoder="auto") if config.encoder in ("grid_cnn", "value_propagation") else config
+    entries = {POLICY: make_encoder(space.spaces[POLICY], config), CRITIC: _encode_entry(space.spaces[CRITIC], own)}
+    return DictEncoder(entries)
 
 
 def _encode_entry(space: Any, config: PolicyConfig) -> Encoder:

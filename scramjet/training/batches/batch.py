@@ -22,7 +22,7 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.runtime.ranks.moments import moments_of
 from scramjet.training.batches.samples import every_step, lay_out
-from scramjet.training.batches.targets import Targets
+from scramjet.training.batches.targets import BonusAdvantages, Targets
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -37,14 +37,21 @@ class Batch:
 
 
 def prepare_batch(
-    rollout: Rollout, reward: Tensor, config: PPOConfig, ranks: Ranks = ALONE, scale: ValueScale | None = None
+    rollout: Rollout,
+    reward: Tensor,
+    config: PPOConfig,
+    ranks: Ranks = ALONE,
+    *,
+    scale: ValueScale | None = None,
+    bonus: BonusAdvantages | None = None,
 ) -> Batch:
     """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples.
 
     Statistics are those over the rollouts of all `ranks`. With a `scale`, the rollout's values are outputs in it; its
-    statistics take in the returns, and the samples' values and returns are outputs in the scale after that.
+    statistics take in the returns, and the samples' values and returns are outputs in the scale after that. `bonus` is
+    added to the advantages.
     """
-    targets = Targets.of(rollout, reward, config, scale)
+    targets = Targets.of(rollout, reward, config, scale, bonus)
     samples = lay_out(rollout, *targets.on_policy())
     if scale is not None:
         samples.value = scale.to_returns(samples.value)

@@ -1,8 +1,8 @@
 """Configs from and to files: config files and presets are read, the frozen config of a run is written.
 
 Unknown keys are refused. A file is flat where the command line is flat: PPO's fields stand at the top (or in a table
-[ppo]); tables are [env], [spo], [alphazero], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is short
-for a table with that name alone.
+[ppo]); tables are [env], [spo], [alphazero], [bonus], [policy], [self_play], [eval] and [checkpoint]. `env = "maze"` is
+short for a table with that name alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OURS = Caller(trust=True)
 """Reads the presets that come with scramjet, which may name any world."""
 _MAX_BITS = 1000  # of a whole number: one that is larger is no float either
 _PPO_FIELDS = tuple(field.name for field in fields(PPOConfig))
-_TABLES = ("spo", "alphazero", "policy", "self_play", "eval", "checkpoint")
+_TABLES = ("spo", "alphazero", "bonus", "policy", "self_play", "eval", "checkpoint")
 _TOP_FIELDS = tuple(
     field.name for field in fields(RunConfig) if field.name not in (*_TABLES, "ppo", "env", "env_parameters")
 )

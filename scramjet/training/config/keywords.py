@@ -21,6 +21,7 @@ from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
+from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.self_play.config import SelfPlayConfig
 
 SOURCE = "scramjet.train"
@@ -36,6 +37,7 @@ _TABLES = {
     "ppo": PPOConfig,
     "spo": SPOConfig,
     "alphazero": AlphaZeroConfig,
+    "bonus": BonusConfig,
     "policy": PolicyConfig,
     "self_play": SelfPlayConfig,
     "eval": EvaluationConfig,

@@ -28,6 +28,7 @@ from scramjet.settings import largest_divisor, plain_parameters, require, requir
 from scramjet.training.config.algorithm_choice import Algorithm, check_algorithm
 from scramjet.training.config.mode_checks import check_mode, check_processes
 from scramjet.training.config.values import Count, parse_duration
+from scramjet.training.curiosity.config import BonusConfig, CuriosityName, check_curiosity
 from scramjet.training.self_play.config import SelfPlayConfig
 from scramjet.training.telemetry.tracking.registry import TrackerName
 from scramjet.training.worlds.trust import check_name
@@ -161,6 +162,13 @@ class RunConfig:
     """Sequential Monte Carlo policy optimisation."""
     alphazero: AlphaZeroConfig = field(default_factory=AlphaZeroConfig)
     """Gumbel AlphaZero."""
+    curiosity: CuriosityName | None = None
+    """Reward what is new beside what the world pays, for worlds where reward is rare: rnd, what a network cannot yet
+    predict of a random one; icm, where a step led that could not be predicted; noveld, a step from what is known to
+    what is new; counts, what the episode has visited least; e3b, what is far from all of the episode so far; see
+    docs/curiosity.md."""
+    bonus: BonusConfig = field(default_factory=BonusConfig)
+    """Bonuses for what is new."""
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     """The network."""
     self_play: SelfPlayConfig = field(default_factory=SelfPlayConfig)
@@ -183,6 +191,7 @@ class RunConfig:
         if self.track_project == "":
             raise ConfigError("track_project is empty; give a name, or leave it out")
         check_algorithm(self)
+        check_curiosity(self)
         check_processes(self)
         check_log_info(self.env, self.log_info)
         if "auto" not in (self.num_envs, self.num_steps):

@@ -215,6 +215,15 @@ def test_pixels_on_a_grid_are_divided_and_positions_counted_from_their_start():
     torch.testing.assert_close(planes, torch.tensor([[[[0.0, 0], [1, 0]], [[0, 0.2], [1, 0]]]]))
 
 
+def test_a_grid_of_symbols_has_a_plane_for_each_value_of_each_symbol() -> None:
+    space = MultiDiscrete(np.full((3, 4, 2), (5, 2)), dtype=np.uint8)
+    obs = torch.from_numpy(np.stack([space.sample(), space.sample()]))
+    planes = GridPlanes(space, PolicyConfig(), "grid_cnn")(obs)
+    hot = torch.cat([torch.nn.functional.one_hot(obs[..., k].long(), n) for k, n in enumerate((5, 2))], dim=-1)
+    assert obs.dtype == torch.uint8
+    torch.testing.assert_close(planes, hot.permute(0, 3, 1, 2).float())
+
+
 def test_a_grid_network_is_its_convolutions_flattened_or_pooled():
     config = PolicyConfig(encoder="grid_cnn", grid_channels=(5, 4, 3))
     flat = make_encoder(BOARD, config)

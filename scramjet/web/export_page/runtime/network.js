@@ -66,7 +66,8 @@ const NETWORKS = {
     const [outputs, states] = [[], []];
     let at = 0;
     for (const side of [part.actor, part.critic]) {
-      const trunk = net.run(side.trunk, net.encode(side.encoder, obs));
+      const seen = side === part.actor ? (obs._policy ?? obs) : obs;
+      const trunk = net.run(side.trunk, net.encode(side.encoder, seen));
       const size = side.core === null ? 0 : side.core.stateSize;
       const { features, state } = net.remember(side.core, trunk, before.subarray(at, at + size));
       outputs.push(net.run(side.head, features));
@@ -113,6 +114,19 @@ function channelsFirst(data, channels, isLast, divisor) {
   });
 }
 
+/** A grid of symbols as planes, one for each value of each symbol. */
+function symbolPlanes(source, { channels, sizes, starts }, cells) {
+  const data = new Float32Array(channels * cells);
+  let first = 0;
+  sizes.forEach((size, symbol) => {
+    for (let cell = 0; cell < cells; cell++) {
+      data[(first + Number(source[cell * sizes.length + symbol]) - starts[symbol]) * cells + cell] = 1;
+    }
+    first += size;
+  });
+  return data;
+}
+
 /** The grids and positions of an observation as planes. */
 function gridPlanes({ height, width, channels, entries }, obs) {
   const cells = height * width;
@@ -121,6 +135,7 @@ function gridPlanes({ height, width, channels, entries }, obs) {
   for (const entry of entries) {
     const source = entry.name === null ? obs : obs[entry.name];
     if (entry.start !== undefined) data[at + (source[0] - entry.start[0]) * width + source[1] - entry.start[1]] = 1;
+    else if (entry.sizes !== undefined) data.set(symbolPlanes(source, entry, cells), at);
     else data.set(channelsFirst(source, entry.channels, entry.isLast, entry.divisor), at);
     at += (entry.channels ?? 1) * cells;
   }

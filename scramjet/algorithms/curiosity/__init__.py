@@ -1,0 +1,1 @@
+"""Measures of how new an observation is: tensors in, tensors out."""

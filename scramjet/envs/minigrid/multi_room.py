@@ -1,0 +1,135 @@
+"""MultiRoom: open one door after the other to the goal in the last of a chain of rooms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scramjet.envs.minigrid.cells import CLOSED, DOOR, GOAL_CELL, NUM_COLORS, cell, draw_room
+from scramjet.envs.minigrid.grid_world import LARGEST_SIDE, GridWorld, begin_empty
+from scramjet.envs.minigrid.placing import place_agent, place_object
+from scramjet.envs.rng import randint
+
+SMALLEST_ROOM = 4  # the walls around it included
+ROOMS_PER_CHAIN = 20
+TRIES = 8  # for the next room, from each room
+CHAINS = 10_000  # of all rooms that are asked for, before a shorter one will do
+LEFT, TOP, WIDTH, HEIGHT, DOOR_X, DOOR_Y = range(6)  # of a room in `rooms`; the door is the one it is entered by
+
+
+def overlaps(rooms: Any, k: int, left: int, top: int, width: int, height: int) -> bool:
+    """Whether a rectangle overlaps room k, or touches it on the left or above."""
+    return not (
+        left + width < rooms[k, LEFT]
+        or rooms[k, LEFT] + rooms[k, WIDTH] <= left
+        or top + height < rooms[k, TOP]
+        or rooms[k, TOP] + rooms[k, HEIGHT] <= top
+    )
+
+
+def try_room(s: Any, index: int, wall: int, door_x: int, door_y: int, largest: int) -> bool:
+    """Lay room `index` of random size behind a door in its own `wall` (0 right, 1 below, 2 left, 3 above); False where
+    it would leave the grid or overlap another room. The first room has its corner at the door."""
+    width = SMALLEST_ROOM + randint(s, largest - SMALLEST_ROOM + 1)
+    height = SMALLEST_ROOM + randint(s, largest - SMALLEST_ROOM + 1)
+    left, top = door_x, door_y
+    if index > 0 and wall % 2 == 0:
+        left = door_x - width + 1 if wall == 0 else door_x
+        top = door_y - height + 2 + randint(s, height - 2)
+    elif index > 0:
+        left = door_x - width + 2 + randint(s, width - 2)
+        top = door_y - height + 1 if wall == 1 else door_y
+    if left < 0 or top < 0 or left + width > s.grid.shape[0] or top + height >= s.grid.shape[1]:
+        return False
+    for k in range(index - 1):  # it shares a wall with the one before
+        if overlaps(s.rooms, k, left, top, width, height):
+            return False
+    s.rooms[index, LEFT], s.rooms[index, TOP] = left, top
+    s.rooms[index, WIDTH], s.rooms[index, HEIGHT] = width, height
+    s.rooms[index, DOOR_X], s.rooms[index, DOOR_Y] = door_x, door_y
+    return True
+
+
+def try_next_room(s: Any, index: int, wall: int, largest: int) -> int:
+    """Lay a room behind a random door of the room before, which was entered by `wall`; returns by which of its own
+    walls the new one is entered, or -1 where it does not fit."""
+    left, top, width, height = (
+        s.rooms[index - 1, LEFT], s.rooms[index - 1, TOP], s.rooms[index - 1, WIDTH], s.rooms[index - 1, HEIGHT]
+    )  # fmt: skip
+    side = randint(s, 3)
+    side += side >= wall  # any but the one it was entered by
+    if side % 2 == 0:
+        x, y = (left + width - 1 if side == 0 else left), top + 1 + randint(s, height - 2)
+    else:
+        x, y = left + 1 + randint(s, width - 2), (top + height - 1 if side == 1 else top)
+    entered_by = (side + 2) % 4
+    return entered_by if try_room(s, index, entered_by, x, y, largest) else -1
+
+
+def lay_chain(s: Any, wanted: int, largest: int) -> int:
+    """Lay rooms one behind the other; returns how many found a place, at most `wanted`."""
+    side = s.grid.shape[0] - 2
+    wall = 2
+    if not try_room(s, 0, wall, randint(s, side), randint(s, side), largest):
+        return 0
+    count, tries = 1, 0
+    while count < wanted and tries < TRIES:
+        entered_by = try_next_room(s, count, wall, largest)
+        tries += 1
+        if entered_by >= 0:
+            wall = entered_by
+            count += 1
+            tries = 0
+    return count
+
+
+def draw_chain(s: Any, count: int) -> None:
+    """Draw the walls and doors of the rooms; no two doors in a row have the same colour."""
+    color = -1
+    for k in range(count):
+        draw_room(s, s.rooms[k, LEFT], s.rooms[k, TOP], s.rooms[k, WIDTH], s.rooms[k, HEIGHT])
+        if k > 0:
+            drawn = randint(s, NUM_COLORS - (k > 1))
+            color = drawn + (k > 1 and drawn >= color)
+            s.grid[s.rooms[k, DOOR_X], s.rooms[k, DOOR_Y]] = cell(DOOR, color, CLOSED)
+
+
+class MultiRoom(GridWorld):
+    """Open one door after the other to the goal in the last room."""
+
+    min_rooms: int = 6
+    max_rooms: int = 6
+    max_room_size: int = 10
+    size: int = 25
+
+    @property
+    def grid_shape(self) -> tuple[int, int]:
+        return self.size, self.size
+
+    @property
+    def max_episode_steps(self) -> int:  # type: ignore[override]
+        return 20 * self.max_rooms
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {**super().state, "rooms": (np.int16, (self.max_rooms, 6))}  # used while the layout is made
+
+    def reset(self, s: Any) -> None:
+        wanted = self.min_rooms + randint(s, self.max_rooms - self.min_rooms + 1)
+        count, chains = 0, 0
+        while count == 0 or (count < wanted and chains < CHAINS):
+            count = lay_chain(s, wanted, self.max_room_size)
+            chains += 1
+        begin_empty(s)
+        draw_chain(s, count)
+        place_agent(s, s.rooms[0, LEFT], s.rooms[0, TOP], s.rooms[0, WIDTH], s.rooms[0, HEIGHT])
+        last = count - 1
+        place_object(s, GOAL_CELL, s.rooms[last, LEFT], s.rooms[last, TOP], s.rooms[last, WIDTH], s.rooms[last, HEIGHT])
+
+    def validate(self) -> None:
+        super().validate()
+        self.require_between("max_room_size", SMALLEST_ROOM, LARGEST_SIDE)
+        self.require_between("size", self.max_room_size + 2, LARGEST_SIDE)
+        self.require_between("max_rooms", 1, ROOMS_PER_CHAIN)
+        self.require_between("min_rooms", 1, self.max_rooms)

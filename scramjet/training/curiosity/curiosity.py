@@ -1,0 +1,194 @@
+"""Curiosity: bonuses for what is new, their value, and the advantages that the policy learns from them.
+
+The rollout is played and the policy learns as without it. When a rollout is prepared, bonuses of all its steps are
+computed at once, and a critic of their own (an MLP on the encoder that policies have, without memory) gives their
+advantages, which are added to those of the rewards. After the policy, the bonus and its critic learn from the rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from scramjet.accelerate.cuda_graphs import Stage, stage
+from scramjet.accelerate.flat_gradients import FlatGradients
+from scramjet.accelerate.minibatches import Minibatches
+from scramjet.algorithms.advantages import gae
+from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
+from scramjet.algorithms.reward_scaling import RewardScaler
+from scramjet.engine.layout import PlayedBy
+from scramjet.engine.pool import Pool
+from scramjet.policies.config import PolicyConfig
+from scramjet.policies.policy import Policy
+from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.runtime.ranks.joined_moments import joined_over
+from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
+from scramjet.training.batches.targets import BonusAdvantages
+from scramjet.training.curiosity.bonus import Bonus, Transitions, at_places, mean_of_counted
+from scramjet.training.curiosity.config import BonusConfig
+from scramjet.training.curiosity.networks import FeatureNetwork, in_chunks
+from scramjet.training.rollout.rollout import Rollout
+
+_SHUFFLE_SEED = 0xC0FFEE
+MOST_LEARNED = 4096
+"""Steps of a minibatch that the bonus learns from. With more envs a gradient step would see more of the same, and what
+is new would be known too soon (Burda et al. 2018 keep the number too)."""
+METRICS = ("bonus/mean", "bonus/max", "bonus/loss", "bonus/value_loss")
+PREFIX = "curiosity/"
+"""Of its tensors' names in a checkpoint."""
+
+
+class Curiosity:
+    """Computes the advantages of bonuses, and learns what they depend on."""
+
+    def __init__(
+        self,
+        bonus: Bonus,
+        policy: Policy,
+        pool: Pool,
+        network: PolicyConfig,
+        config: BonusConfig,
+        *,
+        gae_lambda: float,
+        forgets: bool = False,
+        seed: int,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        """`network` shapes the critic. `forgets`: rows of rollouts go on with other envs each time."""
+        self.config, self._policy, self._ranks, self._gae_lambda = config, policy, ranks, gae_lambda
+        self._device = device = policy.device
+        self.bonus = bonus.to(device)
+        self.critic = FeatureNetwork(pool.observation_space, network, 1).to(device)
+        self.scaler = RewardScaler(
+            pool.num_rows, gamma=config.gamma, clip=torch.inf, device=device, join=partial(joined_over, ranks)
+        )
+        self._ends = bonus.ends_with_episodes or pool.played_by is PlayedBy.AGENTS
+        self._forgets = forgets
+        self._modules = nn.ModuleDict({"bonus": self.bonus, "critic": self.critic})
+        self._parameters = [each for each in self._modules.parameters() if each.requires_grad]
+        self._optimizer = torch.optim.Adam(
+            self._parameters, lr=config.learning_rate, fused=True, capturable=device.type == "cuda"
+        )
+        for parameter in self._parameters:  # from the start, so that checkpoints always have it
+            self._optimizer.state[parameter] = {
+                "step": torch.zeros((), device=device),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }
+        self._gradients = None if ranks.is_alone else FlatGradients(self._parameters, 2, ranks)
+        self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
+        self._order = torch.empty(0, dtype=torch.int64, device=device)
+        self._learning: Stage[Tensor] = stage("what curiosity learns", device)
+        self._prepared: tuple[Tensor, Tensor, Tensor] | None = None  # returns [T, R] of bonuses, their mean, maximum
+
+    @torch.no_grad()
+    def advantages(self, rollout: Rollout) -> BonusAdvantages:
+        """The advantages of a rollout's bonuses; updates the statistics of bonuses."""
+        steps = Transitions.of(rollout)
+        if self._forgets:
+            self.bonus.forget()
+        self.bonus.observe(steps, self._ranks)
+        found = self.bonus.bonuses(steps)
+        if steps.counts is not None:
+            found = torch.where(steps.counts, found, 0.0)
+        ended = steps.ended if self._ends else torch.zeros_like(steps.ended)
+        scaled = self.scaler.scale(found, ended, ended, rollout.alive)
+        value = in_chunks(self._value, rollout.obs)
+        nothing = torch.zeros_like(scaled)
+        advantage, returns = gae(
+            scaled, value, ended, torch.zeros_like(ended), nothing,
+            gamma=self.config.gamma, gae_lambda=self._gae_lambda,
+        )  # fmt: skip
+        self._prepared = returns, found.mean(), found.max()
+        return BonusAdvantages(advantage.mul_(self.config.coef), self.config.reward_coef)
+
+    def _value(self, obs: object) -> Tensor:
+        return self.critic(self._policy.prepare(obs)).squeeze(-1)  # type: ignore[arg-type]
+
+    def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool) -> dict[str, float]:
+        """Learn from a rollout whose advantages were computed before; returns the metrics by name.
+
+        `may_record`: whether that rollout, and its advantages, are in the same memory every time.
+        """
+        assert self._prepared is not None
+        returns, mean, largest = self._prepared
+        losses = []
+        for _ in range(self.config.num_epochs):
+            minibatches = self._minibatches(returns, num_minibatches)
+            epoch = partial(self._epoch, rollout, returns, minibatches)
+            loss = self._learning.run(epoch, may_record=may_record)
+            losses.append(loss.clone() if self._learning.is_recorded else loss)
+        found = torch.stack([mean, largest, *torch.stack(losses).mean(0)]).tolist()
+        return dict(zip(METRICS, found, strict=True))
+
+    def _minibatches(self, returns: Tensor, number: int) -> Minibatches:
+        number = min(number, returns.numel())
+        if self._device.type == "cpu":
+            return Minibatches.even(torch.randperm(returns.numel(), generator=self.generator), number)
+        if len(self._order) != returns.numel():
+            self._order = torch.empty(returns.numel(), dtype=torch.int64, device=self._device)
+        shuffle_on_gpu(self._order, self.generator, run_length(returns.numel(), returns.shape[1], number))
+        return Minibatches.even(self._order, number)
+
+    def _epoch(self, rollout: Rollout, returns: Tensor, minibatches: Minibatches) -> Tensor:
+        """One pass over the rollout; returns the mean losses of the bonus and of its critic, [2]."""
+        steps = Transitions.of(rollout)
+        rows = []
+        for k in range(len(minibatches)):
+            rows.append(self._gradient_step(steps, returns.flatten(), minibatches.units(k)))
+        return torch.stack(rows).mean(0)
+
+    def _gradient_step(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
+        """Take a gradient step on the steps at these places [B] of a rollout; returns both losses, [2]."""
+        error = (self._value(at_places(steps.obs, places)) - returns.index_select(0, places)).square()
+        counts = None if steps.counts is None else at_places(steps.counts, places)
+        value_term = 0.5 * mean_of_counted(error, counts)
+        bonus_term = self.bonus.loss(steps.select(places[:MOST_LEARNED]))
+        total = value_term if bonus_term is None else value_term + bonus_term
+        terms = torch.stack([torch.zeros_like(value_term) if bonus_term is None else bonus_term, value_term]).detach()
+        if self._gradients is None:
+            self._optimizer.zero_grad(set_to_none=True)
+            total.backward()
+        else:
+            self._gradients.clear()
+            (total / self._ranks.size).backward()
+            terms = self._gradients.add_up(terms / self._ranks.size)
+        self._optimizer.step()
+        return terms
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the next update depends on, by name in a checkpoint."""
+        found = {f"module/{name}": tensor for name, tensor in self._modules.state_dict().items()}
+        for i, parameter in enumerate(self._parameters):
+            found |= {f"optimizer/{i}/{name}": tensor for name, tensor in self._optimizer.state[parameter].items()}
+        found |= {"returns": self.scaler.running_return, "moments": self.scaler.moments}
+        return {PREFIX + name: tensor for name, tensor in found.items()} | {
+            PREFIX + "shuffle": self.generator.get_state()
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `tensors` gave."""
+        self._copy(tensors, list(self.tensors()))
+        self.generator.set_state(tensors[PREFIX + "shuffle"].cpu())
+
+    def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with what a checkpoint's curiosity has learned, if it was of the same kind; episodes are new ones."""
+        of_rows = {PREFIX + "returns", PREFIX + "shuffle"}
+        for module_name, module in self._modules.named_modules():
+            if isinstance(module, EpisodicMemory):
+                of_rows |= {f"{PREFIX}module/{module_name}.{name}" for name in module.state_dict()}
+        mine = self.tensors()
+        learned = [name for name in mine if name not in of_rows]
+        if all(name in tensors and tensors[name].shape == mine[name].shape for name in learned):
+            self._copy(tensors, learned)
+
+    @torch.no_grad()
+    def _copy(self, tensors: Mapping[str, Tensor], names: list[str]) -> None:
+        for name in names:
+            mine, theirs = self.tensors()[name], tensors[name]
+            if mine.shape != theirs.shape:
+                raise ValueError(f"{name} is {list(theirs.shape)}, and this run has {list(mine.shape)}")
+            mine.copy_(theirs)
