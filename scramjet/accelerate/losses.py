@@ -35,7 +35,10 @@ def minibatch_loss(
         log_prob = torch.where(counts, log_prob, minibatch.log_prob)
         value, old_value = (torch.where(counts, each, minibatch.returns) for each in (value, old_value))
         entropy, advantage = (torch.where(counts, each, 0.0) for each in (entropy, advantage))
-    policy_term = None
+    policy_term = value_term = None
+    if (head := policy.two_hot_head) is not None:
+        errors = head.loss(minibatch.returns)
+        value_term = (errors if counts is None else torch.where(counts, errors, 0.0)).mean()
     if loss.is_impala:
         policy_term = policy_gradient(log_prob, log_prob - minibatch.log_prob, advantage, rho_clip=loss.rho_clip)
     terms = ppo_loss(
@@ -51,6 +54,7 @@ def minibatch_loss(
         entropy_coef=loss.entropy_coef,
         value_coef=loss.value_coef,
         policy_term=policy_term,
+        value_term=value_term,
     )
     if counts is not None:
         terms = terms.scaled(len(counts) / counts.sum().clamp(min=1))

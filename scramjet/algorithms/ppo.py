@@ -53,7 +53,7 @@ class PPOConfig:
     target_entropy: float | None = None
     """Adapt entropy_coef so that actions stay this random: choices, a share of the largest entropy, 0 to 1; continuous,
     the entropy of noise of this deviation. None: not adapted."""
-    target_entropy_rate: float = 0.5
+    target_entropy_rate: float = 2.0
     """target_entropy: how fast entropy_coef is adapted; it changes by e to the rate for a share, or nat, amiss."""
     value_coef: float = 0.5
     """Weight of the value loss."""
@@ -202,18 +202,20 @@ def ppo_loss(
     entropy_coef: float | Tensor,
     value_coef: float,
     policy_term: Tensor | None = None,
+    value_term: Tensor | None = None,
 ) -> LossTerms:
     """The whole loss (Schulman et al. 2017, eq. 9) and its diagnostics; all tensors [B].
 
     Torch's operators learn by this function. Kernels write it again with its gradient, and tests compare them with it:
     `accelerate/numba/loss_kernels.py` and `accelerate/triton/kernels.py`.
 
-    A scalar `policy_term` replaces the clipped surrogate.
+    A scalar `policy_term` replaces the clipped surrogate, a scalar `value_term` the squared error of values.
     """
     log_ratio = log_prob - old_log_prob
     if policy_term is None:
         policy_term = clipped_surrogate(log_ratio, advantage, clip=clip)
-    value_term = value_loss(value, old_value, returns, clip=value_clip)
+    if value_term is None:
+        value_term = value_loss(value, old_value, returns, clip=value_clip)
     entropy_term = entropy.mean()
     with torch.no_grad():
         ratio = log_ratio.exp()

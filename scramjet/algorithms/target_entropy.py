@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scramjet.errors import ConfigError
 
-MIN_COEF, MAX_COEF = 1e-6, 1.0
+MIN_COEF, MAX_COEF = 1e-4, 1.0
 """Where the weight of the entropy bonus is kept."""
 
 

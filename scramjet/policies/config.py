@@ -49,6 +49,12 @@ class PolicyConfig:
     """Continuous actions: logarithm of the initial standard deviation."""
     bounded_actions: Literal["scale", "clip", "tanh"] = "scale"
     """Continuous actions: how they are brought into their bounds: -1 to 1 stretched to them, clipped, or by tanh."""
+    value_bins: int | None = None
+    """Values as a distribution over this many returns, learned by cross entropy (two-hot); none: one number, by its
+    squared error. 101 is usual."""
+    noise_color: float = 0.0
+    """Continuous actions: how far the noise on them is correlated in time within a rollout: 0 white, 0.5 between, 1
+    pink, 2 Brownian."""
     impala_width: int = 1
     """impala_cnn: multiplies its 16, 32, 32 channels."""
     grid_channels: tuple[int, ...] = (32, 32)
@@ -87,8 +93,15 @@ class PolicyConfig:
         require_counts(self, ("planning_steps",), most=MAX_PLANNING_STEPS, prefix="policy.")
         widths = ("memory_size", "embedding_size", "impala_width", "attention_heads", "attention_width")
         require_counts(self, widths, prefix="policy.", most=MAX_WIDTH)
+        require_counts(self, ("value_bins",), least=2, most=MAX_WIDTH, prefix="policy.")
+        if self.value_bins is not None and self.symmetry == "average":
+            raise ConfigError(
+                f"policy.value_bins={self.value_bins} is one distribution for each position, and "
+                f"policy.symmetry='average' has one for each turned board; use --policy.symmetry canonical"
+            )
         within = f"must be from {MIN_LOG_STD} to {MAX_LOG_STD}, where deviations are kept"
         require(self, ("log_std_init",), lambda value: MIN_LOG_STD <= value <= MAX_LOG_STD, within, "policy.")
+        require(self, ("noise_color",), lambda value: 0 <= value <= 2, "must be from 0 to 2", "policy.")
         heads, width = self.attention_heads, self.attention_width
         if width % heads:
             raise ConfigError(

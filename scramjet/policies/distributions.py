@@ -23,7 +23,7 @@ from scramjet.policies import categorical
 from scramjet.policies.action_bounds import unit_scale
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD, PolicyConfig
 from scramjet.policies.layers import keep_within
-from scramjet.policies.sampling import MASKED_LOGIT, sample_components, sample_normal
+from scramjet.policies.sampling import MASKED_LOGIT, colored, sample_components, sample_normal
 
 
 class Distribution(ABC):
@@ -234,7 +234,8 @@ class DiagonalGaussian(Distribution):
     action_dtype = torch.float32
     mask_size = 0
 
-    def __init__(self, space: Box, bounded: str) -> None:
+    def __init__(self, space: Box, bounded: str, noise_color: float = 0.0) -> None:
+        self.noise_color = noise_color
         self.size = math.prod(space.shape)
         self.num_inputs = 2 * self.size
         self.action_shape = (self.size,)
@@ -259,9 +260,13 @@ class DiagonalGaussian(Distribution):
         self.weights = torch.from_numpy(weights / math.sqrt(math.pi))
 
     def noise(self, num_steps: int, num_rows: int, generator: torch.Generator, out: Tensor | None = None) -> Tensor:
-        """Standard normal numbers, [T, R, D]."""
+        """Standard normal numbers, [T, R, D]; with a color, correlated along T."""
         size = (num_steps, num_rows, self.size)
-        return torch.randn(size, generator=generator, out=out, device=generator.device)
+        if not self.noise_color or num_steps == 1:
+            return torch.randn(size, generator=generator, out=out, device=generator.device)
+        white = torch.randn(2 * num_steps, *size[1:], generator=generator, device=generator.device)
+        noise = colored(white, self.noise_color)
+        return noise if out is None else out.copy_(noise)
 
     def sample(self, logits: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor) -> None:
         """Mean plus deviation times `noise` [B, D]."""
@@ -333,12 +338,17 @@ def _log_slope_of_tanh(u: Tensor) -> Tensor:
 
 def make_distribution(action_space: Any, config: PolicyConfig) -> Distribution:
     """The distribution for an action space."""
+    if config.noise_color and not isinstance(action_space, Box):
+        raise ConfigError(
+            f"policy.noise_color={config.noise_color} is for continuous actions, and the action space is "
+            f"{action_space}; leave it out"
+        )
     if isinstance(action_space, Discrete):
         return Categorical(int(action_space.n), int(action_space.start))
     if isinstance(action_space, MultiDiscrete):
         return MultiCategorical(action_space)
     if isinstance(action_space, Box) and np.dtype(action_space.dtype).kind == "f":
-        return DiagonalGaussian(action_space, config.bounded_actions)
+        return DiagonalGaussian(action_space, config.bounded_actions, config.noise_color)
     advice = "; whole numbers are a MultiDiscrete" if isinstance(action_space, Box) else ""
     raise ConfigError(
         f"no policy acts in the space {action_space}; supported: Discrete, MultiDiscrete and Box of floats{advice}"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_part, policy_space
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
+from scramjet.policies.compressed_values import value_head
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
 from scramjet.policies.encoders.attention import make_entity_network
@@ -104,7 +105,7 @@ class SeparateActorCritic(nn.Module):
             self.critic_encoder, _ = encoder_before_trunk(own_space, config)
         self.critic = mlp(num_features, config.hidden, config.activation)
         self.critic_core, _ = core_after_trunk(config, core)
-        self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
+        self.critic_head = value_head(width, config)
         self.state_size = state_size(self.actor_core, self.critic_core)
 
     def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
@@ -147,7 +148,7 @@ class SharedActorCritic(nn.Module):
         self.trunk = mlp(num_features, config.hidden, config.activation)
         self.core, width = core_after_trunk(config, core)
         self.actor_head = policy_head(width, distribution, config)
-        self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
+        self.critic_head = value_head(width, config)
         self.state_size = state_size(self.core)
 
     def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:

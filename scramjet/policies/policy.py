@@ -13,7 +13,7 @@ from scramjet.adapters.env_spaces import EnvSpaces
 from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_part, policy_space
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ConfigError
-from scramjet.policies.compressed_values import symexp
+from scramjet.policies.compressed_values import TwoHotHead, symexp
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution, make_distribution
 from scramjet.policies.env_terms import PolicyState, predict
@@ -64,6 +64,11 @@ class Policy(nn.Module):
         self.values_are_symlog = False
         """Whether the network gives the symlog of values, which the policy turns back into values. While it is trained
         with `value_scale` symlog, the learner does that instead."""
+
+    @property
+    def two_hot_head(self) -> TwoHotHead | None:
+        """The head that gives values as a distribution over bins; None where values are numbers."""
+        return next((module for module in self.modules() if isinstance(module, TwoHotHead)), None)
 
     @property
     def device(self) -> torch.device:

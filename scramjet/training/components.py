@@ -68,6 +68,11 @@ def policy_for(
         network = with_symmetries(network, config.policy.symmetry, symmetries)
     normalizes = config.ppo.normalize_observations
     policy = Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
+    if config.policy.value_bins is not None and policy.two_hot_head is None:
+        raise ConfigError(
+            f"policy.value_bins={config.policy.value_bins} is for the default network, and a network is given; leave "
+            f"it out, or use --value-scale symlog"
+        )
     if config.ppo.value_scale == "popart":
         check_value_layer(policy, observation_space)
     return policy

@@ -43,6 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
     "value_clip_torch": {"is_fused": False, "ppo": {"value_clip": 0.1, "reward_clip": 0.5}},
     "popart": {"ppo": {"value_scale": "popart"}},
     "popart_agents_vtrace": {"world": AGENTS, "ppo": {"value_scale": "popart", "advantage": "vtrace"}},
+    "two_hot_agents": {"world": AGENTS, "is_fused": False, "policy": {"value_bins": 11}},
     "target_entropy": {"ppo": {"target_entropy": 0.5}},
     "lstm": {"policy": LSTM},
     "lstm_torch": {"policy": LSTM, "is_fused": False},

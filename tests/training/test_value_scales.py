@@ -50,14 +50,15 @@ class LargeReward(Env):
         obs[0] = s.shown
 
 
-def values_learned(value_scale: str, num_updates: int = 30, **ppo: Any) -> list[float]:
+def values_learned(value_scale: str, num_updates: int = 30, bins: int | None = None, **ppo: Any) -> list[float]:
     """The returns that a critic expects after -1 and 1 are shown."""
     env = LargeReward()
     given = {"num_minibatches": 4, "learning_rate": 0.003, "normalize_rewards": False, "normalize_observations": False}
-    config = RunConfig(policy=PolicyConfig(hidden=(16,)), ppo=PPOConfig(value_scale=value_scale, **given | ppo))
+    shape = PolicyConfig(hidden=(16,), value_bins=bins)
+    config = RunConfig(policy=shape, ppo=PPOConfig(value_scale=value_scale, **given | ppo))
     policy = policy_for(env.observation_space, env.action_space, config)
     pool = NativePool(env, 16, num_threads=1, backend="interpreted")
-    player = RolloutPlayer(pool, NumbaExecutor(policy), 8)
+    player = RolloutPlayer(pool, TorchExecutor(policy) if bins else NumbaExecutor(policy), 8)
     pool.reset(0, out=player.buffers.last)
     learner = Learner.for_rollout(player.rollout, player.executor, config.ppo, total_steps=10_000, seed=0)
     generator = torch.Generator().manual_seed(0)
@@ -70,6 +71,10 @@ def values_learned(value_scale: str, num_updates: int = 30, **ppo: Any) -> list[
 @pytest.mark.parametrize("value_scale", SCALES)
 def test_returns_of_tens_of_thousands_are_valued_within_a_few_percent(value_scale):
     assert values_learned(value_scale) == pytest.approx([30_000, 50_000], rel=0.05)
+
+
+def test_two_hot_values_of_tens_of_thousands_are_within_a_few_percent():
+    assert values_learned("none", bins=101) == pytest.approx([30_000, 50_000], rel=0.05)
 
 
 def test_without_a_scale_the_same_updates_do_not_come_near_them():
@@ -98,14 +103,20 @@ def test_learning_without_a_scale_has_no_statistics():
 
 
 CASES = [("cartpole", s, {}) for s in SCALES] + [
+    ("pendulum", "none", {"target_entropy": 0.5}),
     ("snake", "popart", {}),
+    ("connect_four", "two_hot", {}),
     ("connect_four", "popart", {"target_entropy": 0.5}),
 ]
 
 
 @pytest.mark.parametrize(("world", "value_scale", "ppo"), CASES)
 def test_a_resumed_run_ends_bit_for_bit_as_if_it_had_never_stopped(world, value_scale, ppo, tmp_path):
-    config = run_config(world, ppo=PPOConfig(value_scale=value_scale, **ppo))
+    color = 0.5 if world == "pendulum" else 0.0
+    bins = 11 if value_scale == "two_hot" else None
+    policy = PolicyConfig(hidden=(8,), memory="gru", memory_size=5, noise_color=color, value_bins=bins)
+    value_scale = "none" if bins else value_scale
+    config = run_config(world, policy=policy, ppo=PPOConfig(value_scale=value_scale, **ppo))
     length = config.total_timesteps
     whole = scramjet.train(config, runs_dir=tmp_path, run_name="whole", display="quiet")
     half = replace(config, total_timesteps=length // 2)
@@ -194,6 +205,25 @@ def test_a_network_of_ones_own_keeps_its_weights_when_it_is_checked():
 def test_a_network_without_a_layer_to_rescale_is_refused_by_name(network, message):
     with pytest.raises(ConfigError, match=message):
         policy_with(network)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ppo": PPOConfig(value_scale="symlog")}, "value_scale=symlog is for values that are one number"),
+        ({"ppo": PPOConfig(value_clip=0.2)}, "value_clip=0.2 is for values that are one number"),
+        ({"algorithm": "spo"}, "is learned by PPO's loss"),
+    ],
+)
+def test_two_hot_values_refuse_what_they_cannot_be_combined_with(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        RunConfig(env="connect_four", policy=PolicyConfig(value_bins=11), **changes)
+
+
+def test_a_network_of_ones_own_has_no_bins():
+    config = RunConfig(policy=PolicyConfig(value_bins=11))
+    with pytest.raises(ConfigError, match="is for the default network"):
+        policy_for(Box(-1, 1, (4,), np.float32), Discrete(2), config, OwnNetwork())
 
 
 @pytest.mark.parametrize("algorithm", ["spo", "alphazero"])

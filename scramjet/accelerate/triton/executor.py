@@ -122,6 +122,8 @@ def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
         return "Triton kernels take observations that are vectors of float32"
     if any(part is not None for part in (network.actor_encoder, network.actor_core, policy.normalizer)):
         return "Triton kernels know no encoder, memory or normalization of observations"
+    if policy.two_hot_head is not None:
+        return "Triton kernels learn values by their squared error"
     if not isinstance(policy.distribution, Categorical):
         return "Triton kernels draw discrete actions only"
     activation = _activation(network.actor)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.errors import ConfigError
+from scramjet.policies.compressed_values import value_head
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Categorical, Distribution
 from scramjet.policies.encoders.entities import EntitySpec, count_entities, find_entities
@@ -132,7 +133,7 @@ class PooledValueHead(nn.Module):
     def __init__(self, num_features: int, config: PolicyConfig) -> None:
         super().__init__()
         self.layers = mlp(num_features, config.hidden, config.activation)
-        self.output = orthogonal(nn.Linear(config.hidden[-1], 1), 1.0)
+        self.output = value_head(config.hidden[-1], config)
 
     def forward(self, pooled: Tensor) -> Tensor:
         """[B, F] to values [B]."""

@@ -28,6 +28,7 @@ def check_algorithm(config: Any) -> None:
     for name, default in (("spo", SPOConfig()), ("alphazero", AlphaZeroConfig())):
         if config.algorithm != name and (changed := _changed(getattr(config, name), default)):
             raise ConfigError(f"{name}.{changed} is for another algorithm; add --algorithm {name}, or leave it out")
+    _check_bins(config)
     if not config.searches:
         return
     usual = PPOConfig()
@@ -36,6 +37,16 @@ def check_algorithm(config: Any) -> None:
         name = changed or "advantage"
         value = getattr(config.ppo, name)
         raise ConfigError(f"{name}={value} is PPO's, and algorithm={config.algorithm!r} does not use it; leave it out")
+    if config.policy.value_bins is not None:
+        raise ConfigError(
+            f"policy.value_bins={config.policy.value_bins} is learned by PPO's loss, and algorithm="
+            f"{config.algorithm!r} has its own; leave it out"
+        )
+    if config.policy.noise_color:
+        raise ConfigError(
+            f"policy.noise_color={config.policy.noise_color} is for rollouts, and algorithm={config.algorithm!r} "
+            f"chooses actions by search; leave it out"
+        )
     if config.mode == "async":
         raise ConfigError(
             f"algorithm={config.algorithm!r} plays and learns in turns: its search needs the newest weights; use "
@@ -50,6 +61,18 @@ def check_algorithm(config: Any) -> None:
         raise ConfigError(
             f"algorithm={config.algorithm!r} searches where the networks are, on {config.device}, and env_device is "
             f"{config.env_device!r}; use --env-device auto"
+        )
+
+
+def _check_bins(config: Any) -> None:
+    """Refuse settings of a RunConfig for values that are one number, where values are a distribution over bins."""
+    if config.policy.value_bins is None:
+        return
+    given = {"value_scale": config.ppo.value_scale != "none", "value_clip": config.ppo.value_clip is not None}
+    for name in (name for name, is_given in given.items() if is_given):
+        raise ConfigError(
+            f"{name}={getattr(config.ppo, name)} is for values that are one number, and policy.value_bins="
+            f"{config.policy.value_bins} makes them a distribution; leave one out"
         )
 
 

@@ -59,6 +59,11 @@ def _check_ray(config: Any) -> None:
 def _check_local_envs(config: Any) -> None:
     """Refuse envs that actors of this machine cannot step."""
     library = library_of(config.env)
+    if library is not None and config.policy.noise_color:
+        raise ConfigError(
+            f"policy.noise_color={config.policy.noise_color}, and mode='async' draws the noise of {library.prefix} "
+            f"envs step by step; use --mode sync, or --policy.noise-color 0"
+        )
     if library is not None and not library.can_be_async:
         others = ", ".join(each.prefix for each in LIBRARIES.values() if each.can_be_async)
         raise ConfigError(
