@@ -20,6 +20,7 @@ from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.spaces import env_actions, observed_leaves, without_leading_ones
 from scramjet.engine.layout import leaf_layout
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import policy_space
 from scramjet.engine.trees import leaves, map_leaves, space_tree
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool, pushed
@@ -32,18 +33,19 @@ class EnvSpaces:
 
     observation_space: Any  # the env's
     action_space: Any  # the env's
-    seen: Any  # what the policy sees of one observation, without the frames before it
+    seen: Any  # what pools show the policy, and its critic, of one observation, without the frames before it
     chosen: Any  # what the policy acts in
     num_frames: int = 1
 
     @cached_property
     def _leaves(self) -> list[_Leaf]:
-        pairs = zip(observed_leaves(self.observation_space), leaves(space_tree(self.seen)), strict=True)
+        pairs = zip(observed_leaves(self.observation_space), leaves(self._tree), strict=True)
         return [_Leaf.of(way, theirs, ours) for (way, theirs), ours in pairs]
 
     @cached_property
     def _tree(self) -> Any:
-        return space_tree(self.seen)
+        """The spaces of what the policy sees, without what only its critic sees."""
+        return space_tree(policy_space(self.seen))
 
     def rows_of(self, obs: Any) -> tuple[Any, int, bool]:
         """One observation, or a batch of them, as the policy's arrays [rows, ...]; the number of rows; and whether it
@@ -232,7 +234,7 @@ def their_spaces(pool: Pool) -> tuple[Any, Any]:
         pool = pool.pools[0] if isinstance(pool, ConcatenatedPool) else pool.pool
     if isinstance(pool, ForeignPool):
         return pool.their_observation_space, pool.their_action_space
-    return pool.observation_space, pool.action_space
+    return policy_space(pool.observation_space), pool.action_space
 
 
 def env_spaces(pool: Pool) -> EnvSpaces:

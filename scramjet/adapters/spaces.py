@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from scramjet.engine.privileged import CRITIC, POLICY, is_privileged
 from scramjet.engine.trees import named_leaves, space_tree
 from scramjet.errors import WorldError
 
@@ -26,6 +27,10 @@ def adapted_observation_space(name: str, space: Any) -> Any:
     adapted = _adapted(name, space, "observation_space")
     if isinstance(adapted, spaces.Dict) and not list(named_leaves(space_tree(adapted))):
         raise WorldError(f"{name}.observation_space is {space}: there is nothing to observe")
+    if is_privileged(adapted):
+        raise WorldError(
+            f"{name}.observation_space has the entries {POLICY} and {CRITIC}: scramjet's own names; rename"
+        )
     return adapted
 
 

@@ -29,14 +29,16 @@ class RewardScaler:
         clip: float = SCALED_CLIP,
         device: torch.device | str = "cpu",
         join: Callable[[Tensor], Tensor] = lambda moments: moments,
+        enlarges: bool = True,
     ) -> None:
-        """`num_rewards`: those of one step.
+        """`num_rewards`: those of one step. `enlarges`: whether small rewards are made larger, or only large smaller.
 
         `join` gets the moments of a rollout's returns and returns those that count: of several processes together.
         """
         self.gamma = gamma
         self._join = join
         self.clip = clip
+        self._least = 0.0 if enlarges else 1.0
         self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
         """Discounted return of each row's episode so far, [R]; of each seat's, [N * S]."""
         self.moments = torch.zeros(3, dtype=torch.float64, device=device)
@@ -54,7 +56,7 @@ class RewardScaler:
     @property
     def _deviation(self) -> Tensor:
         count, _, squares = self.moments.unbind()
-        return (squares / count + 1e-8).sqrt().float()
+        return (squares / count + 1e-8).sqrt().float().clamp(min=self._least)
 
     @property
     def factor(self) -> Tensor:

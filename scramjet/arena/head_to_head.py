@@ -223,5 +223,5 @@ def _plays_several(world: Env, parameters: Mapping[str, Any]) -> bool:
         changed = type(world)(**parameters)
     except (ScramjetError, ValueError, TypeError):
         return False
-    spaces = ("observation_space", "action_space")
+    spaces = ("observation_space", "critic_space", "action_space")
     return num_players(changed) > 1 and all(repr(getattr(changed, n)) == repr(getattr(world, n)) for n in spaces)

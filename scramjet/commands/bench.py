@@ -224,9 +224,10 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
         memory_size=arguments.memory_size,
     )
     each = BYTES_PER_WEIGHT if arguments.device == "cpu" else 4
-    check_network_memory(env.observation_space, env.action_space, policy_settings, bytes_per_weight=each)
-    network = default_network(env.observation_space, env.action_space, policy_settings)
-    policy = Policy(network, env.observation_space, env.action_space, policy_settings).to(arguments.device)
+    spaces = pool.observation_space, pool.action_space
+    check_network_memory(*spaces, policy_settings, bytes_per_weight=each)
+    network = default_network(*spaces, policy_settings)
+    policy = Policy(network, *spaces, policy_settings).to(arguments.device)
     policy.uses_bfloat16 = arguments.precision == "bfloat16"
     settings = PPOConfig(
         num_epochs=arguments.num_epochs,

@@ -132,7 +132,7 @@ def leaf_layout(space: Any) -> tuple[tuple[int, ...], np.dtype]:
     if isinstance(space, Discrete):
         return (1,), np.dtype(np.int64)
     if isinstance(space, MultiDiscrete):
-        return tuple(space.nvec.shape), np.dtype(np.int64)
+        return tuple(space.nvec.shape), np.dtype(space.dtype)
     return tuple(space.shape) or (1,), np.dtype(space.dtype)
 
 
@@ -170,7 +170,7 @@ def row_function(space: Any) -> Callable[..., Any]:
             count += 1
             return f"obs[{count - 1}][i]"
         kind = f"Part{len(scope)}"
-        scope[kind] = namedtuple(kind, list(part))
+        scope[kind] = namedtuple(kind, [name.removeprefix("_") for name in part])  # `_` begins names of ours alone
         return f"{kind}({', '.join(spell(item) for item in part.values())})"
 
     spelled = spell(space_tree(space))
@@ -242,9 +242,20 @@ def check_spaces(env: Env) -> None:
 
 
 def _check_observations(name: str, env: Env) -> None:
-    space = getattr(env, "observation_space", None)
-    _check_keys(name, space)
-    for where, part in named_leaves(space_tree(space), "observation_space"):
+    _check_observed(name, getattr(env, "observation_space", None), "observation_space")
+    if (env.critic_space is None) == hasattr(env, "observe_critic"):
+        raise WorldError(
+            f"{name} needs both critic_space and `def observe_critic(self, s, obs)`, or neither: what the value "
+            f"network sees beside the policy's observation"
+        )
+    if env.critic_space is not None:
+        _check_observed(name, env.critic_space, "critic_space")
+
+
+def _check_observed(name: str, space: Any, attribute: str) -> None:
+    """Refuse a space that cannot be observed; `attribute` is its name in the world."""
+    _check_keys(name, space, attribute)
+    for where, part in named_leaves(space_tree(space), attribute):
         if not isinstance(part, Box | Discrete | MultiDiscrete | MultiBinary):
             raise WorldError(
                 f"{name}.{where} is {part!r}; scramjet observations are Box, Discrete, MultiDiscrete, MultiBinary, "
@@ -256,15 +267,15 @@ def _check_observations(name: str, env: Env) -> None:
         if np.any(start):
             raise WorldError(f"{name}.{where} starts at {start}; values start at 0")
     if isinstance(space, Dict) and not leaves(space_tree(space)):
-        raise WorldError(f"{name}.observation_space is an empty Dict; give it entries")
+        raise WorldError(f"{name}.{attribute} is an empty Dict; give it entries")
 
 
-def _check_keys(name: str, space: Any) -> None:
+def _check_keys(name: str, space: Any, attribute: str) -> None:
     """Entries are read as attributes, so their names must be such."""
     for key, part in space.spaces.items() if isinstance(space, Dict) else ():
         if not is_plain_name(key):
-            raise WorldError(f"{name}.observation_space has a key {key!r}; use a plain name: it is written as obs.name")
-        _check_keys(name, part)
+            raise WorldError(f"{name}.{attribute} has a key {key!r}; use a plain name: it is written as obs.name")
+        _check_keys(name, part, attribute)
 
 
 def _check_actions(name: str, env: Env) -> None:

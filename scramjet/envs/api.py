@@ -43,6 +43,8 @@ class Env:
     """A Gymnasium space: a class attribute, or a property where it depends on parameters."""
     action_space: Any
     """A Gymnasium space: a class attribute, or a property where it depends on parameters."""
+    critic_space: Any = None
+    """The space of what `observe_critic` writes for the value network; None: it sees what the policy sees."""
     state: Any
     """The fields of one env's record: `{"position": np.int32, "board": (np.int8, (6, 7))}`."""
     state_bounds: Any = {}
@@ -130,11 +132,13 @@ class Env:
         """`observe(self, s, obs)`: write the observation of `s` into `obs`; change nothing else."""
         raise NotImplementedError
 
-    # `mask(self, s, mask)` and `stats(self, s, stats)` are optional: define them to have them.
+    # `mask(self, s, mask)` and `stats(self, s, stats)` are optional: define them to have them. So is
+    # `observe_critic(self, s, obs)`, which writes into `critic_space` what the value network sees beside the policy's
+    # observation, such as what is hidden from the policy.
     #
     # With several players, agents or seats, `step(self, s, action, reward)` writes each one's reward and returns
-    # terminated; `observe`, `mask` and `stats` take the player as their last argument. Agents may die:
-    # `alive(self, s, player)`. Seats take turns: `seat(self, s)` says whose it is. `score(self, s, player)` is
+    # terminated; `observe`, `observe_critic`, `mask` and `stats` take the player as their last argument. Agents may
+    # die: `alive(self, s, player)`. Seats take turns: `seat(self, s)` says whose it is. `score(self, s, player)` is
     # optional too: how good the position looks for a player, for others that look ahead; training does not use it.
 
     # --- for people, never compiled ----------------------------------------------------------------------

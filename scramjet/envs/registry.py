@@ -255,6 +255,8 @@ register("sliding_tiles", "scramjet.envs.puzzles.sliding_tiles:SlidingTiles", al
 register("snake", "scramjet.envs.games.snake:Snake", aliases=("Snake-v0",))
 register("game_2048", "scramjet.envs.puzzles.game_2048:Game2048", aliases=("Game2048-v1",))
 register("sokoban", "scramjet.envs.puzzles.sokoban:Sokoban")
+register("empty", "scramjet.envs.minigrid.empty:Empty")
+register("door_key", "scramjet.envs.minigrid.door_key:DoorKey")
 register("probe_constant", "scramjet.envs.probes.known_answers:ConstantReward")
 register("probe_observation", "scramjet.envs.probes.known_answers:ObservationReward")
 register("probe_delay", "scramjet.envs.probes.known_answers:DelayedReward")

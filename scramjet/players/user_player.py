@@ -17,6 +17,7 @@ import numpy as np
 
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import policy_part
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import map_leaves
 from scramjet.engine.worlds.world_pool import WorldPool
@@ -78,7 +79,7 @@ class UserPlayer(Player):
         for row in rows.tolist():
             game = row // rows_per_env
             view = View(
-                observation=map_leaves(lambda leaf, row=row: leaf[row].copy(), seen.obs),
+                observation=map_leaves(lambda leaf, row=row: leaf[row].copy(), policy_part(seen.obs)),
                 legal=_legal_actions(pool.action_space, seen.mask[row]),
                 random=generator,
                 state=None if states is None else pool.as_record(states[game].copy()),

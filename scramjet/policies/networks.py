@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Dict
 from torch import Tensor, nn
 
+from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_part, policy_space
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
 from scramjet.policies.encoders.attention import make_entity_network
-from scramjet.policies.encoders.choice import make_encoder
+from scramjet.policies.encoders.choice import critic_encoder, make_encoder
 from scramjet.policies.encoders.vectors import Encoder, FlatEncoder
 from scramjet.policies.layers import PolicyOutput, count_parameters, mlp, orthogonal
 from scramjet.policies.observations import (
@@ -81,6 +83,7 @@ def encode(encoder: Encoder | None, obs: Any) -> Tensor:
 class SeparateActorCritic(nn.Module):
     """An actor and a critic, each with its own encoder, MLP trunk and, if asked for, recurrent core.
 
+    In a world with `observe_critic` the actor sees the policy's entry of an observation and the critic both entries.
     Output layers have gains 0.01 (policy) and 1 (value): a near-uniform first policy, values of natural scale.
     """
 
@@ -88,11 +91,17 @@ class SeparateActorCritic(nn.Module):
         self, observation_space: Any, distribution: Distribution, config: PolicyConfig, core: CoreMaker = make_core
     ) -> None:
         super().__init__()
-        self.actor_encoder, num_features = encoder_before_trunk(observation_space, config)
+        own_space = policy_space(observation_space)
+        self.actor_encoder, num_features = encoder_before_trunk(own_space, config)
         self.actor = mlp(num_features, config.hidden, config.activation)
         self.actor_core, width = core_after_trunk(config, core)
         self.actor_head = policy_head(width, distribution, config)
-        self.critic_encoder, _ = encoder_before_trunk(observation_space, config)
+        self.critic_encoder: Encoder | None
+        if is_privileged(observation_space):
+            self.critic_encoder = critic_encoder(observation_space, config)
+            num_features = self.critic_encoder.num_features
+        else:
+            self.critic_encoder, _ = encoder_before_trunk(own_space, config)
         self.critic = mlp(num_features, config.hidden, config.activation)
         self.critic_core, _ = core_after_trunk(config, core)
         self.critic_head = orthogonal(nn.Linear(width, 1), 1.0)
@@ -119,7 +128,7 @@ class SeparateActorCritic(nn.Module):
         return value.squeeze(-1)
 
     def _actor_features(self, obs: Observations) -> Tensor:
-        features: Tensor = self.actor(encode(self.actor_encoder, obs))
+        features: Tensor = self.actor(encode(self.actor_encoder, policy_part(obs)))
         return features
 
     def _critic_features(self, obs: Observations) -> Tensor:
@@ -163,11 +172,30 @@ def default_network(
     `core` makes the recurrent core from (number of features, config); by default the one that config.memory names.
     """
     distribution = make_distribution(action_space, config)
+    if is_privileged(observation_space):
+        _check_privileged(config)
+        own = without_entries(policy_space(observation_space), config.ignore)
+        shown = Dict([(POLICY, own), (CRITIC, observation_space.spaces[CRITIC])])
+        return SeparateActorCritic(shown, distribution, config, core)
     observation_space = without_entries(observation_space, config.ignore)
     if config.encoder == "entity_attention":
         return make_entity_network(observation_space, distribution, config, core=core)
     kind = SharedActorCritic if config.shared_trunk else SeparateActorCritic
     return kind(observation_space, distribution, config, core)
+
+
+def _check_privileged(config: PolicyConfig) -> None:
+    """Refuse a network whose policy would see what only its critic may."""
+    if config.shared_trunk:
+        raise ConfigError(
+            "policy.shared_trunk is set, and this world's critic sees more than its policy (observe_critic): they "
+            "cannot share a trunk; use --policy.no-shared-trunk"
+        )
+    if config.encoder == "entity_attention":
+        raise ConfigError(
+            "policy.encoder='entity_attention' is one network for policy and value, and this world's critic sees more "
+            "than its policy (observe_critic); use --policy.encoder auto"
+        )
 
 
 def check_network_memory(

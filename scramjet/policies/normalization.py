@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
+from scramjet.engine.privileged import is_privileged
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 
@@ -75,7 +76,7 @@ class DictNormalizer(nn.Module):
         self.names: list[str] = []
         self.entries = nn.ModuleList()
         for name, entry in space.spaces.items():
-            normalizer = make_normalizer(entry, is_whole=False)
+            normalizer = make_normalizer(entry, is_whole=is_privileged(space))
             if normalizer is not None:
                 self.names.append(name)
                 self.entries.append(normalizer)
@@ -95,7 +96,7 @@ def make_normalizer(space: Any, *, is_whole: bool = True) -> ObservationNormaliz
 
     In a Dict space only vectors of floats are normalized: whole numbers, flags and choices have a known scale, and the
     rows of a float array with more axes may stand for things that come and go. A Box that is the whole observation is
-    normalized unless it is an image of uint8.
+    normalized unless it is an image of uint8; so is each of the two that a policy and its critic see.
     """
     if isinstance(space, Dict):
         return DictNormalizer(space)

@@ -1,7 +1,7 @@
 """Batches of observations: a tensor, or for a Dict space a dict of them, nested like the space.
 
 A batch has one row per observation, in the space's own number type: Box [B, *shape], Discrete int64 [B, 1],
-MultiDiscrete int64 [B, *shape], MultiBinary int8 [B, *shape]. Images stay uint8 until they are inside an encoder.
+MultiDiscrete [B, *shape], MultiBinary int8 [B, *shape]. Images stay uint8 until they are inside an encoder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lowest_observations(space: Any, num_rows: int) -> Observations:
     if isinstance(space, Discrete):
         return torch.full((num_rows, 1), int(space.start))
     if isinstance(space, MultiDiscrete):
-        start = torch.from_numpy(np.asarray(space.start, np.int64))
+        start = torch.from_numpy(np.asarray(space.start, space.dtype))
         return start.expand(num_rows, *space.shape).clone()
     if isinstance(space, Box | MultiBinary):
         return floats_as_float32(torch.from_numpy(np.zeros((num_rows, *space.shape), space.dtype)))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.adapters.env_spaces import EnvSpaces
+from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_space
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
@@ -17,7 +18,7 @@ from scramjet.policies.distributions import Distribution, make_distribution
 from scramjet.policies.env_terms import PolicyState, predict
 from scramjet.policies.networks import PolicyOutput, check_network, splits
 from scramjet.policies.normalization import make_normalizer
-from scramjet.policies.observations import Observations, floats_as_float32
+from scramjet.policies.observations import Observations, floats_as_float32, lowest_observations
 
 
 class Policy(nn.Module):
@@ -48,7 +49,9 @@ class Policy(nn.Module):
         self.distribution = make_distribution(action_space, config)
         check_network(network, observation_space, action_space, config)
         self.network = network
-        self.env_spaces = EnvSpaces(observation_space, action_space, observation_space, action_space)
+        self.observation_space = observation_space
+        """What its network sees, as pools show it."""
+        self.env_spaces = EnvSpaces(policy_space(observation_space), action_space, observation_space, action_space)
         """The spaces in which `predict` takes observations and gives actions: by default the policy's own; training and
         loading a policy set those of the env."""
         self.normalizer = make_normalizer(observation_space) if normalize_observations else None
@@ -105,7 +108,8 @@ class Policy(nn.Module):
 
         With a `generator`, on the policy's device, an action drawn at random instead, as in training.
 
-        Takes observations and masks as a pool gives them, arrays or tensors. A recurrent policy needs its `state` and
+        Takes observations and masks as a pool gives them, arrays or tensors; what only a critic sees may be left out
+        (`observe_critic`), and zeros stand for it. A recurrent policy needs its `state` and
         updates it in place; set rows to zero whose episode has ended:
 
             state = policy.initial_state(pool.num_rows)
@@ -113,7 +117,7 @@ class Policy(nn.Module):
             state[out.terminated | out.truncated] = 0
         """
         device = self.device
-        obs = map_leaves(lambda leaf: torch.as_tensor(leaf, device=device), obs)
+        obs = self._with_critic_part(map_leaves(lambda leaf: torch.as_tensor(leaf, device=device), obs))
         mask = None if mask is None or not mask.shape[-1] else torch.as_tensor(mask, device=device)
         if state is not None or self.state_size:
             self._check_state(state, len(leaves(obs)[0]))
@@ -143,6 +147,14 @@ class Policy(nn.Module):
         torch's default generator. Raises a PredictError where something does not fit.
         """
         return predict(self, self.env_spaces, obs, state, mask, deterministic, episode_start)
+
+    def _with_critic_part(self, obs: Observations) -> Observations:
+        """Observations as the network takes them, with zeros for the critic where they have the policy's part alone."""
+        space = self.observation_space
+        if not is_privileged(space) or (isinstance(obs, dict) and CRITIC in obs):
+            return obs
+        zeros = lowest_observations(space.spaces[CRITIC], len(leaves(obs)[0]))
+        return {POLICY: obs, CRITIC: map_leaves(lambda leaf: leaf.to(self.device), zeros)}
 
     def _drawn(self, logits: Tensor, mask: Tensor | None, generator: torch.Generator) -> Tensor:
         """An action for each row of logits, [B, *action_shape]."""

@@ -13,6 +13,7 @@ from scramjet.adapters.foreign_pool import ForeignPool
 from scramjet.adapters.registry import ForeignWorld, is_foreign
 from scramjet.engine.layout import check_spaces
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import shown_space
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
@@ -73,7 +74,7 @@ def _spaces_of(config: RunConfig) -> tuple[Any, Any]:
     world = config.make_env()
     if isinstance(world, Env):
         check_spaces(world)
-    space = world.observation_space
+    space = shown_space(world)
     if config.frame_stack > 1:
         check_stackable(config.env, space, config.frame_stack)
         space = stacked_space(space, config.frame_stack)

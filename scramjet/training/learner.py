@@ -74,7 +74,14 @@ class Learner(Learning[Batch]):
         own to those of the rewards.
         """
         policy = executor.policy
-        super().__init__(executor, config, size.num_rewards, total_steps=total_steps, ranks=ranks)
+        super().__init__(
+            executor,
+            config,
+            size.num_rewards,
+            total_steps=total_steps,
+            ranks=ranks,
+            enlarges_rewards=curiosity is None,  # until a reward is found, its small costs would drown the bonuses
+        )
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(
                 f"bptt_horizon={config.bptt_horizon} is how far gradients go back through memory, and this policy has "

@@ -30,9 +30,19 @@ class Learning(ABC, Generic[Prepared]):
     policy: Policy
 
     def __init__(
-        self, executor: Executor, config: PPOConfig, num_rewards: int, *, total_steps: int, ranks: Ranks = ALONE
+        self,
+        executor: Executor,
+        config: PPOConfig,
+        num_rewards: int,
+        *,
+        total_steps: int,
+        ranks: Ranks = ALONE,
+        enlarges_rewards: bool = True,
     ) -> None:
-        """`num_rewards`: those of one step of the pool; the schedule ends at `total_steps`; `ranks` learn together."""
+        """`num_rewards`: those of one step of the pool; the schedule ends at `total_steps`; `ranks` learn together.
+
+        `enlarges_rewards`: whether scaling may make small rewards larger.
+        """
         self.ranks = ranks
         policy = self.policy = executor.policy
         self.executor, self.config, self.total_steps = executor, config, total_steps
@@ -45,7 +55,7 @@ class Learning(ABC, Generic[Prepared]):
             capturable=device.type == "cuda",
         )
         join = partial(joined_over, ranks)
-        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join)
+        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join, enlarges=enlarges_rewards)
         self.reward_scaler = scaler if config.normalize_rewards else None
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
 

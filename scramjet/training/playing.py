@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from scramjet.adapters.world_code import code_of
+from scramjet.engine.privileged import shown_space
 from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies.networks import default_network
 from scramjet.policies.normalization import make_normalizer
@@ -190,8 +191,8 @@ def _with_parameters(config: RunConfig, chosen: Mapping[str, Any], checkpoint: C
     """The config with other parameters of its world; refuses those that change its spaces."""
     changed = replace(config, env_parameters={**config.env_parameters, **chosen})
     world = changed.make_env()
-    for kind in ("observation_space", "action_space"):
-        here, there = repr(getattr(world, kind)), checkpoint.metadata[kind]
+    for kind, space in (("observation_space", shown_space(world)), ("action_space", world.action_space)):
+        here, there = repr(space), checkpoint.metadata[kind]
         if here != there:
             given = " ".join(f"--env.{name.replace('_', '-')} {value}" for name, value in chosen.items())
             raise ConfigError(

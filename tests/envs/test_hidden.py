@@ -6,7 +6,7 @@ from scramjet.engine.worlds.rules import rules_fingerprint
 from scramjet.envs.classic_control.cartpole import CartPole
 from scramjet.envs.registry import registrations
 
-HIDDEN = {"flickering_cartpole", "kuhn", "leduc", "masked_cartpole", "memory", "tmaze"}
+HIDDEN = {"door_key", "empty", "flickering_cartpole", "kuhn", "leduc", "masked_cartpole", "memory", "tmaze"}
 """Names of our worlds with hidden information."""
 
 

@@ -17,6 +17,7 @@ from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.compile.addresses import AVAILABLE
 from scramjet.compile.blas import HAS_BLAS
+from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
 from scramjet.policies.policy import Policy
@@ -103,7 +104,8 @@ def numba_network(policy: Policy) -> NumbaNetwork:
         encoder = network.encoder
         towers = [_tower(network.trunk, network.core, [*heads, value])]
     else:
-        encoder = network.actor_encoder
+        # What the critic sees begins with what the policy sees.
+        encoder = network.critic_encoder if is_privileged(policy.observation_space) else network.actor_encoder
         towers = [
             _tower(network.actor, network.actor_core, heads),
             _tower(network.critic, network.critic_core, [value]),

@@ -100,9 +100,9 @@ class NumbaNetwork:
         num_components: int,
         offsets: Tensor | None,
     ) -> None:
-        """`encode` turns observations into inputs [B, D]. `num_inputs` is the size of the distribution's inputs and
-        `num_components` that of an action. `offsets` are where each component's logits begin and the last ones end, or
-        None for normal distributions.
+        """`encode` turns observations into inputs [B, D], of which each tower takes the first so many. `num_inputs` is
+        the size of the distribution's inputs and `num_components` that of an action. `offsets` are where each
+        component's logits begin and the last ones end, or None for normal distributions.
 
         The first tower has the policy's heads; the last head of the last tower is the value, column `num_inputs`.
         """
@@ -119,7 +119,7 @@ class NumbaNetwork:
         self._number(towers)
         self._task.set(
             num_towers=len(towers), num_outputs=self.num_outputs, num_components=num_components,
-            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, layers.INPUTS],
+            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, layers.STRIDE],
             state_size=sum(core.state_size for core, _ in self._cores),
             widest=self._layers[:, [layers.INPUTS, layers.OUTPUTS]].max(),
             layer=layers.layer.address, head=layers.head.address,
@@ -137,26 +137,29 @@ class NumbaNetwork:
     def _number(self, towers: Sequence[Tower]) -> None:
         """Describe the network in the tables of numbers that compiled functions read (see towers.py)."""
         rows: list[list[int]] = []
+        width_of_inputs = max(tower.layers[0][0].in_features for tower in towers)
         for tower in towers:
             first, place, core = len(self._rows), 0, [0] * 7
             for linear, activation in tower.layers:
-                self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place)
+                stride = width_of_inputs if place == 0 else linear.in_features
+                self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place, stride)
                 place += len(linear.bias)
             first_head, width = len(self._rows), place
             if tower.core is not None:
                 core, core_width = self._add_core(tower.core)
                 width += core_width
             for head in tower.heads:
-                self._add_layer(head.weight, head.bias, layers.NOTHING, head.place)
+                stride = 0 if head.weight is None else head.weight.shape[1]
+                self._add_layer(head.weight, head.bias, layers.NOTHING, head.place, stride)
             rows.append([first, first_head, len(self._rows), place, width, *core])
         self._layers = np.array(self._rows, np.int64)
         self._width = sum(row[layers.WIDTH] for row in rows)
         self._task.set(layers=self._layers, towers=np.array(rows, np.int64))
 
-    def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int) -> None:
+    def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int, stride: int) -> None:
         outputs, inputs = len(bias), 0 if weight is None else weight.shape[1]
         self._layers_of.append((len(self._rows), weight, bias))
-        self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place])
+        self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place, stride])
         for parameter in (bias,) if weight is None else (weight, bias):
             self._add_weights(parameter)
 

@@ -16,10 +16,11 @@ from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, tanh
 
 # Columns of the table of layers: addresses of the weight [outputs, inputs] and the bias; sizes; the activation; where
-# the gradients of weight and bias begin among all gradients; and the first column of its results: among the tower's
-# activations, or for a head among the outputs.
-WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE = range(7)
-NUM_LAYER_COLUMNS = 7
+# the gradients of weight and bias begin among all gradients; the first column of its results: among the tower's
+# activations, or for a head among the outputs; and floats from one row of its inputs to the next, more than it takes
+# where a policy sees the first columns of what its critic sees.
+WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE, STRIDE = range(8)
+NUM_LAYER_COLUMNS = 8
 NOTHING, TANH, RELU = range(3)
 # Columns of the table of towers: its first layer, first head and end in the table of layers; floats of activations and
 # of everything it keeps, for each row; for a recurrent core the address of its numbers, its functions, its sizes, and
@@ -104,12 +105,12 @@ def _dot(row, other):  # type: ignore[no-untyped-def]
 
 @AddressedFunction
 def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
-    """Write y [rows, outputs], the layer's activations for x [rows, inputs]."""
+    """Write y [rows, outputs], the layer's activations for x [rows, inputs], rows of which are STRIDE floats apart."""
     use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
     multiply_by_transposed(
-        rows, num_outputs, num_inputs, x, num_inputs, own[WEIGHT], num_inputs, 0.0, y, num_outputs
+        rows, num_outputs, num_inputs, x, own[STRIDE], own[WEIGHT], num_inputs, 0.0, y, num_outputs
     )  # fmt: skip
     bias = floats(own[BIAS], num_outputs)
     for row in range(rows):
@@ -141,12 +142,12 @@ def layer_back(numbers, x, y, to_y, to_x, is_first, rows, to_weights):  # type: 
     if is_first != 0 and 4 * num_inputs < num_outputs and num_inputs < rows:
         # A long thin product is faster transposed; `to_x` is free to hold it.
         multiply_transposed(
-            num_inputs, num_outputs, rows, x, num_inputs, to_y, num_outputs, 0.0, to_x, num_outputs
+            num_inputs, num_outputs, rows, x, own[STRIDE], to_y, num_outputs, 0.0, to_x, num_outputs
         )  # fmt: skip
         _add_turned(float_rows(to_weight, num_outputs, num_inputs), float_rows(to_x, num_inputs, num_outputs))
         return
     multiply_transposed(
-        num_outputs, num_inputs, rows, to_y, num_outputs, x, num_inputs, 1.0, to_weight, num_inputs
+        num_outputs, num_inputs, rows, to_y, num_outputs, x, own[STRIDE], 1.0, to_weight, num_inputs
     )  # fmt: skip
     if is_first == 0:
         multiply(rows, num_inputs, num_outputs, to_y, num_outputs, own[WEIGHT], num_inputs, 0.0, to_x, num_inputs)

@@ -18,6 +18,7 @@ from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.accelerate.triton.mlp import HAS_TRITON, MLPWeights, TritonMLP, why_unsupported
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import Categorical
 from scramjet.policies.networks import SeparateActorCritic
 from scramjet.policies.policy import Policy
@@ -115,6 +116,8 @@ def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
         return f"Triton kernels do not run a {type(network).__name__}"
     if pool.played_by is PlayedBy.AGENTS:
         return "agents die, and Triton kernels take minibatches of one size"
+    if is_privileged(space):
+        return "Triton kernels give policy and critic the same observations (observe_critic)"
     if not (isinstance(space, Box) and len(space.shape) == 1 and space.dtype == np.float32):
         return "Triton kernels take observations that are vectors of float32"
     if any(part is not None for part in (network.actor_encoder, network.actor_core, policy.normalizer)):

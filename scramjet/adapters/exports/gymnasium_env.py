@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from scramjet.engine.layout import action_layout, num_players, played_by
+from scramjet.engine.privileged import policy_part
 from scramjet.engine.trees import map_leaves, space_tree
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Discrete, Env
@@ -79,7 +80,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
         episode_seed = int(self.np_random.integers(2**62)) if seed is None else seed
         out = self._pool.reset(episode_seed)
         self._states = self._pool.states()
-        return row_of(for_gymnasium(self.observation_space, out.obs), 0), self._info(out.mask[0])
+        return row_of(for_gymnasium(self.observation_space, policy_part(out.obs)), 0), self._info(out.mask[0])
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._states is None:
@@ -88,7 +89,7 @@ class GymEnv(gymnasium.Env[Any, Any]):
             raise gymnasium.error.InvalidAction(f"{action!r} is not in {self.action_space!r}")
         self._states, out = self._pool.simulate(self._states, np.array([action], action_layout(self.rules)[1]))
         info = self._info(out.mask[0])
-        obs = row_of(for_gymnasium(self.observation_space, out.obs), 0)
+        obs = row_of(for_gymnasium(self.observation_space, policy_part(out.obs)), 0)
         return obs, float(np.sum(out.reward[0])), bool(out.terminated[0]), bool(out.truncated[0]), info
 
     def render(self) -> Any:
@@ -127,7 +128,7 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
             seed = _first_of(seed, self.num_envs)
         super().reset(seed=seed)
         out = self._pool.reset(int(self.np_random.integers(2**62)) if seed is None else seed)
-        return for_gymnasium(self.single_observation_space, out.obs), self._info(out.mask)
+        return for_gymnasium(self.single_observation_space, policy_part(out.obs)), self._info(out.mask)
 
     def step(self, actions: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         if not self.action_space.contains(np.asarray(actions)):
@@ -138,7 +139,7 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
         if ended.any():
             info.update(self._final_info(ended, out.final_obs))
         reward = out.reward.astype(np.float64).reshape(self.num_envs)
-        obs = for_gymnasium(self.single_observation_space, out.obs)
+        obs = for_gymnasium(self.single_observation_space, policy_part(out.obs))
         return obs, reward, out.terminated.copy(), out.truncated.copy(), info
 
     def render(self) -> tuple[np.ndarray, ...] | None:
@@ -153,7 +154,7 @@ class GymVectorEnv(VectorEnv[Any, np.ndarray, np.ndarray]):
         """The entries of `info` for episodes that ended: their last observations and statistics, as Gymnasium specifies
         for the same-step mode of auto-reset."""
         observations = np.full(self.num_envs, None, dtype=object)
-        last = for_gymnasium(self.single_observation_space, final_obs)
+        last = for_gymnasium(self.single_observation_space, policy_part(final_obs))
         for i in np.flatnonzero(ended):
             observations[i] = row_of(last, int(i))
         episodes = self._pool.episodes()

@@ -15,6 +15,7 @@ from scramjet.adapters.exports.gymnasium_env import for_gymnasium, render_modes,
 from scramjet.adapters.exports.gymnasium_ids import gym_id
 from scramjet.adapters.pettingzoo.pool import import_pettingzoo
 from scramjet.engine.layout import PlayedBy, action_layout, played_by
+from scramjet.engine.privileged import policy_part
 from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import canonical_name, load_env, registrations
@@ -119,7 +120,7 @@ class Table:
 
     def views(self) -> list[Any]:
         """What each player sees now, in Gymnasium's form."""
-        seen = for_gymnasium(self.rules.observation_space, self.pool.views())
+        seen = for_gymnasium(self.rules.observation_space, policy_part(self.pool.views()))
         return [row_of(seen, k) for k in range(self.pool.num_players)]
 
     def render(self) -> Any:

@@ -31,6 +31,10 @@ class EllipticalMemory(nn.Module):
         self.register_buffer("inverse", torch.zeros(num_rows, num_features, num_features))
         self.register_buffer("is_under_way", torch.zeros(num_rows, dtype=torch.bool))
 
+    def forget(self) -> None:
+        """Begin every row's next step as the first of an episode."""
+        self.is_under_way.zero_()
+
     def visit(self, features: Tensor, ended: Tensor, counts: Tensor | None = None) -> Tensor:
         """The bonus of what each step led to, [T, R], not negative.
 

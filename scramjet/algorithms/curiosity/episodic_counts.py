@@ -50,6 +50,10 @@ class EpisodicCounts(nn.Module):
             self.register_buffer(name, torch.zeros(num_rows, dtype=torch.int32))
         self.register_buffer("is_under_way", torch.zeros(num_rows, dtype=torch.bool))
 
+    def forget(self) -> None:
+        """Begin every row's next step as the first of an episode."""
+        self.is_under_way.zero_()
+
     def visit(self, keys: Tensor, ended: Tensor, counts: Tensor | None = None) -> Tensor:
         """How often the episode has visited what each step led to, this visit included: int32 [T, R], from 1.
 

@@ -25,6 +25,7 @@ from scramjet.engine.layout import (
     rows_per_env,
     state_dtype,
 )
+from scramjet.engine.privileged import Observer, observers, shown_space
 from scramjet.engine.random_play import random_actions
 from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.trees import leaves, map_leaves, named_leaves, space_tree
@@ -57,7 +58,8 @@ def check_world(
         env = load_env(name, **parameters)
         check_spaces(env)
         size = state_dtype(env).itemsize - HEADER.itemsize
-        yield Finding(True, f"{env!r}: {env.observation_space}, {env.action_space}, {size} bytes of state")
+        seen = f"{env.observation_space}" + (f", critic {env.critic_space}" if env.critic_space is not None else "")
+        yield Finding(True, f"{env!r}: {seen}, {env.action_space}, {size} bytes of state")
         actions = legal_actions(env, steps)
         yield Finding(True, f"interpreted: {len(actions)} steps of {NUM_ENVS} envs with random actions")
         looks: tuple[Callable[[Env, np.ndarray], str], ...] = (
@@ -121,8 +123,10 @@ def look_at_values(env: Env, actions: np.ndarray) -> str:
 
 def look_for_choices_seen_last_only(env: Env, actions: np.ndarray) -> str:
     """Whether a choice is only ever shown when time is up: one-hot, networks never learn it and yet value it."""
-    spaces = leaves(space_tree(env.observation_space))
-    names = [name.removeprefix("obs.") for name, _ in named_leaves(space_tree(env.observation_space))]
+    spaces = leaves(space_tree(shown_space(env)))
+    names = [
+        name.removeprefix("obs.") for observer in observers(env) for name, _ in named_leaves(space_tree(observer.space))
+    ]
     pool = NativePool(env, NUM_ENVS, backend="interpreted")
     shown: list[set[int]] = [set() for _ in spaces]
     shown_last: list[set[int]] = [set() for _ in spaces]
@@ -149,8 +153,13 @@ def _who(env: Env, row: int) -> str:
 
 
 def _check_observation(env: Env, obs: Any, i: int, where: str) -> None:
-    spaces = leaves(space_tree(env.observation_space))
-    for (name, leaf), space in zip(named_leaves(obs), spaces, strict=True):
+    for observer in observers(env):
+        _check_observed(env, observer, observer.part(obs), i, where)
+
+
+def _check_observed(env: Env, observer: Observer, obs: Any, i: int, where: str) -> None:
+    """Refuse row `i` of what one of the world's functions wrote where it is outside its space."""
+    for (name, leaf), space in zip(named_leaves(obs), leaves(space_tree(observer.space)), strict=True):
         value = leaf[i]
         low, high = _bounds(space, value.shape)
         bad = ~np.isfinite(value) if not np.isfinite(value).all() else (value < low) | (value > high)
@@ -158,8 +167,8 @@ def _check_observation(env: Env, obs: Any, i: int, where: str) -> None:
             place = tuple(int(k) for k in np.argwhere(bad)[0])
             index = ", ".join(map(str, place))
             raise WorldError(
-                f"{_name(env)}.observe wrote {name}[{index}] = {value[place]} ({where}), outside "
-                f"[{low[place]}, {high[place]}]; widen observation_space or scale the observation"
+                f"{_name(env)}.{observer.rule} wrote {name}[{index}] = {value[place]} ({where}), outside "
+                f"[{low[place]}, {high[place]}]; widen {observer.attribute} or scale the observation"
             )
 
 
@@ -179,28 +188,30 @@ def look_at_observe(env: Env, actions: np.ndarray) -> str:
     pool.reset(SEED)
     for row in actions[:50]:
         for player in range(num_players(env)):
-            _look_at_observe_once(env, pool, player)
+            for observer in observers(env):
+                _look_at_observe_once(env, observer, pool, player)
         pool.step(row)
+    if env.critic_space is not None:
+        return "observe and observe_critic write every entry and change nothing"
     return "observe writes every entry and changes nothing"
 
 
-def _look_at_observe_once(env: Env, pool: NativePool, player: int) -> None:
-    state = pool.states()[0]
+def _look_at_observe_once(env: Env, observer: Observer, pool: NativePool, player: int) -> None:
+    state, space, rule = pool.states()[0], observer.space, f"{_name(env)}.{observer.rule}"
     before = state.tobytes()
-    exact = map_leaves(lambda space: np.full((1, *leaf_layout(space)[0]), np.nan), space_tree(env.observation_space))
+    exact = map_leaves(lambda part: np.full((1, *leaf_layout(part)[0]), np.nan), space_tree(space))
     whose = () if played_by(env) is PlayedBy.ONE else (player,)
-    env.observe(pool.as_record(state), row_function(env.observation_space)(kernel_obs(exact), 0), *whose)
+    getattr(env, observer.rule)(pool.as_record(state), row_function(space)(kernel_obs(exact), 0), *whose)
     if state.tobytes() != before:
-        raise WorldError(f"{_name(env)}.observe changes the state; it may only read it (no random draws either)")
-    spaces = leaves(space_tree(env.observation_space))
-    for (name, written), space in zip(named_leaves(exact), spaces, strict=True):
-        values, dtype = written[0], leaf_layout(space)[1]
+        raise WorldError(f"{rule} changes the state; it may only read it (no random draws either)")
+    for (name, written), part in zip(named_leaves(exact), leaves(space_tree(space)), strict=True):
+        values, dtype = written[0], leaf_layout(part)[1]
         if np.isnan(values).any():
             index = ", ".join(str(int(k)) for k in np.argwhere(np.isnan(values))[0])
-            raise WorldError(f"{_name(env)}.observe does not write {name}[{index}]; write every entry each time")
+            raise WorldError(f"{rule} does not write {name}[{index}]; write every entry each time")
         if dtype.kind in "iu" and not np.array_equal(values, values.astype(dtype)):
             place = tuple(np.argwhere(values != values.astype(dtype))[0])
-            raise WorldError(f"{_name(env)}.observe writes {values[place]} to {name}, which {dtype} cannot hold")
+            raise WorldError(f"{rule} writes {values[place]} to {name}, which {dtype} cannot hold")
 
 
 def look_for_escaped_state(env: Env, actions: np.ndarray) -> str:

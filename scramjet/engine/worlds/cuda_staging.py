@@ -16,6 +16,7 @@ import numba
 import numpy as np
 
 from scramjet.engine.layout import leaf_layout, rows_per_env, state_dtype
+from scramjet.engine.privileged import shown_space
 from scramjet.engine.transition import KernelArrays
 from scramjet.engine.trees import leaves, space_tree
 from scramjet.engine.worlds.world_functions import EpisodeLog
@@ -53,7 +54,7 @@ def plan(env: Env) -> Staging:
     words = plain.itemsize // 8
     stages_record = plain.itemsize <= MAX_STAGED_RECORD and plain.itemsize % 8 == 0
     record = _padded(plain, 8 * (words | 1)) if stages_record else None
-    sizes = [_row_bytes(space) for space in leaves(space_tree(env.observation_space))]
+    sizes = [_row_bytes(space) for space in leaves(space_tree(shown_space(env)))]
     parts = [k for k, size in enumerate(sizes) if MIN_STAGED_ROW <= size <= MAX_STAGED_ROW]
     if rows_per_env(env) > 1 or plain.itemsize > MAX_RECORD_BESIDE_OBS:
         parts = []
@@ -78,7 +79,7 @@ def _padded(dtype: np.dtype, itemsize: int) -> np.dtype:
 
 def staged_row(env: Env, staging: Staging, plain_row: Callable[..., Any], cuda: Any) -> Callable[..., Any]:
     """(obs, i) -> what `observe` writes to: the thread's own row of what is staged, row i of the rest."""
-    if not isinstance(env.observation_space, Dict):
+    if not isinstance(shown_space(env), Dict):
         if not staging.parts:
             return plain_row
 
@@ -120,8 +121,8 @@ def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callabl
             "    cuda.syncthreads()",
         ]
         record = "staged[me]"
-    is_tree = isinstance(env.observation_space, Dict)
-    spaces = leaves(space_tree(env.observation_space))
+    is_tree = isinstance(shown_space(env), Dict)
+    spaces = leaves(space_tree(shown_space(env)))
     for k in staging.parts:
         shape, dtype = leaf_layout(spaces[k])
         scope[f"shape_{k}"], scope[f"dtype_{k}"] = (staging.block, *shape), numba.from_dtype(dtype)

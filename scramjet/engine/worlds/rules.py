@@ -21,7 +21,7 @@ import numpy as np
 from scramjet.compile import fingerprint
 from scramjet.compile.cache_folder import versions
 from scramjet.compile.fingerprint import globals_used, hash_value, is_constant
-from scramjet.engine import layout, transition
+from scramjet.engine import layout, privileged, transition
 from scramjet.engine.layout import (
     PlayedBy,
     action_kind,
@@ -32,6 +32,7 @@ from scramjet.engine.layout import (
     row_function,
     writes_rewards,
 )
+from scramjet.engine.privileged import observe_both, shown_space
 from scramjet.engine.worlds.world_functions import (
     NO_LIMIT,
     Rules,
@@ -50,6 +51,7 @@ RULE_ARGUMENTS = {
     "reset": ("self", "s"),
     "step": ("self", "s", "action"),
     "observe": ("self", "s", "obs"),
+    "observe_critic": ("self", "s", "obs"),
     "mask": ("self", "s", "mask"),
     "stats": ("self", "s", "stats"),
 }
@@ -57,6 +59,7 @@ PLAYERS_RULE_ARGUMENTS = {
     "reset": ("self", "s"),
     "step": ("self", "s", "action", "reward"),
     "observe": ("self", "s", "obs", "player"),
+    "observe_critic": ("self", "s", "obs", "player"),
     "mask": ("self", "s", "mask", "player"),
     "stats": ("self", "s", "stats", "player"),
     "alive": ("self", "s", "player"),
@@ -69,7 +72,7 @@ RULE_NAMES = tuple(PLAYERS_RULE_ARGUMENTS)
 
 def interpreted_rules(env: Env) -> Rules:
     """The world's functions as they are: breakpoints and prints work."""
-    rules = _rules(env, env, {**_stand_ins(env), **rule_functions(env)})
+    rules = _rules(env, env, {**_stand_ins(env), **engine_functions(env)})
     if rules.played_by is PlayedBy.ONE:
         return rules
     return replace(rules, step=_checked_step(env, rules.step), seat=_checked_seat(env, rules.seat))
@@ -127,6 +130,15 @@ def rule_functions(env: Env) -> dict[str, FunctionType]:
     return found
 
 
+def engine_functions(env: Env) -> dict[str, FunctionType]:
+    """The functions that the world defines as the engine calls them: one `observe` for policy and critic."""
+    functions = rule_functions(env)
+    observe_critic = functions.pop("observe_critic", None)
+    if observe_critic is not None:
+        functions["observe"] = observe_both(functions["observe"], observe_critic, for_players=writes_rewards(env))
+    return functions
+
+
 def _stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
     """What is called where the world has no such function."""
     for_players = writes_rewards(env)
@@ -150,7 +162,7 @@ def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) 
         alive=functions["alive"],
         seat=functions["seat"],
         score=functions["score"],
-        row=row_function(env.observation_space),
+        row=row_function(shown_space(env)),
         clear=clear_function(env),
         max_episode_steps=env.max_episode_steps or NO_LIMIT,
         played_by=played_by(env),
@@ -164,7 +176,14 @@ def constants_tuple(env: Env) -> Any:
     """What compiled rules see as `self`: every parameter and every other attribute that is a plain number."""
     values: dict[str, Any] = {}
     for name in dir(type(env)):
-        if name.startswith("_") or name in ("parameters", "observation_space", "action_space", "state", "hidden"):
+        if name.startswith("_") or name in (
+            "parameters",
+            "observation_space",
+            "critic_space",
+            "action_space",
+            "state",
+            "hidden",
+        ):
             continue  # `hidden` is for searches: no rule may depend on it
         value = getattr(env, name)
         if is_constant(value):
@@ -186,7 +205,8 @@ class RulesCompiler:
         """`instead` has compiled functions that take the place of plain ones; `variant` names options of the compiler
         that make other code of the same source."""
         self.env = env
-        self.functions = rule_functions(env)
+        self.functions = engine_functions(env)
+        self._inlined = {*self.functions.values(), *rule_functions(env).values()}
         self.constants = constants_tuple(env)
         self.fingerprint = _fingerprint(env, self.functions, self.constants, variant)
         self._jit_rule, self._jit_helper = jit_rule, jit_helper
@@ -210,7 +230,7 @@ class RulesCompiler:
         rebuilt.__kwdefaults__ = function.__kwdefaults__
         # The fingerprint in the name keeps apart the symbols of worlds loaded into one process from the cache.
         rebuilt.__qualname__ = f"{function.__qualname__}_{self.fingerprint[:16]}"
-        jit = self._jit_rule if function in self.functions.values() else self._jit_helper
+        jit = self._jit_rule if function in self._inlined else self._jit_helper
         self._compiled[function] = jit(rebuilt)  # before its helpers: they may call back
         for name, value in globals_used(function):
             scope[name] = self.compile(value) if isinstance(value, FunctionType) else value
@@ -223,7 +243,7 @@ class RulesCompiler:
 def _fingerprint(env: Env, functions: dict[str, FunctionType], constants: Any, variant: str) -> str:
     """A hash of all that decides the compiled code of a world."""
     digest = hashlib.sha256(variant.encode())
-    digest.update(repr((type(env).__name__, env.observation_space, env.action_space, env.stat_names)).encode())
+    digest.update(repr((type(env).__name__, shown_space(env), env.action_space, env.stat_names)).encode())
     digest.update(repr([(name, str(value)) for name, value in env.state.items()]).encode())
     hash_value(digest, constants, {})
     for name, value in constants._asdict().items():
@@ -252,6 +272,7 @@ def rules_fingerprint(env: Env) -> str:
 _ENGINE_SOURCES = [
     Path(layout.__file__),
     Path(transition.__file__),
+    Path(privileged.__file__),
     Path(fingerprint.__file__),
     *(
         Path(__file__).with_name(f"{name}.py")

@@ -20,6 +20,7 @@ from scramjet.engine.layout import (
     state_dtype,
 )
 from scramjet.engine.pool import Episodes, Pool, check_count, is_whole
+from scramjet.engine.privileged import shown_space
 from scramjet.engine.transition import Transition
 from scramjet.engine.worlds.rules import rule_functions
 from scramjet.envs.api import Env
@@ -45,7 +46,7 @@ class WorldPool(Pool):
         self.num_players = num_players(env)
         self._rows_per_env = rows_per_env(env)
         self.num_rows = num_envs * self._rows_per_env
-        self.observation_space = env.observation_space
+        self.observation_space = shown_space(env)
         self.action_space = env.action_space
         self.has_scores = "score" in rule_functions(env)
         self.has_time_limit = env.max_episode_steps is not None
@@ -57,7 +58,7 @@ class WorldPool(Pool):
     def _check_memory(self) -> None:
         """Raise an error if memory cannot hold the records of all envs and what one step of all of them writes."""
         env = self.env
-        row = 2 * obs_bytes(env.observation_space) + 3 * self.mask_size
+        row = 2 * obs_bytes(self.observation_space) + 3 * self.mask_size
         log = self.episodes_kept_per_env * self.num_players * episode_dtype(env).itemsize
         bytes_per_env = state_dtype(env).itemsize + self._rows_per_env * row + log
         what = f"num_envs={self.num_envs} of {self.name}"

@@ -2,7 +2,8 @@
 
 Of a Dict space, every entry that is a grid (a Box or MultiBinary with two axes, or a Box with channels too) becomes one
 or more planes, and so does every MultiDiscrete entry with nvec [height, width], which is a position: its plane has a 1
-in that cell. The other entries are laid flat and concatenated with the features of the planes.
+in that cell. A MultiDiscrete entry with three axes is a grid of symbols, and each value of each symbol has a plane: see
+`symbols.py`. The other entries are laid flat and concatenated with the features of the planes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.images import ImageLayout, is_image
+from scramjet.policies.encoders.symbols import SymbolEntry, is_symbol_grid
 from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 
@@ -66,12 +68,12 @@ class GridPlanes(nn.Module):
             found = ", ".join(f"{name} {list(size)}" for name, size in sizes.items()) or "none"
             raise ConfigError(
                 f"policy.encoder='{encoder}' needs grids of one height x width (a Box or MultiBinary with two axes, "
-                f"or three with channels) in the observation space {space}; found: {found}. "
+                f"or three with channels or symbols) in the observation space {space}; found: {found}. "
                 f"Use --policy.encoder auto"
             )
         self.height, self.width = next(iter(sizes.values()))
         self.num_planes = 0
-        self._entries: list[tuple[str | None, slice, GridEntry | PositionEntry]] = []
+        self._entries: list[tuple[str | None, slice, GridEntry | PositionEntry | SymbolEntry]] = []
         rest: dict[str, Any] = {}
         for name, entry in entries.items():
             if name in sizes:
@@ -84,7 +86,7 @@ class GridPlanes(nn.Module):
         self.rest = flat_encoder(Dict(rest), config) if rest else None
         self.num_rest = self.rest.num_features if self.rest is not None else 0
 
-    def _add(self, name: str | None, entry: GridEntry | PositionEntry) -> None:
+    def _add(self, name: str | None, entry: GridEntry | PositionEntry | SymbolEntry) -> None:
         self._entries.append((name, slice(self.num_planes, self.num_planes + entry.num_planes), entry))
         self.num_planes += entry.num_planes
 
@@ -108,7 +110,7 @@ def grid_size(space: Any) -> tuple[int, int] | None:
     if is_image(space):
         layout = ImageLayout.of(space)
         return layout.height, layout.width
-    if isinstance(space, Box | MultiBinary) and len(space.shape) == 2:
+    if is_symbol_grid(space) or (isinstance(space, Box | MultiBinary) and len(space.shape) == 2):
         return space.shape[0], space.shape[1]
     return None
 
@@ -118,8 +120,10 @@ def is_position(space: Any, height: int, width: int) -> bool:
     return isinstance(space, MultiDiscrete) and space.nvec.tolist() == [height, width]
 
 
-def grid_entry(space: Any) -> GridEntry:
+def grid_entry(space: Any) -> GridEntry | SymbolEntry:
     """The planes of a space that is a grid."""
+    if is_symbol_grid(space):
+        return SymbolEntry.of(space)
     layout = ImageLayout.of(space) if is_image(space) else None
     return GridEntry(layout.channels if layout is not None else 1, layout, pixel_divisor(space))
 

@@ -8,10 +8,13 @@ from typing import Any, Literal
 from scramjet.errors import ConfigError
 from scramjet.settings import MIN_POSITIVE, require, require_counts, settle
 
-CuriosityName = Literal["rnd"]
+CuriosityName = Literal["rnd", "icm", "noveld", "counts", "e3b"]
+EpisodicName = Literal["counts", "first", "elliptical"]
 
 MAX_FEATURES = 4096
 """Most numbers that describe an observation, so that a config of somebody else cannot fill a machine's memory."""
+MAX_ELLIPTICAL_FEATURES = 512
+"""The same where the square of that number is kept for each row."""
 
 
 @dataclass(frozen=True)
@@ -24,23 +27,37 @@ class BonusConfig:
     """Weight of the rewards' advantages beside them; 0: learn from bonuses alone."""
     gamma: float = 0.99
     """Discount of bonuses, per step; that of rewards is --gamma (0.999 in the paper on rnd)."""
-    learning_rate: float = 1e-4
+    learning_rate: float = 1e-3
     """Adam's step size for everything that curiosity learns: predictions, and the value of bonuses."""
     num_epochs: int = 1
     """Passes over each rollout for that."""
     features: int = 128
     """Numbers that describe an observation where bonuses are computed from a learned or random description."""
+    icm_forward: float = 0.2
+    """icm: weight of the forward model's loss; that of the inverse model's is 1 minus it."""
+    noveld_alpha: float = 0.5
+    """noveld: how much of the novelty of where a step began is taken off that of where it led."""
+    first_visits: bool = False
+    """counts: 1 for the first visit of an observation in its episode and 0 after, instead of 1 / sqrt of the visits."""
+    elliptical_features: int = 32
+    """e3b: numbers that describe an observation; time and memory grow with their square."""
+    elliptical_ridge: float = 0.1
+    """e3b: what the matrix of an episode's features begins with on its diagonal."""
+    episodic: EpisodicName | None = None
+    """rnd, icm: multiply bonuses by novelty within the episode: counts, 1 / sqrt of the visits of an observation;
+    first, 1 at its first visit and 0 after; elliptical, the bonus of e3b; none: not."""
 
     def __post_init__(self) -> None:
         prefix = "bonus."
         settle(self, prefix)
         require_counts(self, ("num_epochs",), prefix=prefix)
         require_counts(self, ("features",), most=MAX_FEATURES, prefix=prefix)
-        require(self, ("gamma",), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
+        require_counts(self, ("elliptical_features",), most=MAX_ELLIPTICAL_FEATURES, prefix=prefix)
+        require(self, ("gamma", "icm_forward", "noveld_alpha"), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
         require(self, ("reward_coef",), lambda x: x >= 0, "must be at least 0", prefix)
-        require(self, ("coef", "learning_rate"), lambda x: x > 0, "must be above 0", prefix)
+        require(self, ("coef", "learning_rate", "elliptical_ridge"), lambda x: x > 0, "must be above 0", prefix)
         vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
-        require(self, ("coef", "learning_rate"), lambda x: x >= MIN_POSITIVE, vanishes, prefix)
+        require(self, ("coef", "learning_rate", "elliptical_ridge"), lambda x: x >= MIN_POSITIVE, vanishes, prefix)
 
 
 def check_curiosity(config: Any) -> None:
@@ -49,6 +66,7 @@ def check_curiosity(config: Any) -> None:
         if config.bonus != BonusConfig():
             raise ConfigError("bonus settings are for curiosity; add --curiosity rnd, or leave them out")
         return
+    _check_method(config.curiosity, config.bonus)
     if config.searches:
         raise ConfigError(
             f"curiosity={config.curiosity!r} is for PPO, and algorithm={config.algorithm!r} searches; use --algorithm "
@@ -59,3 +77,27 @@ def check_curiosity(config: Any) -> None:
             f"curiosity={config.curiosity!r} is for worlds without opponents; leave --self-play settings out, or use "
             f"--curiosity none"
         )
+
+
+_METHODS_OF = {
+    "features": ("rnd", "icm", "noveld"),
+    "icm_forward": ("icm",),
+    "noveld_alpha": ("noveld",),
+    "first_visits": ("counts",),
+    "elliptical_features": ("e3b",),
+    "elliptical_ridge": ("e3b",),
+    "episodic": ("rnd", "icm"),
+}
+"""The methods that each of these settings is for."""
+
+
+def _check_method(name: str, bonus: BonusConfig) -> None:
+    """Refuse settings of other methods, which would do nothing."""
+    default = BonusConfig()
+    for setting, methods in _METHODS_OF.items():
+        is_used = name in methods or (setting.startswith("elliptical") and bonus.episodic == "elliptical")
+        if not is_used and getattr(bonus, setting) != getattr(default, setting):
+            raise ConfigError(
+                f"bonus.{setting} does nothing with curiosity={name!r}; use --curiosity {' or '.join(methods)}, or "
+                f"leave it out"
+            )

@@ -6,23 +6,77 @@ from collections.abc import Callable
 
 import torch
 
+from scramjet.algorithms.curiosity.episodic_counts import table_capacity
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.errors import ConfigError
+from scramjet.policies.observations import without_entries
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.bonus import Bonus
 from scramjet.training.curiosity.curiosity import Curiosity
+from scramjet.training.curiosity.e3b import E3B
+from scramjet.training.curiosity.episodic import CountBonus, ProductBonus
+from scramjet.training.curiosity.icm import ICM
+from scramjet.training.curiosity.noveld import NoveltyDifference
 from scramjet.training.curiosity.rnd import RND
 
 
 def _rnd(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
-    return RND(pool.observation_space, config.policy, config.bonus.features)
+    rnd = RND(pool.observation_space, config.policy, config.bonus.features)
+    return _times_episodic(rnd, pool, policy, config)
 
 
-BONUSES: dict[str, Callable[[Pool, Policy, RunConfig], Bonus]] = {"rnd": _rnd}
+def _icm(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
+    bonus = config.bonus
+    icm = ICM(
+        pool.observation_space, policy.distribution, config.policy, bonus.features, forward_share=bonus.icm_forward
+    )
+    return _times_episodic(icm, pool, policy, config)
+
+
+def _noveld(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
+    bonus = config.bonus
+    difference = NoveltyDifference(pool.observation_space, config.policy, bonus.features, alpha=bonus.noveld_alpha)
+    return ProductBonus(difference, _count_bonus(pool, config, only_first=True))
+
+
+def _counts(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
+    return _count_bonus(pool, config, only_first=config.bonus.first_visits)
+
+
+def _e3b(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
+    bonus = config.bonus
+    return E3B(
+        pool.observation_space, policy.distribution, config.policy, bonus.elliptical_features,
+        num_rows=pool.num_rows, ridge=bonus.elliptical_ridge,
+    )  # fmt: skip
+
+
+def _count_bonus(pool: Pool, config: RunConfig, *, only_first: bool) -> CountBonus:
+    seen = without_entries(pool.observation_space, config.policy.ignore)
+    return CountBonus(seen, pool.num_rows, table_capacity(pool.env.max_episode_steps), only_first=only_first)
+
+
+def _times_episodic(lasting: Bonus, pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
+    """The bonus itself, or its product with the novelty within episodes that the config asks for."""
+    name = config.bonus.episodic
+    if name is None:
+        return lasting
+    if name == "elliptical":
+        return ProductBonus(lasting, _e3b(pool, policy, config))
+    return ProductBonus(lasting, _count_bonus(pool, config, only_first=name == "first"))
+
+
+BONUSES: dict[str, Callable[[Pool, Policy, RunConfig], Bonus]] = {
+    "rnd": _rnd,
+    "icm": _icm,
+    "noveld": _noveld,
+    "counts": _counts,
+    "e3b": _e3b,
+}
 """What makes the bonus of each name, from the pool that trains, its policy and the config."""
 
 

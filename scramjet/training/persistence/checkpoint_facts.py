@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
+from scramjet.engine.privileged import shown_space
 from scramjet.errors import CheckpointError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
 from scramjet.runtime.runs import find_run
@@ -52,7 +53,7 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
     """Refuse a checkpoint of a world with other spaces, of a network that is not given, or of another memory."""
     check_metadata(checkpoint)
     env = config.make_env()
-    for name, here in (("observation_space", env.observation_space), ("action_space", env.action_space)):
+    for name, here in (("observation_space", shown_space(env)), ("action_space", env.action_space)):
         there = checkpoint.metadata[name]
         if repr(here) != there:
             raise CheckpointError(

@@ -10,6 +10,7 @@ from torch import nn
 from scramjet.adapters.env_spaces import EnvSpaces, their_spaces
 from scramjet.adapters.spaces import adapted_action_space, adapted_observation_space
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import policy_space, shown_space
 from scramjet.engine.wrappers.frame_stack import unstacked_space
 from scramjet.errors import CheckpointError, WorldError, shortened
 from scramjet.policies.policy import Policy
@@ -34,7 +35,7 @@ def policy_metadata(config: RunConfig, run: Path, pool: Pool, policy: Policy, ru
     return {
         "rules": rules,
         "network": network_name(policy.network),
-        "observation_space": repr(env.observation_space),
+        "observation_space": repr(shown_space(env)),
         "action_space": repr(env.action_space),
         "policy_spaces": None if None in spaces else spaces,
         "env_spaces": None if None in of_env else of_env,
@@ -109,11 +110,11 @@ def env_terms(checkpoint: Checkpoint, policy: tuple[Any, Any], num_frames: int) 
     """
     try:
         seen = unstacked_space(policy[0], num_frames) if num_frames > 1 else policy[0]
-        theirs = _spaces_in(checkpoint, "env_spaces") or (seen, policy[1])
+        theirs = _spaces_in(checkpoint, "env_spaces") or (policy_space(seen), policy[1])
         adapted = (adapted_observation_space("env", theirs[0]), adapted_action_space("env", theirs[1]))
     except (ValueError, WorldError) as error:
         raise CheckpointError(f"'{checkpoint.path}' does not say what its env observes: {error}") from error
-    for own, converted, expected in zip(theirs, adapted, (seen, policy[1]), strict=True):
+    for own, converted, expected in zip(theirs, adapted, (policy_space(seen), policy[1]), strict=True):
         if repr(expected) not in (repr(own), repr(converted)) or expected not in (own, converted):
             raise CheckpointError(f"'{checkpoint.path}' is of an env with {own}, and its policy is for {expected}")
     return EnvSpaces(*theirs, seen, policy[1], num_frames)

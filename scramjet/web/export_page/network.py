@@ -16,6 +16,7 @@ from scramjet.errors import ConfigError
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.encoders.grids import GridCNN, GridEntry, GridPlanes, ResidualBlock
 from scramjet.policies.encoders.images import ImageEncoder, Residual
+from scramjet.policies.encoders.symbols import SymbolEntry
 from scramjet.policies.encoders.value_propagation import ValuePropagation
 from scramjet.policies.encoders.vectors import DictEncoder, EmbeddingEncoder, FlatEncoder, OneHotEncoder
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic
@@ -151,6 +152,8 @@ class NetworkWriter:
             if isinstance(entry, GridEntry):
                 is_last = entry.layout is not None and entry.layout.is_channels_last
                 given: Description = {"channels": entry.num_planes, "isLast": is_last, "divisor": entry.divisor}
+            elif isinstance(entry, SymbolEntry):
+                given = {"channels": entry.num_planes, "sizes": list(entry.sizes), "starts": list(entry.starts)}
             else:
                 given = {"start": list(entry.start)}
             entries.append({"name": name, **given})

@@ -13,6 +13,7 @@ from scramjet.arena.players import PERFECT, Temperature, load_player
 from scramjet.engine.action_places import says_where_actions_lie
 from scramjet.engine.layout import PlayedBy, has_seat_rule, num_players
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import policy_space
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.envs.games.connect_four import ConnectFour
 from scramjet.envs.registry import is_registered
@@ -176,6 +177,6 @@ def _bounds(game: SteeredGame) -> list[list[float]]:
 
 def _goes_on_by_itself(pool: Pool) -> bool:
     """Whether a world is rather a thing to balance than a puzzle: one player, who sees a row of real numbers."""
-    space = pool.observation_space
+    space = policy_space(pool.observation_space)
     is_vector = isinstance(space, Box) and len(space.shape) == 1 and space.dtype.kind == "f"
     return is_vector and pool.played_by is PlayedBy.ONE

@@ -113,6 +113,19 @@ function channelsFirst(data, channels, isLast, divisor) {
   });
 }
 
+/** A grid of symbols as planes, one for each value of each symbol. */
+function symbolPlanes(source, { channels, sizes, starts }, cells) {
+  const data = new Float32Array(channels * cells);
+  let first = 0;
+  sizes.forEach((size, symbol) => {
+    for (let cell = 0; cell < cells; cell++) {
+      data[(first + Number(source[cell * sizes.length + symbol]) - starts[symbol]) * cells + cell] = 1;
+    }
+    first += size;
+  });
+  return data;
+}
+
 /** The grids and positions of an observation as planes. */
 function gridPlanes({ height, width, channels, entries }, obs) {
   const cells = height * width;
@@ -121,6 +134,7 @@ function gridPlanes({ height, width, channels, entries }, obs) {
   for (const entry of entries) {
     const source = entry.name === null ? obs : obs[entry.name];
     if (entry.start !== undefined) data[at + (source[0] - entry.start[0]) * width + source[1] - entry.start[1]] = 1;
+    else if (entry.sizes !== undefined) data.set(symbolPlanes(source, entry, cells), at);
     else data.set(channelsFirst(source, entry.channels, entry.isLast, entry.divisor), at);
     at += (entry.channels ?? 1) * cells;
   }

@@ -1,0 +1,117 @@
+"""Our MiniGrid worlds play by the rules of the package: from the same layout the same actions give the same steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scramjet.engine import NativePool
+from scramjet.envs import load_env
+from scramjet.envs.minigrid.cells import EMPTY_CELL, box_with_key, cell
+
+pytest.importorskip("minigrid", reason="the original of these worlds: pip install minigrid")
+
+import gymnasium
+from minigrid.core.constants import COLOR_TO_IDX
+
+CASES = [
+    ("MiniGrid-Empty-8x8-v0", "empty", {}),
+    ("MiniGrid-Empty-Random-5x5-v0", "empty", {"size": 5, "random_start": True}),
+    ("MiniGrid-DoorKey-5x5-v0", "door_key", {"size": 5}),
+    ("MiniGrid-DoorKey-8x8-v0", "door_key", {}),
+]
+NUM_STEPS, EPISODE_STEPS = 1000, 300
+"""Steps that are compared in each case, and the most of one episode."""
+HAPPENS = {
+    "empty": ("terminated",),
+    "door_key": ("pick up", "drop", "toggle door", "terminated"),
+}
+"""What must have happened among them."""
+LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE = range(6)
+
+
+def code_of(thing: Any) -> int:
+    """An object of the package as one of our cells."""
+    if thing is None:
+        return EMPTY_CELL
+    if thing.type == "box" and thing.contains is not None:
+        return box_with_key(COLOR_TO_IDX[thing.color], COLOR_TO_IDX[thing.contains.color])
+    return cell(*thing.encode())
+
+
+def load_layout(theirs: Any, state: np.ndarray) -> None:
+    """Put what the package's env holds into one of our records."""
+    state["x"], state["y"] = theirs.agent_pos
+    state["direction"], state["steps"] = theirs.agent_dir, theirs.step_count
+    state["_steps"], state["carried"] = theirs.step_count, code_of(theirs.carrying)
+    state["target"] = code_of(theirs.obj) if hasattr(theirs, "obj") else 0
+    state["grid"] = np.array([code_of(thing) for thing in theirs.grid.grid]).reshape(theirs.height, theirs.width).T
+
+
+def eager_action(theirs: Any, random: np.random.Generator) -> int:
+    """An action that mostly does something: what lies ahead is picked up or toggled, and most free cells entered."""
+    ahead = theirs.grid.get(*theirs.front_pos)
+    if random.random() < 0.3:
+        return int(random.integers(7))
+    if ahead is None:
+        return int(random.choice([FORWARD, LEFT, RIGHT, DROP], p=[0.6, 0.18, 0.18, 0.04]))
+    if ahead.type == "door" and not ahead.is_open:
+        return int(random.choice([TOGGLE, LEFT, RIGHT, DROP], p=[0.4, 0.25, 0.25, 0.1]))
+    if ahead.can_pickup():
+        return int(random.choice([TOGGLE if ahead.type == "box" else PICK_UP, LEFT, RIGHT], p=[0.8, 0.1, 0.1]))
+    return FORWARD if ahead.can_overlap() else int(random.choice([LEFT, RIGHT]))
+
+
+def what_happened(theirs: Any, action: int, ahead: Any, before: Any) -> str:
+    """A word on a step of the package's, to count what was tried."""
+    if before is not theirs.carrying:
+        return "pick up" if before is None else "drop"
+    if action == TOGGLE and ahead is not None and ahead.type in ("door", "box"):
+        return f"toggle {ahead.type}"
+    return "other"
+
+
+def play_both(theirs: Any, pool: NativePool, seed: int) -> Counter[str]:
+    """Play an episode in both from a layout of the package's, compare each step and count what happened."""
+    random = np.random.default_rng(seed)
+    view, _ = theirs.reset(seed=seed)
+    pool.reset(seed)
+    states = pool.states()
+    load_layout(theirs.unwrapped, states[0])
+    pool.restore({"states": states.view(np.uint8).reshape(1, -1), "tick": np.zeros(1, int)})
+    np.testing.assert_array_equal(pool.views()[0], view["image"])
+    seen: Counter[str] = Counter()
+    for t in range(EPISODE_STEPS):
+        inner = theirs.unwrapped
+        action, before, ahead = eager_action(inner, random), inner.carrying, inner.grid.get(*inner.front_pos)
+        view, reward, terminated, truncated, _ = theirs.step(action)
+        out = pool.step(np.array([action]))
+        where = f"seed {seed}, step {t}, action {action}"
+        is_over = terminated or truncated
+        assert bool(out.terminated[0]) == terminated, where
+        assert bool(out.truncated[0]) == (truncated and not terminated), where
+        np.testing.assert_allclose(out.reward[0], reward, rtol=1e-6, err_msg=where)
+        np.testing.assert_array_equal((out.final_obs if is_over else out.obs)[0], view["image"], err_msg=where)
+        seen[what_happened(inner, action, ahead, before)] += 1
+        seen["steps"] += 1
+        if is_over:
+            seen["terminated" if terminated else "truncated"] += 1
+            break
+    return seen
+
+
+@pytest.mark.parametrize(("theirs", "name", "parameters"), CASES, ids=[case[0] for case in CASES])
+def test_the_same_layout_and_actions_give_the_same_steps(theirs: str, name: str, parameters: dict) -> None:
+    original, env = gymnasium.make(theirs), load_env(name, **parameters)
+    assert env.max_episode_steps == original.unwrapped.max_steps
+    pool = NativePool(env, 1, num_threads=1)
+    seen: Counter[str] = Counter()
+    seed = 0
+    while seen["steps"] < NUM_STEPS:
+        seen += play_both(original, pool, seed)
+        seed += 1
+    rare = {what for what in HAPPENS[name] if seen[what] == 0}
+    assert not rare, f"never happened in {dict(seen)}"

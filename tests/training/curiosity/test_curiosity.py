@@ -1,0 +1,182 @@
+"""Curiosity within runs: what the policy learns from, checkpoints, and everything it composes with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from scramjet.algorithms.advantages import plain_gae
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.errors import ConfigError
+from scramjet.policies.config import PolicyConfig
+from scramjet.runtime.checkpoints import load_checkpoint
+from scramjet.training.config.run_config import RunConfig
+from scramjet.training.curiosity.config import BonusConfig
+from scramjet.training.curiosity.curiosity import METRICS
+from scramjet.training.persistence.state import trainer_tensors
+from scramjet.training.self_play.config import SelfPlayConfig
+from tests.helpers.rank_sessions import train_on_ranks
+from tests.helpers.run_files import lines_of, train
+from tests.helpers.sessions import SMALL, begun
+from tests.helpers.sessions import train as train_session
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CURIOUS = replace(SMALL, curiosity="rnd", bonus=BonusConfig(features=8))
+UPDATE = 32
+RUNS: dict[str, RunConfig] = {
+    "numbers": CURIOUS,
+    "torch's operators": replace(CURIOUS, fused=False),
+    "memory": replace(CURIOUS, policy=PolicyConfig(hidden=(8,), memory="gru", memory_size=4)),
+    "masks and a Dict": replace(CURIOUS, env="maze"),
+    "agents": replace(CURIOUS, env="snake", env_parameters={"snakes": 2}),
+    "continuous actions": replace(CURIOUS, env="pendulum"),
+    "vtrace": replace(CURIOUS, ppo=PPOConfig(num_epochs=2, num_minibatches=2, advantage="vtrace")),
+    "another library": replace(CURIOUS, env="gym:CartPole-v1", num_workers=0),
+}
+
+
+def state_of(run: Path) -> dict[str, bytes]:
+    return {
+        name: (run / "checkpoints" / "latest" / name).read_bytes()
+        for name in ("model.safetensors", "trainer.safetensors")
+    }
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_run_that_stopped_ends_as_one_that_never_stopped(kind: str, tmp_path: Path) -> None:
+    config = RUNS[kind]
+    whole = train(config, tmp_path, run_name="whole")
+    train(replace(config, total_timesteps=2 * UPDATE), tmp_path, run_name="parts")
+    resumed = train(None, tmp_path, resume="parts", total_timesteps=5 * UPDATE)
+    assert state_of(resumed.run_path) == state_of(whole.run_path)
+    records = lines_of(whole.run_path)
+    assert all(record[name] > 0 for record in records for name in METRICS)
+
+
+def test_advantages_are_the_weighted_sum_of_those_of_rewards_and_of_bonuses(tmp_path: Path) -> None:
+    weights = BonusConfig(features=8, coef=0.5, reward_coef=3.0, gamma=0.9)
+    ppo = PPOConfig(num_epochs=1, num_minibatches=1, normalize_advantages="off", normalize_rewards=False)
+    with begun(replace(CURIOUS, bonus=weights, ppo=ppo), tmp_path) as session:
+        learner: Any = session.learner
+        rollout = session.collector.collect()
+        batch = learner.prepare(rollout)
+        curiosity = learner.curiosity
+        with torch.no_grad():
+            bonus = curiosity.bonus.network.novelty(rollout.obs[1:].flatten(0, 1)).view(rollout.reward.shape)
+            value = curiosity.critic(session.policy.prepare(rollout.obs.flatten(0, 1))).view(rollout.value.shape)
+        never, nothing = torch.zeros_like(rollout.terminated), torch.zeros_like(rollout.reward)
+        scaled = bonus * curiosity.scaler.factor
+        own, _ = plain_gae(scaled, value, never, never, nothing, gamma=0.9, gae_lambda=0.95)
+        ends = rollout.terminated, rollout.truncated, rollout.final_value
+        of_rewards, returns = plain_gae(rollout.reward, rollout.value, *ends, gamma=0.99, gae_lambda=0.95)
+        expected = (3.0 * of_rewards + 0.5 * own).flatten()
+        torch.testing.assert_close(batch.samples.advantage, expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(batch.samples.returns, returns.flatten())
+
+
+def test_bonuses_are_scaled_by_the_deviation_of_their_discounted_sums(tmp_path: Path) -> None:
+    with begun(CURIOUS, tmp_path) as session:
+        learner: Any = session.learner
+        rollout = session.collector.collect()
+        learner.prepare(rollout)
+        curiosity = learner.curiosity
+        with torch.no_grad():
+            bonus = curiosity.bonus.network.novelty(rollout.obs[1:].flatten(0, 1)).view(rollout.reward.shape)
+        sums, running = [], torch.zeros(4, dtype=torch.float64)
+        for row in bonus.double():
+            running = 0.99 * running + row  # episodes that end do not end it
+            sums.append(running)
+        deviation = torch.stack(sums).std(correction=0)
+        assert float(curiosity.scaler.factor) == pytest.approx(1 / float((deviation**2 + 1e-8).sqrt()), rel=1e-5)
+
+
+def test_what_is_seen_again_and_again_is_no_longer_new(tmp_path: Path) -> None:
+    config = replace(CURIOUS, env="deep_sea", env_parameters={"size": 3}, total_timesteps=60 * UPDATE)
+    bonuses = [record["bonus/mean"] for record in lines_of(train(config, tmp_path).run_path)]
+    assert sum(bonuses[-10:]) < 0.7 * sum(bonuses[:10])
+
+
+def test_without_curiosity_nothing_of_it_is_in_a_checkpoint(tmp_path: Path) -> None:
+    with begun(SMALL, tmp_path) as session:
+        assert not any("curiosity" in name for name in trainer_tensors(session))
+
+
+def test_a_fork_goes_on_with_what_was_learned_and_may_begin_or_end_curiosity(tmp_path: Path) -> None:
+    parent = train(CURIOUS, tmp_path, run_name="parent")
+    with begun(None, tmp_path, fork=parent.run_path, total_timesteps=8 * UPDATE, run_name="on") as session:
+        learner: Any = session.learner
+        tensors = learner.curiosity.tensors()
+        steps = [tensor for name, tensor in tensors.items() if name.endswith("/step")]
+        assert {float(step) for step in steps} == {5.0}
+        assert float(tensors["curiosity/moments"][0]) == 5 * UPDATE
+    given = {"fork": parent.run_path, "total_timesteps": 8 * UPDATE}
+    for settings in ({"curiosity": None, "bonus": BonusConfig()}, {"bonus": {"features": 16}}):
+        assert train(None, tmp_path, **given, **settings).step == 8 * UPDATE
+    plain = train(SMALL, tmp_path, run_name="plain")
+    forked = train(None, tmp_path, fork=plain.run_path, total_timesteps=8 * UPDATE, curiosity="rnd")
+    assert "bonus/mean" in forked.metrics
+
+
+def test_ranks_hold_the_same_weights_of_curiosity(tmp_path: Path) -> None:
+    config = replace(CURIOUS, num_envs=8, ppo=PPOConfig(num_epochs=1, num_minibatches=2), total_timesteps=64 * 3)
+    results = train_on_ranks(2, tmp_path, config)
+    assert all(record["bonus/loss"] > 0 for record in lines_of(results[0].run_path))
+    trainer = load_checkpoint(results[0].run_path / "checkpoints" / "latest").trainer
+    of_first = {name: each for name, each in trainer.items() if name.startswith("curiosity/module/")}
+    assert of_first
+    for name, tensor in of_first.items():
+        (other,) = [each for key, each in trainer.items() if key.endswith("/" + name)]
+        assert torch.equal(tensor, other), name
+
+
+def test_actors_beside_the_learner_are_curious_too(tmp_path: Path) -> None:
+    config = replace(CURIOUS, mode="async", num_actors=2, total_timesteps=6 * UPDATE)
+    records = lines_of(train(config, tmp_path).run_path)
+    assert all(record["bonus/mean"] > 0 for record in records)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"curiosity": None}, "bonus settings are for curiosity; add --curiosity rnd"),
+        ({"algorithm": "spo", "ppo": PPOConfig()}, "curiosity='rnd' is for PPO"),
+        ({"env": "connect_four", "self_play": SelfPlayConfig(pool_fraction=0.5)}, "worlds without opponents"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(CURIOUS, **changes)
+
+
+def test_a_game_by_seats_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="connect_four has seats; leave it out"):
+        train(replace(CURIOUS, env="connect_four"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_metrics_are_plain_numbers(tmp_path: Path) -> None:
+    with begun(CURIOUS, tmp_path) as session:
+        train_session(session, 1)
+        learner: Any = session.learner
+        metrics = learner.update(learner.prepare(session.collector.collect()), 0)
+        assert json.loads(json.dumps(metrics)) == metrics
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["numbers", "torch's operators", "memory", "masks and a Dict", "continuous actions"])
+def test_on_the_gpu_curiosity_is_recorded_and_resumes_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    config = replace(RUNS[kind], device="cuda", total_timesteps=6 * UPDATE)
+    with begun(config, tmp_path, run_name="looked at") as session:
+        train_session(session, 4)
+        learner: Any = session.learner
+        assert learner.curiosity._learning.is_recorded
+    whole = train(config, tmp_path, run_name="whole")
+    train(replace(config, total_timesteps=3 * UPDATE), tmp_path, run_name="parts")
+    resumed = train(None, tmp_path, resume="parts", total_timesteps=6 * UPDATE)
+    assert state_of(resumed.run_path) == state_of(whole.run_path)
