@@ -1,8 +1,8 @@
 """The tasks of the study: worlds, their budgets, and the returns that scores are measured by.
 
-Budgets are small on purpose: some 35 tasks, four systems and three seeds are to fit into minutes of a machine with 16 cores.
-A task's reference is what a good agent reaches with any budget: the optimum where it is known, else a public figure or
-our own best. Random play is not written down here; it is measured by the study.
+Budgets are small on purpose: some 35 tasks, four systems and three seeds are to fit into minutes of 16 cores. A task's
+reference is what a good agent reaches with any budget: the optimum where it is known, else a public figure or our own
+best. Random play is not written down here; it is measured by the study.
 """
 
 from __future__ import annotations
