@@ -96,7 +96,13 @@ MATHEMATICS = {
     "typing",
 }
 """Modules of others that are no way to a file or a process by themselves."""
-OF_OURS = {"scramjet.compile.jit", "scramjet.errors", "scramjet.runtime.ranks.moments", "scramjet.settings"}
+OF_OURS = {
+    "scramjet.compile.jit",
+    "scramjet.errors",
+    "scramjet.policies.compressed_values",  # mathematics that networks need as well
+    "scramjet.runtime.ranks.moments",
+    "scramjet.settings",
+}
 OUTSIDE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "load", "save", "fromfile", "tofile", "memmap"}
 
 

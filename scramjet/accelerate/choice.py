@@ -32,6 +32,8 @@ def choose_executor(
     """
     if not fused:
         return TorchExecutor(policy, "--no-fused")
+    if policy.values_are_symlog:
+        return TorchExecutor(policy, "kernels do not turn the symlog of values back into values")
     if policy.device.type == "cuda":
         from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
 

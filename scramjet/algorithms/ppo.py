@@ -50,8 +50,16 @@ class PPOConfig:
     """How far a value may move per update (the larger of the two losses counts); none: no clipping."""
     entropy_coef: float | str = 0.01
     """Weight of the entropy bonus: a number or a schedule."""
+    target_entropy: float | None = None
+    """Adapt entropy_coef so that actions stay this random: choices, a share of the largest entropy, 0 to 1; continuous,
+    the entropy of noise of this deviation. None: not adapted."""
+    target_entropy_rate: float = 0.5
+    """target_entropy: how fast entropy_coef is adapted; it changes by e to the rate for a share, or nat, amiss."""
     value_coef: float = 0.5
     """Weight of the value loss."""
+    value_scale: Literal["none", "popart", "symlog"] = "none"
+    """What the value network gives instead of returns: popart, returns normalized by running statistics; symlog, their
+    logarithm with a sign. A value_clip is a distance in that scale."""
     max_grad_norm: float | None = 0.5
     """Bound on the norm of all gradients together; none: no bound."""
     normalize_advantages: Literal["minibatch", "batch", "off"] = "minibatch"
@@ -73,7 +81,7 @@ class PPOConfig:
         require_counts(self, ("num_epochs", "num_minibatches", "minibatch_size", "bptt_horizon"))
         require(self, ("value_coef",), lambda x: x >= 0, "must be at least 0")
         bounds = ("max_grad_norm", "value_clip", "reward_clip", "target_kl", "vtrace_rho_clip", "vtrace_c_clip")
-        positive = ("adam_eps", *bounds)
+        positive = ("adam_eps", "target_entropy", "target_entropy_rate", *bounds)
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
         require(self, positive, lambda x: x is None or x >= MIN_POSITIVE, vanishes)

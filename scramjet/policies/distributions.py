@@ -61,6 +61,13 @@ class Distribution(ABC):
         """log pi(a|s) [B] of stored actions, and the entropy [B]; differentiable in the logits."""
 
     @abstractmethod
+    def entropy_of(self, share: float) -> tuple[float, float]:
+        """The entropy of actions that are as random as `share` says, and what it changes by per unit of it, in nats.
+
+        Of choices, a share of the largest entropy, masks aside; of numbers, that of noise with this deviation.
+        """
+
+    @abstractmethod
     def kl(self, logits: Tensor, other_logits: Tensor, mask: Tensor | None) -> Tensor:
         """KL(pi(logits) || pi(other_logits)) [B], in closed form; differentiable in both."""
 
@@ -105,6 +112,10 @@ class Categorical(Distribution):
     def log_prob_and_entropy(self, logits: Tensor, action: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """log pi(a|s) [B] and entropy [B], over the legal choices only."""
         return categorical.log_prob_and_entropy(logits, action, mask)
+
+    def entropy_of(self, share: float) -> tuple[float, float]:
+        """A share of the entropy of all choices equally likely."""
+        return _share_of(math.log(self.num_inputs), share)
 
     def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
         """log pi(a|s) [B, P], over the legal choices only."""
@@ -168,6 +179,10 @@ class MultiCategorical(Distribution):
         log_prob, entropy = categorical.log_prob_and_entropy(self._padded(logits, mask), action, None)
         return log_prob.sum(-1), entropy.sum(-1)
 
+    def entropy_of(self, share: float) -> tuple[float, float]:
+        """A share of the entropy of all choices of each component equally likely."""
+        return _share_of(float(self.offsets.diff().log().sum()), share)
+
     def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
         """log pi(a|s) [B, P], over the legal choices only, summed over components."""
         return torch.log_softmax(self._padded(logits, mask), dim=-1).gather(2, actions.transpose(1, 2)).sum(1)
@@ -194,6 +209,13 @@ class MultiCategorical(Distribution):
             return legal.unflatten(-1, (self.action_shape[0], -1))
         padded = legal.index_select(-1, self.place).unflatten(-1, tuple(self.padding.shape))
         return padded.masked_fill(self.padding, MASKED_LOGIT)
+
+
+def _share_of(largest: float, share: float) -> tuple[float, float]:
+    """A share of the largest entropy of choices, and that entropy; with one choice alone, 1 in its place."""
+    if share >= 1:
+        raise ConfigError(f"target_entropy={share} is a share of the largest entropy of choices; use one below 1")
+    return share * largest, largest or 1.0
 
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -261,6 +283,15 @@ class DiagonalGaussian(Distribution):
             return log_prob, entropy
         log_prob = log_prob - _log_slope_of_tanh(action).sum(-1) - self.log_stretch
         return log_prob, entropy + self._expected_log_slope(mean, std).sum(-1) + self.log_stretch
+
+    def entropy_of(self, share: float) -> tuple[float, float]:
+        """The entropy of normal numbers of deviation `share`, and the number of components."""
+        if self.squashes:
+            raise ConfigError(
+                "target_entropy names the deviation of actions, and policy.bounded_actions='tanh' bends it; use "
+                "--policy.bounded-actions scale"
+            )
+        return self.size * (0.5 + _HALF_LOG_TWO_PI + math.log(share)), float(self.size)
 
     def log_probs(self, logits: Tensor, actions: Tensor, mask: Tensor | None) -> Tensor:
         """log pi(a|s) [B, P], summed over components; of the squashed actions where they are squashed."""

@@ -13,6 +13,7 @@ from scramjet.adapters.env_spaces import EnvSpaces
 from scramjet.engine.privileged import CRITIC, POLICY, is_privileged, policy_space
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.errors import ConfigError
+from scramjet.policies.compressed_values import symexp
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution, make_distribution
 from scramjet.policies.env_terms import PolicyState, predict
@@ -60,6 +61,9 @@ class Policy(nn.Module):
         """Numbers in the recurrent state of a row; 0 if the network is not recurrent."""
         self.uses_bfloat16 = False
         """Whether matrix products on the GPU are computed in bfloat16."""
+        self.values_are_symlog = False
+        """Whether the network gives the symlog of values, which the policy turns back into values. While it is trained
+        with `value_scale` symlog, the learner does that instead."""
 
     @property
     def device(self) -> torch.device:
@@ -77,10 +81,9 @@ class Policy(nn.Module):
         with self._precision():
             memory = (state, begins) if self.state_size else ()
             output = PolicyOutput(*self.network(self.prepare(obs), *memory))
-        if not self._rounds:
-            return output
-        state = output.state
-        return PolicyOutput(output.logits.float(), output.value.float(), None if state is None else state.float())
+        if self._rounds:
+            output = PolicyOutput(*(part if part is None else part.float() for part in output))  # type: ignore[arg-type]
+        return output._replace(value=symexp(output.value)) if self.values_are_symlog else output
 
     def logits(self, obs: Observations) -> Tensor:
         """Logits alone, [B, num_inputs]; only where `splits`."""
@@ -93,7 +96,8 @@ class Policy(nn.Module):
         if self.splits:
             with self._precision():
                 value: Tensor = self.network.value(self.prepare(obs))  # type: ignore[operator]
-            return value.float() if self._rounds else value
+            value = value.float() if self._rounds else value
+            return symexp(value) if self.values_are_symlog else value
         return self.forward(obs, state).value
 
     def initial_state(self, num_rows: int) -> Tensor:

@@ -23,6 +23,7 @@ from scramjet.errors import ConfigError
 from scramjet.policies.networks import check_network_memory, default_network
 from scramjet.policies.policy import Policy
 from scramjet.policies.symmetries import SymmetryTables, tables_of_world, with_symmetries
+from scramjet.policies.value_layer import check_value_layer
 from scramjet.runtime.machine.cores import available_cores
 from scramjet.search.rows import SearchSettings
 from scramjet.training.asynchronous.ray.remote_pool import remote_pools
@@ -66,7 +67,10 @@ def policy_for(
     if symmetries is not None:
         network = with_symmetries(network, config.policy.symmetry, symmetries)
     normalizes = config.ppo.normalize_observations
-    return Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
+    policy = Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
+    if config.ppo.value_scale == "popart":
+        check_value_layer(policy, observation_space)
+    return policy
 
 
 def _spaces_of(config: RunConfig) -> tuple[Any, Any]:

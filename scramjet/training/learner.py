@@ -21,8 +21,10 @@ from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
+from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
+from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
@@ -100,6 +102,7 @@ class Learner(Learning[Batch]):
         self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED ^ own_seed)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
+        self._entropy_tuner = _entropy_tuner(config, policy)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
         self._learning: Stage[Diagnostics] = stage("an epoch of learning", device)
         self._correcting: Stage[Tensor] = stage("the correction of advantages", device)
@@ -151,11 +154,9 @@ class Learner(Learning[Batch]):
         return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
-        reward, curiosity = self.learned_reward(rollout), self.curiosity
-        if curiosity is None:
-            return prepare_batch(rollout, reward, self.config, self.ranks)
-        bonus, reward_coef = curiosity.advantages(rollout), curiosity.config.reward_coef
-        return prepare_batch(rollout, reward, self.config, self.ranks, bonus=bonus, reward_coef=reward_coef)
+        reward = self.learned_reward(rollout)
+        bonus = None if self.curiosity is None else self.curiosity.advantages(rollout)
+        return prepare_batch(rollout, reward, self.config, self.ranks, scale=self.value_scale, bonus=bonus)
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
@@ -177,6 +178,10 @@ class Learner(Learning[Batch]):
             if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
                 break
         metrics = _summarize(epochs, batch.explained_variance, self.executor.own_losses)
+        if self._entropy_tuner is not None:
+            entropy = metrics["entropy"]
+            assert entropy is not None
+            self._entropy_tuner.follow(entropy)
         if self.policy.normalizer is not None:
             self.policy.normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
         if self.curiosity is not None:
@@ -195,11 +200,21 @@ class Learner(Learning[Batch]):
         if self.curiosity is not None:
             self.curiosity.begin_as_fork(tensors)
 
+    def shared_tensors(self) -> dict[str, Tensor]:
+        tuner = self._entropy_tuner
+        return super().shared_tensors() | ({} if tuner is None else tuner.tensors())
+
+    def restore_shared(self, tensors: Mapping[str, Tensor]) -> None:
+        super().restore_shared(tensors)
+        if self._entropy_tuner is not None:
+            self._entropy_tuner.restore(tensors)
+
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""
         learning_rate = self.follow_learning_rate(step)
         clip = self._clip_epsilon.at(step, self.total_steps)
-        entropy_coef = self._entropy_coef.at(step, self.total_steps)
+        tuner = self._entropy_tuner
+        entropy_coef = self._entropy_coef.at(step, self.total_steps) if tuner is None else tuner.coef
         self._clip, self._entropy = set_number(self._clip, clip), set_number(self._entropy, entropy_coef)
         return {"learning_rate": learning_rate, "clip_epsilon": clip, "entropy_coef": entropy_coef}
 
@@ -234,7 +249,7 @@ class Learner(Learning[Batch]):
         played.
         """
         log_ratio = self._correcting.run(
-            lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks),
+            lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks, self.value_scale),
             may_record=self._preparing.is_recorded,
         )
         if self.is_behind and is_first:
@@ -253,6 +268,14 @@ def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: floa
         is_impala=config.loss == "impala",
         rho_clip=config.vtrace_rho_clip if config.advantage == "vtrace" else None,
     )
+
+
+def _entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None:
+    """What adapts the entropy coefficient; None where the config has no target."""
+    if config.target_entropy is None:
+        return None
+    target, unit = policy.distribution.entropy_of(config.target_entropy)
+    return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)
 
 
 def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLosses | None) -> dict[str, float | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -15,8 +15,10 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
+from scramjet.algorithms.value_scaling import PopArt, Symlog, ValueScale
 from scramjet.errors import TrainingError
 from scramjet.policies.policy import Policy
+from scramjet.policies.value_layer import value_layer
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.rollout.rollout import Rollout
@@ -57,6 +59,8 @@ class Learning(ABC, Generic[Prepared]):
         join = partial(joined_over, ranks)
         scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join, enlarges=enlarges_rewards)
         self.reward_scaler = scaler if config.normalize_rewards else None
+        self.value_scale = make_value_scale(config, policy, join)
+        """How the policy's values stand for returns; None: they are returns."""
         self._learning_rate = Schedule.parse("learning_rate", config.learning_rate)
 
     @property
@@ -79,6 +83,15 @@ class Learning(ABC, Generic[Prepared]):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `tensors` gave, found among the tensors of a checkpoint of the same run."""
 
+    def shared_tensors(self) -> dict[str, Tensor]:
+        """What the next update depends on that is the same on all ranks and that forks take over, by name."""
+        return {} if self.value_scale is None else self.value_scale.tensors()
+
+    def restore_shared(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `shared_tensors` gave, where the checkpoint has it."""
+        if self.value_scale is not None:
+            self.value_scale.restore(tensors)
+
     def begin_as_fork(self, tensors: Mapping[str, Tensor]) -> None:
         """Begin from the weights of a checkpoint, maybe of another algorithm, whose trainer's tensors these are."""
 
@@ -100,6 +113,13 @@ class Learning(ABC, Generic[Prepared]):
         (group,) = self.optimizer.param_groups
         group["lr"] = set_number(group["lr"], learning_rate)
         return learning_rate
+
+
+def make_value_scale(config: PPOConfig, policy: Policy, join: Callable[[Tensor], Tensor]) -> ValueScale | None:
+    """The scale of values that a config asks for; `join` makes the moments of all ranks out of those of this one."""
+    if config.value_scale == "popart":
+        return PopArt(value_layer(policy), join)
+    return Symlog() if config.value_scale == "symlog" else None
 
 
 def number_on(device: torch.device, value: float = 0.0) -> Any:

@@ -33,6 +33,7 @@ from scramjet.training.persistence.checkpoint_facts import (
     find_checkpoint,
 )
 from scramjet.training.persistence.metadata import env_terms, policy_spaces
+from scramjet.training.persistence.value_scales import give_returns
 from scramjet.training.persistence.weights import check_weights, load_weights
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.trust import Caller
@@ -65,6 +66,7 @@ def load_policy(
     policy = policy_for(*spaces, settings, network, symmetries=_kept_symmetries(checkpoint, settings))
     policy.env_spaces = env_terms(checkpoint, spaces, settings.frame_stack)
     load_weights(policy, checkpoint)
+    give_returns(policy, checkpoint, settings)
     return policy.eval()
 
 
@@ -184,6 +186,7 @@ def load_trained(
     check_fits(checkpoint, config, network)
     policy = make_policy(config, network)
     load_weights(policy, checkpoint)
+    give_returns(policy, checkpoint, config)
     return policy.eval(), config, checkpoint
 
 

@@ -81,6 +81,7 @@ class Case:
             tensors |= {f"adam.{number}.{name}": tensor.clone() for name, tensor in moments.items()}
         if learner.reward_scaler is not None:
             tensors["rewards"] = learner.reward_scaler.moments.clone()
+        tensors |= {name: tensor.clone() for name, tensor in learner.shared_tensors().items()}
         return Learned(tensors, metrics)
 
     def learned_together(self, size: int) -> list[Learned]:

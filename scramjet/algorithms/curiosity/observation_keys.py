@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
-from scramjet.engine.trees import leaves
 
 
-def observation_keys(obs: Any, num_axes: int) -> Tensor:
+def observation_keys(parts: Sequence[Tensor], num_axes: int) -> Tensor:
     """A hash of each observation, int64 and never negative; equal for equal observations.
 
-    obs: a tensor [*L, *shape] of any number type, or nested dicts of such, where L are the first `num_axes` axes;
-    returns [*L]. Numbers are compared bit by bit, except that -0.0 is 0.0. Two of a million different observations
-    share a hash with a probability of 5e-8.
+    parts: the tensors of the observations, [*L, *shape] each, of any number type; L are the first `num_axes` axes, and
+    the result is [*L]. Numbers are compared bit by bit, except that -0.0 is 0.0. Two of a million different
+    observations share a hash with a probability of 5e-8.
     """
-    parts = leaves(obs)
     keys = torch.zeros(parts[0].shape[:num_axes], dtype=torch.int64, device=parts[0].device)
     for part in parts:
         rows = _bytes_of(part, num_axes)

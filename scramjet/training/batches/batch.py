@@ -16,12 +16,13 @@ from scramjet.algorithms.ppo import (
     normalize_by,
     normalizing,
 )
+from scramjet.algorithms.value_scaling import ValueScale
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.runtime.ranks.moments import moments_of
 from scramjet.training.batches.samples import every_step, lay_out
-from scramjet.training.batches.targets import Targets
+from scramjet.training.batches.targets import BonusAdvantages, Targets
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -41,17 +42,23 @@ def prepare_batch(
     config: PPOConfig,
     ranks: Ranks = ALONE,
     *,
-    bonus: Tensor | None = None,
-    reward_coef: float = 1.0,
+    scale: ValueScale | None = None,
+    bonus: BonusAdvantages | None = None,
 ) -> Batch:
     """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples.
 
-    Statistics are those over the rollouts of all `ranks`. `bonus` [T, R] are advantages of bonuses to add, and
-    `reward_coef` the weight of the rewards' own advantages beside them.
+    Statistics are those over the rollouts of all `ranks`. With a `scale`, the rollout's values are outputs in it; its
+    statistics take in the returns, and the samples' values and returns are outputs in the scale after that. `bonus` is
+    added to the advantages.
     """
-    targets = Targets(rollout, reward, config, bonus, reward_coef)
+    targets = Targets.of(rollout, reward, config, scale, bonus)
     samples = lay_out(rollout, *targets.on_policy())
+    if scale is not None:
+        samples.value = scale.to_returns(samples.value)
     explained = _explained_variance(samples, ranks)
+    if scale is not None:
+        scale.follow(samples.returns, samples.counts)
+        samples.value, samples.returns = scale.to_outputs(samples.value), scale.to_outputs(samples.returns)
     _normalize(samples, config, ranks)
     return Batch(rollout, samples, explained, targets if config.advantage == "vtrace" else None)
 
@@ -76,15 +83,18 @@ def _normalize(samples: Samples, config: PPOConfig, ranks: Ranks) -> None:
 
 
 @torch.no_grad()
-def estimate_again(policy: Policy, batch: Batch, num_minibatches: int, ranks: Ranks = ALONE) -> Tensor:
+def estimate_again(
+    policy: Policy, batch: Batch, num_minibatches: int, ranks: Ranks = ALONE, scale: ValueScale | None = None
+) -> Tensor:
     """Estimate advantages and returns by V-trace for the current policy and write them to the samples.
 
-    Returns log-ratios [T, R]: the log-probability of each action now, minus that when it was taken.
+    The policy's values and the samples' returns are outputs in `scale`; None: in the scale of returns. Returns
+    log-ratios [T, R]: the log-probability of each action now, minus that when it was taken.
     """
     targets = batch.targets
     assert targets is not None
     rollout = targets.rollout
-    value, log_ratio = rollout.value.clone(), torch.zeros_like(rollout.log_prob)
+    value, log_ratio = targets.value.clone(), torch.zeros_like(rollout.log_prob)
     is_flat_game = rollout.seat is not None and not rollout.recurrent.is_used
     samples = every_step(rollout) if is_flat_game else batch.samples  # values of all turns are needed
     everything = torch.arange(samples.num_units, device=value.device)
@@ -92,10 +102,11 @@ def estimate_again(policy: Policy, batch: Batch, num_minibatches: int, ranks: Ra
         part = samples.select(units)
         output = policy(part.obs, part.state, part.begins)
         log_prob, _ = policy.distribution.log_prob_and_entropy(output.logits, part.action, part.mask)
-        part.write_back(value, output.value)
+        part.write_back(value, output.value if scale is None else scale.to_returns(output.value))
         part.write_back(log_ratio, log_prob - part.log_prob)
-    value[-1] = policy.value(rollout.obs_at(-1), rollout.recurrent.of_movers(rollout.turn(-1)))
+    last = policy.value(rollout.obs_at(-1), rollout.recurrent.of_movers(rollout.turn(-1)))
+    value[-1] = last if scale is None else scale.to_returns(last)
     advantage, returns, _ = targets.off_policy(value, log_ratio)
-    batch.samples.set_targets(advantage, returns)
+    batch.samples.set_targets(advantage, returns if scale is None else scale.to_outputs(returns))
     _normalize(batch.samples, targets.config, ranks)
     return log_ratio if rollout.mine is None else log_ratio.where(rollout.mine, 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout.rollout import Rollout
 
@@ -36,17 +36,7 @@ class Transitions:
 
     def select(self, places: Tensor) -> Transitions:
         """The steps at these places of the flattened rollout, [B]."""
-
-        def take(data: Tensor) -> Tensor:
-            return data.flatten(0, 1).index_select(0, places)
-
-        return Transitions(
-            obs=map_leaves(take, self.obs),
-            next_obs=map_leaves(take, self.next_obs),
-            action=take(self.action),
-            ended=take(self.ended),
-            counts=None if self.counts is None else take(self.counts),
-        )
+        return map_fields(self, lambda leaf: at_places(leaf, places))
 
 
 class Bonus(nn.Module, ABC):
@@ -71,6 +61,11 @@ class Bonus(nn.Module, ABC):
 
     def forget(self) -> None:
         """Begin every row as if its episode began with the next rollout: rows may go on with another env there."""
+
+
+def at_places(tree: Any, places: Tensor) -> Any:
+    """What a tree of tensors [T, R, ...] holds at these places [B] of the flattened rollout, [B, ...]."""
+    return map_leaves(lambda leaf: leaf.flatten(0, 1).index_select(0, places), tree)
 
 
 def mean_of_counted(numbers: Tensor, counts: Tensor | None) -> Tensor:

@@ -31,7 +31,7 @@ class BonusConfig:
     """Adam's step size for everything that curiosity learns: predictions, and the value of bonuses."""
     num_epochs: int = 1
     """Passes over each rollout for that."""
-    features: int = 128
+    features: int = 64
     """Numbers that describe an observation where bonuses are computed from a learned or random description."""
     icm_forward: float = 0.2
     """icm: weight of the forward model's loss; that of the inverse model's is 1 minus it."""

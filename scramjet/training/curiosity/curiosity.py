@@ -25,12 +25,16 @@ from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
 from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
-from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
+from scramjet.training.batches.targets import BonusAdvantages
+from scramjet.training.curiosity.bonus import Bonus, Transitions, at_places, mean_of_counted
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.networks import FeatureNetwork, in_chunks
 from scramjet.training.rollout.rollout import Rollout
 
 _SHUFFLE_SEED = 0xC0FFEE
+MOST_LEARNED = 4096
+"""Steps of a minibatch that the bonus learns from. With more envs a gradient step would see more of the same, and what
+is new would be known too soon (Burda et al. 2018 keep the number too)."""
 METRICS = ("bonus/mean", "bonus/max", "bonus/loss", "bonus/value_loss")
 PREFIX = "curiosity/"
 """Of its tensors' names in a checkpoint."""
@@ -80,8 +84,8 @@ class Curiosity:
         self._prepared: tuple[Tensor, Tensor, Tensor] | None = None  # returns [T, R] of bonuses, their mean, maximum
 
     @torch.no_grad()
-    def advantages(self, rollout: Rollout) -> Tensor:
-        """The advantages of a rollout's bonuses times their weight, [T, R]; updates the statistics of bonuses."""
+    def advantages(self, rollout: Rollout) -> BonusAdvantages:
+        """The advantages of a rollout's bonuses; updates the statistics of bonuses."""
         steps = Transitions.of(rollout)
         if self._forgets:
             self.bonus.forget()
@@ -98,7 +102,7 @@ class Curiosity:
             gamma=self.config.gamma, gae_lambda=self._gae_lambda,
         )  # fmt: skip
         self._prepared = returns, found.mean(), found.max()
-        return advantage.mul_(self.config.coef)
+        return BonusAdvantages(advantage.mul_(self.config.coef), self.config.reward_coef)
 
     def _value(self, obs: object) -> Tensor:
         return self.critic(self._policy.prepare(obs)).squeeze(-1)  # type: ignore[arg-type]
@@ -133,14 +137,15 @@ class Curiosity:
         steps = Transitions.of(rollout)
         rows = []
         for k in range(len(minibatches)):
-            places = minibatches.units(k)
-            rows.append(self._gradient_step(steps.select(places), returns.flatten().index_select(0, places)))
+            rows.append(self._gradient_step(steps, returns.flatten(), minibatches.units(k)))
         return torch.stack(rows).mean(0)
 
-    def _gradient_step(self, minibatch: Transitions, returns: Tensor) -> Tensor:
-        error = (self._value(minibatch.obs) - returns).square()
-        value_term = 0.5 * mean_of_counted(error, minibatch.counts)
-        bonus_term = self.bonus.loss(minibatch)
+    def _gradient_step(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
+        """Take a gradient step on the steps at these places [B] of a rollout; returns both losses, [2]."""
+        error = (self._value(at_places(steps.obs, places)) - returns.index_select(0, places)).square()
+        counts = None if steps.counts is None else at_places(steps.counts, places)
+        value_term = 0.5 * mean_of_counted(error, counts)
+        bonus_term = self.bonus.loss(steps.select(places[:MOST_LEARNED]))
         total = value_term if bonus_term is None else value_term + bonus_term
         terms = torch.stack([torch.zeros_like(value_term) if bonus_term is None else bonus_term, value_term]).detach()
         if self._gradients is None:

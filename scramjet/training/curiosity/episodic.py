@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from scramjet.algorithms.curiosity.episodic_counts import EpisodicCounts
 from scramjet.algorithms.curiosity.observation_keys import observation_keys
-from scramjet.engine.trees import map_leaves
+from scramjet.engine.trees import leaves, map_leaves
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.curiosity.bonus import Bonus, Transitions
 
@@ -33,7 +33,7 @@ class CountBonus(Bonus):
 
     def bonuses(self, rollout: Transitions) -> Tensor:
         first = map_leaves(lambda leaf: leaf[:1], rollout.obs)
-        keys = [observation_keys(_entries_of(self.space, obs), 2) for obs in (first, rollout.next_obs)]
+        keys = [observation_keys(leaves(_entries_of(self.space, obs)), 2) for obs in (first, rollout.next_obs)]
         visits = self.counts.visit(torch.cat(keys), rollout.ended, rollout.counts)
         if self.only_first:
             return (visits == 1).float()

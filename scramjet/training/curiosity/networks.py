@@ -22,7 +22,7 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 
 OBSERVATION_CLIP = 5.0
 """Where normalized observations are cut (Burda et al. 2018)."""
-CHUNK = 1 << 14
+CHUNK = 1 << 12
 """Observations that go through a network at a time."""
 CHUNK_ON_GPU = 1 << 18
 NUMBERS_AT_ONCE = 1 << 27

@@ -12,7 +12,7 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
 from scramjet.training.curiosity.networks import EveryNumberNormalizer, FeatureNetwork, in_chunks, normalized_space
 
-TARGET_LAYERS, PREDICTOR_LAYERS = 1, 3
+TARGET_LAYERS, PREDICTOR_LAYERS = 1, 2
 """Hidden layers after the encoder: the predictor can do more than what it predicts."""
 
 

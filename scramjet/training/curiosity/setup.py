@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import torch
@@ -80,6 +81,10 @@ BONUSES: dict[str, Callable[[Pool, Policy, RunConfig], Bonus]] = {
 """What makes the bonus of each name, from the pool that trains, its policy and the config."""
 
 
+_DRAWING = threading.Lock()
+"""Held while weights are drawn, from torch's one generator: ranks may be threads."""
+
+
 def make_curiosity(config: RunConfig, pool: Pool, policy: Policy, seed: int, ranks: Ranks = ALONE) -> Curiosity | None:
     """The curiosity that the config asks for, on the policy's device; None if it asks for none."""
     if config.curiosity is None:
@@ -88,7 +93,7 @@ def make_curiosity(config: RunConfig, pool: Pool, policy: Policy, seed: int, ran
         raise ConfigError(
             f"curiosity={config.curiosity!r} is for worlds without opponents, and {config.env} has seats; leave it out"
         )
-    with torch.random.fork_rng(devices=[]):  # weights of its own, which do not shift anybody else's
+    with _DRAWING, torch.random.fork_rng(devices=[]):  # weights of its own, which do not shift anybody else's
         torch.manual_seed(EpisodeSeed.of(seed, "curiosity").key & (2**62 - 1))
         bonus = BONUSES[config.curiosity](pool, policy, config)
         return Curiosity(

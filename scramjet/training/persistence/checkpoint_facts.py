@@ -61,7 +61,14 @@ def check_fits(checkpoint: Checkpoint, config: RunConfig, network: nn.Module | N
                 f"that of {config.env} is {here!r}"
             )
     check_network_is_given(checkpoint, network)
-    trained_with, here = checkpoint_settings(checkpoint).policy, config.policy
+    before = checkpoint_settings(checkpoint)
+    scales = before.ppo.value_scale, config.ppo.value_scale
+    if scales[0] != scales[1] and not set(scales) <= {"none", "popart"}:
+        raise CheckpointError(
+            f"'{checkpoint.path}' was trained with value_scale={scales[0]!r}, and with {scales[1]!r} all values would "
+            f"have to be learned anew; add --value-scale {scales[0]}"
+        )
+    trained_with, here = before.policy, config.policy
     for name in ("memory", "memory_size", "memory_layers") if network is None else ():
         then, now = getattr(trained_with, name), getattr(here, name)
         if then != now and (name == "memory" or here.memory is not None):

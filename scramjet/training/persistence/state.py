@@ -106,7 +106,7 @@ def trainer_tensors(session: Session) -> dict[str, Tensor]:
         tensors |= session.league.tensors()
     if session.learner.reward_scaler is not None:
         tensors["reward_scaler/moments"] = session.learner.reward_scaler.moments
-    return tensors
+    return tensors | session.learner.shared_tensors()
 
 
 def local_tensors(session: Session) -> dict[str, Tensor]:
@@ -182,3 +182,4 @@ def restore_learning(policy: Policy, learner: Learning[Any], checkpoint: Checkpo
         moments = checkpoint.trainer.get("reward_scaler/moments")
         if learner.reward_scaler is not None and moments is not None:
             learner.reward_scaler.moments.copy_(moments)
+        learner.restore_shared(checkpoint.trainer)

@@ -12,7 +12,7 @@ from scramjet.web.export_page.errors import UntranslatableError
 from scramjet.web.export_page.literals import literal
 from scramjet.web.export_page.statements import translated
 
-RULES = ("reset", "step", "observe", "mask", "seat", "alive")
+RULES = ("reset", "step", "observe", "observe_critic", "mask", "seat", "alive")
 """What a page needs of a world to play it."""
 
 

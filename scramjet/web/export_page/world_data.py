@@ -17,6 +17,7 @@ from scramjet.engine.layout import (
     played_by,
     state_dtype,
 )
+from scramjet.engine.privileged import shown_space
 from scramjet.engine.worlds.world_functions import NO_LIMIT
 from scramjet.envs.api import Dict, Env
 from scramjet.errors import WorldError
@@ -32,7 +33,7 @@ def world_data(env: Env) -> dict[str, Any]:
         "playedBy": played_by(env).value,
         "numPlayers": num_players(env),
         "maxSteps": env.max_episode_steps or NO_LIMIT,
-        "observation": _observation_layout(env.observation_space),
+        "observation": _observation_layout(shown_space(env)),
         "action": _action(env),
         "maskSize": mask_size(env),
         "hides": bool(env.hidden) and num_players(env) > 1,

@@ -1,12 +1,19 @@
 """Hashes of observations, against the same mixing of whole numbers in Python."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from scramjet.algorithms.curiosity.observation_keys import observation_keys
+from scramjet.engine.trees import leaves
 
 WHOLE = 2**64 - 1
+
+
+def keys_of(obs: Any, num_axes: int) -> torch.Tensor:
+    return observation_keys(leaves(obs), num_axes)
 
 
 def key_of(*parts: bytes) -> int:
@@ -38,7 +45,7 @@ def random_observations(seed=0):
 
 def test_a_key_mixes_the_bytes_of_all_entries_as_whole_numbers_in_python_do():
     obs = random_observations()
-    keys = observation_keys(obs, 2)
+    keys = keys_of(obs, 2)
     assert keys.dtype == torch.int64
     assert keys.shape == (4, 3)
     for t in range(4):
@@ -50,7 +57,7 @@ def test_a_key_mixes_the_bytes_of_all_entries_as_whole_numbers_in_python_do():
 def test_equal_observations_have_equal_keys_and_a_change_of_one_number_changes_the_key():
     board = torch.zeros(100, 4, 4, dtype=torch.int8)
     board.view(100, 16)[torch.arange(1, 17), torch.arange(16)] = 1  # rows 1 to 16 differ in one cell each, others agree
-    keys = observation_keys(board, 1)
+    keys = keys_of(board, 1)
     assert len(set(keys[:17].tolist())) == 17
     assert set(keys[17:].tolist()) == {keys[0].item()}
     assert keys.min() >= 0
@@ -58,13 +65,13 @@ def test_equal_observations_have_equal_keys_and_a_change_of_one_number_changes_t
 
 def test_many_different_observations_share_no_key():
     numbers = torch.arange(200_000).view(-1, 1)
-    assert len(observation_keys(numbers, 1).unique()) == 200_000
+    assert len(keys_of(numbers, 1).unique()) == 200_000
 
 
 def test_minus_zero_is_zero_and_rows_need_not_lie_side_by_side():
-    assert observation_keys(torch.tensor([[0.0, 1.0]]), 1) == observation_keys(torch.tensor([[-0.0, 1.0]]), 1)
+    assert keys_of(torch.tensor([[0.0, 1.0]]), 1) == keys_of(torch.tensor([[-0.0, 1.0]]), 1)
     obs = torch.randn(5, 6, 2)
-    assert torch.equal(observation_keys(obs[:, 2:4], 2), observation_keys(obs, 2)[:, 2:4])
+    assert torch.equal(keys_of(obs[:, 2:4], 2), keys_of(obs, 2)[:, 2:4])
 
 
 @pytest.mark.gpu
@@ -72,4 +79,4 @@ def test_keys_on_the_gpu_are_those_on_the_cpu():
     obs = random_observations(1)
     on_gpu = {name: part.cuda() for name, part in obs.items() if name != "inner"}
     del obs["inner"]
-    assert torch.equal(observation_keys(on_gpu, 2).cpu(), observation_keys(obs, 2))
+    assert torch.equal(keys_of(on_gpu, 2).cpu(), keys_of(obs, 2))

@@ -26,7 +26,7 @@ def three_steps(**changes: Any) -> Targets:
     )
     for name, data in changes.items():
         setattr(rollout, name, data)
-    return Targets(rollout, torch.tensor([[1.0], [2.0], [3.0]]), CONFIG)  # type: ignore[arg-type]
+    return Targets.of(rollout, torch.tensor([[1.0], [2.0], [3.0]]), CONFIG)  # type: ignore[arg-type]
 
 
 def at_step(t: int) -> torch.Tensor:
@@ -56,7 +56,7 @@ def test_turns_of_a_seat_whose_next_is_not_in_the_rollout_do_not_count():
     seats = torch.tensor([[1], [0], [1], [0]], dtype=torch.int8)
     values = torch.tensor([[2.0], [5.0], [7.0], [10.0]])
     targets = three_steps(seat=seats, value=values)
-    paid = Targets(targets.rollout, torch.tensor([[[7.0, 1.0]], [[1.0, 3.0]], [[2.0, 4.0]]]), CONFIG)
+    paid = Targets.of(targets.rollout, torch.tensor([[[7.0, 1.0]], [[1.0, 3.0]], [[2.0, 4.0]]]), CONFIG)
     advantage, _, counts = paid.on_policy()
     assert counts is not None
     assert counts.flatten().tolist() == [True, True, False]

@@ -91,7 +91,8 @@ CHANGED: dict[str, Any] = {
     "learning_rate": 0.1, "num_epochs": 3, "num_minibatches": 2, "minibatch_size": 32, "value_coef": 0.1,
     "max_grad_norm": 0.1, "adam_eps": 1e-3, "loss": "impala", "advantage": "vtrace", "vtrace_rho_clip": 0.5,
     "vtrace_c_clip": 0.5, "bptt_horizon": 4, "clip_epsilon": 0.1, "value_clip": 0.1, "entropy_coef": 0.5,
-    "normalize_advantages": "off", "target_kl": 0.1,
+    "normalize_advantages": "off", "target_kl": 0.1, "value_scale": "popart",
+    "target_entropy": 0.5, "target_entropy_rate": 0.1,
 }  # fmt: skip
 
 

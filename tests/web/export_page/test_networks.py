@@ -18,6 +18,7 @@ from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.network import describe_policy
 from scramjet.web.export_page.recorded_game import recorded_game
+from tests.helpers import HELPERS
 from tests.helpers.javascript import javascript, world_source
 
 ANSWERS = """
@@ -39,6 +40,7 @@ ANSWERS = """
   return JSON.stringify([answers, gameDifference(new Game(world, rules), network, recorded)]);
 })
 """
+PRIVILEGED = HELPERS / "worlds" / "privileged.py"
 NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
     ("tic_tac_toe", False, {"encoder": "mlp", "hidden": (32, 16)}),
     ("cartpole", True, {"activation": "relu", "shared_trunk": True}),
@@ -58,6 +60,8 @@ NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
     ("memory", False, {"memory": "lstm", "memory_size": 8, "memory_layers": 2}),
     ("tmaze", False, {"memory": "gru", "memory_size": 8, "shared_trunk": True}),
     ("kuhn", False, {"memory": "mingru", "memory_size": 8}),
+    (f"{PRIVILEGED}:Cards", True, {"memory": "gru", "memory_size": 8}),
+    (f"{PRIVILEGED}:Nim", True, {}),
 ]
 
 

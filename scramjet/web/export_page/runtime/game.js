@@ -83,7 +83,8 @@ class Game {
   /** What a player sees. */
   observation(player) {
     const obs = makeObservation(this.world.observation);
-    this.rules.observe(null, this.record, obs, player);
+    this.rules.observe(null, this.record, obs._policy ?? obs, player);
+    this.rules.observe_critic?.(null, this.record, obs._critic, player);
     return obs;
   }
 

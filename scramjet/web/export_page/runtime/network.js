@@ -66,7 +66,8 @@ const NETWORKS = {
     const [outputs, states] = [[], []];
     let at = 0;
     for (const side of [part.actor, part.critic]) {
-      const trunk = net.run(side.trunk, net.encode(side.encoder, obs));
+      const seen = side === part.actor ? (obs._policy ?? obs) : obs;
+      const trunk = net.run(side.trunk, net.encode(side.encoder, seen));
       const size = side.core === null ? 0 : side.core.stateSize;
       const { features, state } = net.remember(side.core, trunk, before.subarray(at, at + size));
       outputs.push(net.run(side.head, features));

@@ -1,0 +1,53 @@
+"""Finds the layer of a network that gives its values, which PopArt rescales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from scramjet.errors import ConfigError
+from scramjet.policies.encoders.attention import PooledValueHead
+from scramjet.policies.observations import lowest_observations
+from scramjet.policies.policy import Policy
+from scramjet.policies.symmetries import AveragedNetwork, CanonicalNetwork
+
+
+def value_layer(policy: Policy) -> nn.Linear:
+    """The linear layer whose one output is the value; a ConfigError says what a network without one must name."""
+    network: Any = policy.network
+    while isinstance(network, CanonicalNetwork | AveragedNetwork):
+        network = network.network
+    layer = getattr(network, "critic_head", None)
+    layer = layer.output if isinstance(layer, PooledValueHead) else layer
+    name = type(network).__name__
+    if not isinstance(layer, nn.Linear) or layer.out_features != 1 or layer.bias is None:
+        given = "no such layer" if layer is None else f"{layer} there"
+        raise ConfigError(
+            f"value_scale='popart' rescales the layer that gives the values, and the network {name} has {given}; name "
+            f"it self.critic_head = nn.Linear(..., 1), or use --value-scale symlog"
+        )
+    return layer
+
+
+@torch.no_grad()
+def check_value_layer(policy: Policy, observation_space: Any) -> None:
+    """Refuse a network that returns something else than the output of its value layer as the value."""
+    layer, was_training = value_layer(policy), policy.training
+    kept = layer.weight.clone(), layer.bias.clone()
+    obs = lowest_observations(observation_space, 2)
+    state = policy.initial_state(2) if policy.state_size else None
+    policy.eval()
+    before = policy.value(obs, state)
+    layer.weight.mul_(2.0)
+    layer.bias.mul_(2.0).add_(1.0)
+    after = policy.value(obs, state)
+    for parameter, numbers in zip((layer.weight, layer.bias), kept, strict=True):
+        parameter.copy_(numbers)
+    policy.train(was_training)
+    if not torch.allclose(after, 2 * before + 1, rtol=1e-2, atol=1e-2):
+        raise ConfigError(
+            f"value_scale='popart' rescales critic_head, and the network {type(policy.network).__name__} returns "
+            f"something else than its output as the value; return it as it is, or use --value-scale symlog"
+        )
