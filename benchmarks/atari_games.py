@@ -4,7 +4,7 @@
     python benchmarks/atari_games.py Pong Qbert --minutes 20 --jobs 1
     python benchmarks/atari_games.py --table                          the table of what there is; runs nothing
 
-Each game is `scramjet train ale:GAME --preset atari`; its schedules end at --steps, the run at --minutes if that is first.
+Each game is `scramjet train ale:GAME --preset atari`; schedules end at --steps, the run at --minutes if that is first.
 FOLDER gets a run for each game and seed, and curves.csv: the mean score of the last 100 whole games over env steps and
 minutes. An env step is four frames.
 """

@@ -2,12 +2,10 @@
 
     python benchmarks/defaults.py                                        the defaults, all worlds, three seeds
     python benchmarks/defaults.py acrobot lights_out --set num_envs=32 minibatch_size=256
-    python benchmarks/defaults.py --peer sb3 gym:LunarLander-v3          Stable-Baselines3's defaults, the same steps
-    python benchmarks/defaults.py --peer zoo gym:LunarLander-v3          and the settings of its zoo
 
 Every run is a process of its own on one thread; `--jobs` of them at a time. Scores are mean returns of 100 episodes
 with the most likely actions after training, scaled so that 0 is random play and 1 is what a good agent reaches.
-Peers need stable-baselines3 and gymnasium[box2d,mujoco] beside scramjet.
+`benchmarks/breadth.py` has more worlds, and Stable-Baselines3 and its zoo beside.
 """
 
 from __future__ import annotations
@@ -61,32 +59,6 @@ TASKS = {
     "mujoco:HalfCheetah-v5": Task("mujoco:HalfCheetah-v5", 300_000, -280, 3000),
 }
 
-# rl-baselines3-zoo's hyperparams/ppo.yml, read 2026-11-16.
-ZOO: dict[str, dict[str, Any]] = {
-    "FrozenLake-v1": {},
-    "Acrobot-v1": {
-        "normalize": True, "n_envs": 16, "n_steps": 256, "gae_lambda": 0.94, "gamma": 0.99, "n_epochs": 4,
-        "ent_coef": 0.0,
-    },
-    "MountainCar-v0": {
-        "normalize": True, "n_envs": 16, "n_steps": 16, "gae_lambda": 0.98, "gamma": 0.99, "n_epochs": 4,
-        "ent_coef": 0.0,
-    },
-    "LunarLander-v3": {
-        "n_envs": 16, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98, "gamma": 0.999, "n_epochs": 4,
-        "ent_coef": 0.01,
-    },
-    "BipedalWalker-v3": {
-        "normalize": True, "n_envs": 32, "n_steps": 2048, "batch_size": 64, "gae_lambda": 0.95, "gamma": 0.999,
-        "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 3e-4, "clip_range": 0.18,
-    },
-    "HalfCheetah-v5": {
-        "normalize": True, "n_envs": 1, "n_steps": 512, "batch_size": 64, "gamma": 0.98, "learning_rate": 2.0633e-05,
-        "ent_coef": 0.000401762, "clip_range": 0.1, "n_epochs": 20, "gae_lambda": 0.92, "max_grad_norm": 0.8,
-        "vf_coef": 0.58096, "wide": True,
-    },
-}  # fmt: skip
-
 
 def run_ours(task: Task, seed: int, settings: dict[str, Any]) -> dict[str, float]:
     """Train without a preset; the last evaluation and the seconds it took."""
@@ -104,40 +76,9 @@ def run_ours(task: Task, seed: int, settings: dict[str, Any]) -> dict[str, float
         return {"return": result.evaluation.mean_return, "seconds": time.perf_counter() - started}
 
 
-def run_peer(task: Task, seed: int, peer: str) -> dict[str, float]:
-    """Stable-Baselines3 on the same env for the same steps."""
-    import torch
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.vec_env import VecNormalize
-
-    torch.set_num_threads(1)
-    env_id = task.env.partition(":")[2]
-    settings = dict(ZOO[env_id]) if peer == "zoo" else {}
-    normalizes, wide = settings.pop("normalize", False), settings.pop("wide", False)
-    if wide:
-        layers = {"pi": [256, 256], "vf": [256, 256]}
-        settings["policy_kwargs"] = {
-            "log_std_init": -2, "ortho_init": False, "activation_fn": torch.nn.ReLU, "net_arch": layers,
-        }  # fmt: skip
-    envs = make_vec_env(env_id, n_envs=settings.pop("n_envs", 1), seed=seed)
-    if normalizes:
-        envs = VecNormalize(envs, gamma=settings.get("gamma", 0.99))
-    started = time.perf_counter()
-    model = PPO("MlpPolicy", envs, seed=seed, device="cpu", **settings).learn(task.steps)
-    seconds = time.perf_counter() - started
-    fresh = make_vec_env(env_id, n_envs=1, seed=seed + 10_000)
-    if normalizes:
-        fresh = VecNormalize(fresh, training=False, norm_reward=False)
-        fresh.obs_rms = envs.obs_rms
-    mean, _ = evaluate_policy(model, fresh, n_eval_episodes=100, deterministic=True)
-    return {"return": float(mean), "seconds": seconds}
-
-
 def in_a_process(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, float]:
     """One run, in a process of its own."""
-    words = [sys.executable, __file__, name, "--one", str(seed), "--peer", arguments.peer, "--set", *arguments.set]
+    words = [sys.executable, __file__, name, "--one", str(seed), "--set", *arguments.set]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"return": float("nan"), "seconds": 0.0, "problem": done.stderr[-300:]}  # type: ignore[dict-item]
@@ -172,7 +113,6 @@ def main() -> None:
     """Run the study, or one run of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", nargs="*", help=f"of: {', '.join(TASKS)}")
-    parser.add_argument("--peer", choices=["ours", "sb3", "zoo"], default="ours")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--set", nargs="*", default=[], help="settings to try, as name=value")
@@ -180,10 +120,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.tasks = arguments.tasks or list(TASKS)
     if arguments.one is not None:
-        task = TASKS[arguments.tasks[0]]
-        seed, peer = arguments.one, arguments.peer
-        one = run_ours(task, seed, parsed(arguments.set)) if peer == "ours" else run_peer(task, seed, peer)
-        print(json.dumps(one))
+        print(json.dumps(run_ours(TASKS[arguments.tasks[0]], arguments.one, parsed(arguments.set))))
         return
     scores = []
     for name, runs in results(arguments):

@@ -33,7 +33,7 @@ def make_env(task: Task) -> gymnasium.Env:
     if task.is_native:
         from scramjet.adapters.exports.gymnasium_env import GymEnv
 
-        return RememberedMask(GymEnv(task.world))
+        return _readable(RememberedMask(GymEnv(task.world)))
     if "MiniGrid" in task.world:
         importlib.import_module("minigrid")
     env = gymnasium.make(task.gym_id)
@@ -41,6 +41,13 @@ def make_env(task: Task) -> gymnasium.Env:
         module, _, name = task.wrapper.partition(":")
         env = getattr(importlib.import_module(module), name)(env)
     return env
+
+
+def _readable(env: gymnasium.Env) -> gymnasium.Env:
+    """One-hot numbers in a row in place of a grid of choices, which Stable-Baselines3 does not take."""
+    space = env.observation_space
+    is_grid = isinstance(space, gymnasium.spaces.MultiDiscrete) and space.nvec.ndim > 1
+    return gymnasium.wrappers.FlattenObservation(env) if is_grid else env
 
 
 def has_masks(task: Task) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-import numpy as np
 from breadth_study.results import Results
 from breadth_study.systems import RANDOM, SYSTEMS, case_of
 from breadth_study.tasks import Task
@@ -65,7 +64,8 @@ def scores_table(results: Results, systems: Sequence[str], tasks: Sequence[Task]
     lines.append("|---" * (2 + len(systems)) + "|")
     for label, members in groups.items():
         if members:
-            cells = [_interval(_aggregate(results, name, members, seeds)) for name in systems]
+            found = [_aggregate(results, name, members, seeds) for name in systems]
+            cells = [_with_interval(one) if len(seeds) > 1 else f"{one.center:.2f}" for one in found]
             lines.append(f"| {label} | {len(members)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -87,5 +87,5 @@ def _aggregate(results: Results, system: str, tasks: Sequence[Task], seeds: Sequ
     return estimate(scores, "iqm", strata)
 
 
-def _interval(found: Estimate) -> str:
-    return f"{found.center:.2f}" + ("" if np.isnan(found.low) else f" [{found.low:.2f}, {found.high:.2f}]")
+def _with_interval(found: Estimate) -> str:
+    return f"{found.center:.2f} [{found.low:.2f}, {found.high:.2f}]"
