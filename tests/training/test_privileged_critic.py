@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,14 @@ def test_frames_are_stacked_for_both_and_predict_stacks_those_it_gets(tmp_path: 
 def test_a_search_values_positions_with_what_the_critic_sees(algorithm: str, tmp_path: Path) -> None:
     result = trained(tmp_path, "OpenBit", algorithm=algorithm, total_timesteps=64)
     assert np.isfinite(result.metrics["value_loss"])
+
+
+@pytest.mark.parametrize(("value_scale", "value_of_one"), [("popart", 1.0), ("symlog", math.log(2))])
+def test_a_critic_with_scaled_values_learns_the_bit(value_scale: Any, value_of_one: float, tmp_path: Path) -> None:
+    ppo = PPOConfig(learning_rate=0.01, normalize_rewards=False, value_scale=value_scale)
+    policy = trained(tmp_path, "HiddenBit", num_envs=16, total_timesteps=16 * 16 * 20, ppo=ppo).policy
+    obs = {POLICY: torch.tensor([[1.0, 0.5], [1.0, 0.5]]), CRITIC: torch.tensor([[-1.0], [1.0]])}
+    torch.testing.assert_close(policy.value(obs), torch.tensor([-value_of_one, value_of_one]), atol=0.1, rtol=0)
 
 
 @pytest.mark.parametrize("curiosity", ["rnd", "icm", "noveld", "counts"])
