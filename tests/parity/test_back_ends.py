@@ -21,8 +21,15 @@ FIELDS = ("mask", "turn", "reward", "terminated", "truncated")
 BUILT_IN = [entry.name for entry in registrations() if entry.env_class().__module__.startswith("scramjet.envs")]
 LONG = ("acrobot", "mountain_car_continuous")
 """Worlds whose episodes outlast the test, unless cut short."""
+SMALL = {
+    "empty": {"size": 5, "random_start": True},
+    "door_key": {"size": 5},
+    "key_corridor": {"room_size": 3},
+    "obstructed_maze": {"quarters": 4, "blocked_doors": True, "rooms_visited": 1},
+}
+"""Worlds whose time limit follows from their size, and sizes that end within the test."""
 CASES = [
-    *[(name, {"max_episode_steps": 100} if name in LONG else {}) for name in BUILT_IN],
+    *[(name, {"max_episode_steps": 100} if name in LONG else SMALL.get(name, {})) for name in BUILT_IN],
     ("cartpole", {"gravity": 3.5, "max_episode_steps": 30}),
     ("bandit", {"arms": 7, "lucky_arm": 6, "noise": 0.5, "scale": 3.0}),
     ("connect_four", {"rows": 4, "cols": 5, "connect": 3, "random_opponent": True}),
@@ -51,8 +58,15 @@ CASES = [
     (f"{WORLDS}/garden.py", {"size": 4, "is_windy": False, "fruit_value": 2.0}),
 ]
 
-STEPS = {"binpack": 60, "rubiks_cube": 60}
-"""Of worlds whose interpreted rules are slow and whose episodes are short; 250 of all others."""
+STEPS = {
+    "binpack": 60,
+    "rubiks_cube": 60,
+    "four_rooms": 100,
+    "multi_room": 120,
+    "obstructed_maze": 150,
+    "key_corridor": 270,
+}
+"""Of worlds whose interpreted rules are slow, or whose episodes are longer; 250 of all others."""
 SIMULATED = [
     ("cartpole", {}),
     ("identity_continuous", {}),

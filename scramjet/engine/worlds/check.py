@@ -118,7 +118,9 @@ def look_at_values(env: Env, actions: np.ndarray) -> str:
         raise WorldError(
             f"{_name(env)}: no episode ended in {len(actions)} steps, and there is no limit; set max_episode_steps"
         )
-    return f"observations inside {env.observation_space}, rewards finite, {ended} episodes ended"
+    space = str(env.observation_space)
+    where = space if "\n" not in space else f"their {type(env.observation_space).__name__}"  # a table of sizes
+    return f"observations inside {where}, rewards finite, {ended} episodes ended"
 
 
 def look_for_choices_seen_last_only(env: Env, actions: np.ndarray) -> str:
