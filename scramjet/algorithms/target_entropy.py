@@ -30,7 +30,7 @@ class EntropyTuner:
         """
         if not isinstance(coef, float | int):
             raise ConfigError(
-                f"entropy_coef={coef} is a schedule, and target_entropy adapts it from a number; use --entropy-coef 0.01"
+                f"entropy_coef={coef} is a schedule, and target_entropy adapts a number; use --entropy-coef 0.01"
             )
         self._target, self._step = target, rate / unit
         self._log_coef = _bounded(math.log(max(coef, MIN_COEF)))
