@@ -28,12 +28,12 @@ class EntropyTuner:
 
         A difference of `unit` nats changes the logarithm of the weight by `rate` an update.
         """
-        if not isinstance(coef, float | int) or coef <= 0:
+        if not isinstance(coef, float | int):
             raise ConfigError(
-                f"entropy_coef={coef}, and target_entropy adapts it from a number above 0; use --entropy-coef 0.01"
+                f"entropy_coef={coef} is a schedule, and target_entropy adapts a number; use --entropy-coef 0.01"
             )
         self._target, self._step = target, rate / unit
-        self._log_coef = _bounded(math.log(coef))
+        self._log_coef = _bounded(math.log(max(coef, MIN_COEF)))
 
     @property
     def coef(self) -> float:

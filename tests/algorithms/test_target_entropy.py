@@ -41,10 +41,13 @@ def test_a_restored_weight_is_the_same_to_the_last_bit():
     assert other.coef == tuned.coef
 
 
-@pytest.mark.parametrize("coef", [0.0, "0.01@0,0@end"])
-def test_a_weight_that_cannot_be_adapted_is_refused(coef):
-    with pytest.raises(ConfigError, match=r"entropy_coef=.* use --entropy-coef 0.01"):
-        tuner(coef)
+def test_a_schedule_cannot_be_adapted():
+    with pytest.raises(ConfigError, match=r"entropy_coef=0.01@0,0@end is a schedule.* use --entropy-coef 0.01"):
+        tuner("0.01@0,0@end")
+
+
+def test_a_weight_of_0_begins_at_the_lowest():
+    assert tuner(0.0).coef == pytest.approx(MIN_COEF)
 
 
 @pytest.mark.parametrize("space", [Discrete(5), MultiDiscrete([2, 7])])

@@ -112,7 +112,7 @@ _TABLE = (
     Metric("grad_norm", "Norm of the gradient before clipping to --max-grad-norm.", must_be_finite=True),
     Metric("learning_rate", "The learning rate that this update used."),
     Metric("clip_epsilon", "The clip range that this update used."),
-    Metric("entropy_coef", "The entropy coefficient that this update used."),
+    Metric("entropy_coef", "The entropy coefficient that this update used, scheduled or adapted."),
     Metric("bonus/mean", "Mean bonus of curiosity in the rollout, before it is scaled; falls as things get known."),
     Metric("bonus/max", "Largest bonus in the rollout, before it is scaled."),
     Metric("bonus/loss", "What curiosity learns to predict: its mean loss.", must_be_finite=True),
