@@ -144,7 +144,7 @@ def test_settings_out_of_range_are_refused_by_name(name: str, value: float) -> N
 @pytest.mark.parametrize("method", METHODS)
 def test_on_the_gpu_methods_are_recorded_and_resume_bit_for_bit(method: str, tmp_path: Path) -> None:
     config = replace(MAZE, **METHODS[method], device="cuda", total_timesteps=6 * UPDATE)
-    with begun(config, tmp_path, run_name="looked at") as session:
+    with begun(config, tmp_path, run_name="looked-at") as session:
         train_session(session, 4)
         learner: Any = session.learner
         assert learner._preparing.is_recorded
