@@ -53,10 +53,6 @@ USUAL = (
     "--num-envs", "1024", "--num-steps", "128", "--num-epochs", "4", "--num-minibatches", "16",
     "--learning-rate", "5e-4", "--entropy-coef", "0.001", "--gamma", "0.995", *SHAPE,
 )  # fmt: skip
-OF_BONUSES: dict[str, tuple[str, ...]] = {"deep_sea_30": ()}
-USUAL_BONUS = ("--bonus.coef", "0.1")
-"""Settings beside the method. While no reward is known, advantages are normalized, and any weight of bonuses is the
-same; once it is, bonuses must not outweigh it."""
 
 
 def hardware() -> str:
@@ -120,10 +116,9 @@ def train_case(folder: Path, case: tuple[str, str, int], args: argparse.Namespac
     world, *flags = TASKS[task]
     if args.steps:
         flags += ["--total-timesteps", args.steps]
-    bonus = () if method == "none" else OF_BONUSES.get(task, USUAL_BONUS)
     command = [
         sys.executable, "-m", "scramjet", "train", world, *flags, *SIZES.get(task, USUAL), "--curiosity", method,
-        *bonus, *args.flags, "--seed", str(seed), "--device", args.device, "--time-limit", f"{args.minutes}m",
+        *args.flags, "--seed", str(seed), "--device", args.device, "--time-limit", f"{args.minutes}m",
         "--runs-dir", str(folder), "--run-name", name, "--display", "quiet", "--eval.every", "0",
         "--eval.final-episodes", "0", "--checkpoint.every", "0",
     ]  # fmt: skip

@@ -21,8 +21,9 @@ MAX_ELLIPTICAL_FEATURES = 512
 class BonusConfig:
     """Bonuses for what is new."""
 
-    coef: float = 1.0
-    """Weight of the bonuses' advantages in what the policy learns from."""
+    coef: float | Literal["auto"] = "auto"
+    """Weight of the bonuses' advantages in what the policy learns from; auto: 1, or 0.1 where bonuses end with the
+    episode (noveld, counts, e3b), lest it pay not to finish it."""
     reward_coef: float = 2.0
     """Weight of the rewards' advantages beside them; 0: learn from bonuses alone."""
     gamma: float = 0.99
@@ -55,9 +56,16 @@ class BonusConfig:
         require_counts(self, ("elliptical_features",), most=MAX_ELLIPTICAL_FEATURES, prefix=prefix)
         require(self, ("gamma", "icm_forward", "noveld_alpha"), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
         require(self, ("reward_coef",), lambda x: x >= 0, "must be at least 0", prefix)
-        require(self, ("coef", "learning_rate", "elliptical_ridge"), lambda x: x > 0, "must be above 0", prefix)
+        positive = ("coef", "learning_rate", "elliptical_ridge")
+        require(self, positive, lambda x: x == "auto" or x > 0, "must be above 0", prefix)
         vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
-        require(self, ("coef", "learning_rate", "elliptical_ridge"), lambda x: x >= MIN_POSITIVE, vanishes, prefix)
+        require(self, positive, lambda x: x == "auto" or x >= MIN_POSITIVE, vanishes, prefix)
+
+    def weight(self, *, ends_with_episodes: bool) -> float:
+        """The weight of advantages of bonuses that end with episodes, or go on beyond them."""
+        if self.coef == "auto":
+            return 0.1 if ends_with_episodes else 1.0
+        return self.coef
 
 
 def check_curiosity(config: Any) -> None:

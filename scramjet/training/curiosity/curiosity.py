@@ -104,7 +104,8 @@ class Curiosity:
             gamma=self.config.gamma, gae_lambda=self._gae_lambda,
         )  # fmt: skip
         self._prepared = returns, found.mean(), found.max()
-        return BonusAdvantages(advantage.mul_(self.config.coef), self.config.reward_coef)
+        weight = self.config.weight(ends_with_episodes=self.bonus.ends_with_episodes)
+        return BonusAdvantages(advantage.mul_(weight), self.config.reward_coef)
 
     def _value(self, obs: object) -> Tensor:
         return self.critic(self._policy.prepare_seen(obs)).squeeze(-1)  # type: ignore[arg-type]

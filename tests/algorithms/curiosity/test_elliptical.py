@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scramjet.algorithms.curiosity.elliptical import EllipticalMemory
+from scramjet.algorithms.curiosity.elliptical import EllipticalMemory, visit_together
 
 
 class PlainMemory:
@@ -55,8 +55,12 @@ def test_bonuses_of_rollouts_one_after_the_other_are_those_of_matrices_inverted_
 ):
     generator = torch.Generator().manual_seed(seed)
     memory, plain = EllipticalMemory(3, num_features, ridge), PlainMemory(3, num_features, ridge)
+    together = EllipticalMemory(3, num_features, ridge)  # as on the GPU
     for rollout in random_walks(generator, 3, 6, 3, num_features, ends, idle):
-        np.testing.assert_allclose(memory.visit(*rollout).numpy(), plain.visit(*rollout), rtol=2e-3, atol=1e-4)
+        expected = plain.visit(*rollout)
+        np.testing.assert_allclose(memory.visit(*rollout).numpy(), expected, rtol=2e-3, atol=1e-4)
+        at_once = visit_together(*rollout, together.inverse, together.is_under_way, ridge)
+        np.testing.assert_allclose(at_once.numpy(), expected, rtol=2e-3, atol=1e-4)
 
 
 def test_the_inverse_stays_exact_over_a_long_episode():
