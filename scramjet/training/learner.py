@@ -187,6 +187,7 @@ class Learner(Learning[Batch]):
         if self.curiosity is not None:
             is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
             metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
+            check_finite(metrics)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
 
     def tensors(self) -> dict[str, Tensor]:

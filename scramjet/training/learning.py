@@ -132,9 +132,14 @@ def set_number(number: Any, value: float) -> Any:
     return number.fill_(value) if isinstance(number, Tensor) else value
 
 
+_MUST_BE_FINITE = (
+    "policy_loss", "value_loss", "grad_norm", "spo/temperature_loss", "spo/alpha", "bonus/loss", "bonus/value_loss",
+)  # fmt: skip
+
+
 def check_finite(metrics: Mapping[str, float | None]) -> None:
     """Raise a TrainingError where a loss is not finite."""
-    for name in ("policy_loss", "value_loss", "grad_norm", "spo/temperature_loss", "spo/alpha"):
+    for name in _MUST_BE_FINITE:
         value = metrics.get(name)
         if value is not None and not math.isfinite(value):
             raise TrainingError(

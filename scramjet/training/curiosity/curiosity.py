@@ -189,8 +189,9 @@ class Curiosity:
 
     @torch.no_grad()
     def _copy(self, tensors: Mapping[str, Tensor], names: list[str]) -> None:
+        own = self.tensors()
         for name in names:
-            mine, theirs = self.tensors()[name], tensors[name]
+            mine, theirs = own[name], tensors[name]
             if mine.shape != theirs.shape:
                 raise ValueError(f"{name} is {list(theirs.shape)}, and this run has {list(mine.shape)}")
             mine.copy_(theirs)

@@ -27,6 +27,8 @@ CHUNK = 1 << 12
 CHUNK_ON_GPU = 1 << 18
 NUMBERS_AT_ONCE = 1 << 27
 """Numbers in the observations that go through a network at a time on the GPU; large ones go in smaller chunks."""
+NUMBERS_COUNTED = 1 << 24
+"""Numbers that statistics take in at a time, in float64: a rollout of pictures is gigabytes of them."""
 
 
 class EveryNumberNormalizer(nn.Module):
@@ -52,7 +54,13 @@ class EveryNumberNormalizer(nn.Module):
     def update(self, obs: Any, ranks: Ranks = ALONE) -> None:
         """Add the observations [B, ...] of a rollout, on each of the `ranks`, to the statistics."""
         for name, entry in zip(self.names, self.entries, strict=True):
-            entry.update(obs[name] if self._is_dict else obs, ranks)  # type: ignore[operator]
+            entry_obs = obs[name] if self._is_dict else obs
+            if isinstance(entry, EveryNumberNormalizer):
+                entry.update(entry_obs, ranks)
+                continue
+            at_once = max(1, NUMBERS_COUNTED // max(1, entry_obs[0].numel()))
+            for rows in entry_obs.split(at_once):
+                entry.update(rows, ranks)  # type: ignore[operator]
 
 
 def _normalizer(space: Any) -> nn.Module:
