@@ -27,6 +27,7 @@ from scramjet.training.config.keywords import SERVICES
 from scramjet.training.config.reading import read_file
 from scramjet.training.config.resolution import with_open_choices
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.curiosity.config import with_curiosity
 from scramjet.training.loop import train
 from scramjet.training.persistence.checkpoint_facts import checkpoint_config, find_checkpoint
 from scramjet.training.worlds.trust import Caller
@@ -169,6 +170,8 @@ def with_flags(base: RunConfig, given: CommandLine, env_values: dict[str, str]) 
     """`base` with the flags of a command line laid over it; `env_values` are those of its --env.NAME flags."""
     names = given.names()
     base = replace(base, ppo=reopened(base.ppo, base.ppo, names))  # a preset's minibatches do not bind the flags
+    if "curiosity" in names:
+        base = with_curiosity(base, given.values["settings", "curiosity"])
     config = given.laid_over(base, ("settings",))
     if "num_minibatches" in names and "minibatch_size" in names:
         raise ConfigError("--num-minibatches and --minibatch-size say the same in two ways; give one of them")

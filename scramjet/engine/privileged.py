@@ -62,6 +62,11 @@ def observers(env: Any) -> list[Observer]:
     ]
 
 
+def own_name(name: str) -> str:
+    """The name of an observation's part, obs._critic.x within the engine, as the author of the world knows it."""
+    return name.replace(f"obs.{POLICY}", "obs").replace(f"obs.{CRITIC}", "obs of observe_critic")
+
+
 def observe_both(observe: FunctionType, observe_critic: FunctionType, *, for_players: bool) -> FunctionType:
     """One function that writes both parts, with the arguments of the two that it calls."""
     if for_players:

@@ -86,13 +86,15 @@ def _visit(
                 for after in range(0 if begins else 1, 1 if ended[t, n] else 2):
                     key = keys[t + after, n]
                     slot = key & (capacity - 1)
-                    while episode_of[n, slot] == episode[n] and kept[n, slot] != key:
+                    looked_at = 0  # a table is never full, but one of a forged checkpoint may be
+                    while episode_of[n, slot] == episode[n] and kept[n, slot] != key and looked_at < capacity:
                         slot = (slot + 1) & (capacity - 1)
+                        looked_at += 1
                     times = capacity
-                    if episode_of[n, slot] == episode[n]:
+                    if episode_of[n, slot] == episode[n] and kept[n, slot] == key:
                         visits[n, slot] += 1
                         times = visits[n, slot]
-                    elif used[n] < room:
+                    elif used[n] < room and looked_at < capacity:
                         kept[n, slot] = key
                         episode_of[n, slot] = episode[n]
                         visits[n, slot] = 1

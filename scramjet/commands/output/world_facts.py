@@ -47,7 +47,7 @@ def facts(world: dict[str, Any], width: int) -> list[str]:
     also = f" (also {', '.join(world['aliases'])})" if world["aliases"] else ""
     limit = world["max_episode_steps"]
     rows = {
-        "observes": f"{world['observes']}: {world['observation_space']}",
+        "observes": world["observes"] + (f": {space}" if "\n" not in (space := world["observation_space"]) else ""),
         "acts": f"{world['acts']}: {world['action_space']}{', with a mask' if world['has_mask'] else ''}",
         "players": world["players"],
         "time limit": "none" if limit is None else f"{limit} steps",
@@ -71,7 +71,8 @@ def _space_in_words(space: Any) -> str:
         return ", ".join(space.spaces)
     if isinstance(space, Discrete):
         return f"one of {space.n}"
-    return f"{space.dtype} {list(space.shape)}"
+    choices = "choices, " if isinstance(space, MultiDiscrete) else ""
+    return f"{choices}{space.dtype} {list(space.shape)}"
 
 
 def _actions_in_words(space: Any) -> str:

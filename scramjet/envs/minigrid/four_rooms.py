@@ -42,3 +42,5 @@ class FourRooms(GridWorld):
     def validate(self) -> None:
         super().validate()
         self.require_between("size", SMALLEST_SIDE, LARGEST_SIDE)
+        if self.size % 2 == 0:
+            raise ValueError(f"size={self.size} must be odd: four rooms and the walls between and around them")

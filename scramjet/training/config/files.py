@@ -28,6 +28,7 @@ from scramjet.training.config.presets import named_preset, preset_path, refuse_p
 from scramjet.training.config.reading import MAX_TOML_BYTES, read_file
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.config.setting_tables import flattened_ppo
+from scramjet.training.curiosity.config import CuriosityName, with_curiosity
 from scramjet.training.worlds.trust import NOBODY, Caller, approve_players, check_name
 from scramjet.training.worlds.world_files import (
     WorldPlace,
@@ -68,6 +69,8 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
             raise ConfigError(f"{source}: unknown key {shortened(key)}.{_suggestion(key, known)}")
     if "algorithm" in data:
         config = with_algorithm(config, coerce("algorithm", data["algorithm"], Algorithm))
+    if "curiosity" in data:
+        config = with_curiosity(config, coerce("curiosity", data["curiosity"], CuriosityName | None))
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     if top.get("ray_address") not in (None, "none") and not caller.trust:
         raise TrustError(

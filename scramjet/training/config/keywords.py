@@ -21,7 +21,7 @@ from scramjet.training.config.algorithm_choice import Algorithm, with_algorithm
 from scramjet.training.config.names_of_other_libraries import suggestion
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
 from scramjet.training.config.setting_tables import nested
-from scramjet.training.curiosity.config import BonusConfig
+from scramjet.training.curiosity.config import BonusConfig, CuriosityName, with_curiosity
 from scramjet.training.self_play.config import SelfPlayConfig
 
 SOURCE = "scramjet.train"
@@ -57,6 +57,8 @@ def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     check_names(settings)
     if "algorithm" in settings:
         config = with_algorithm(config, coerce("algorithm", settings["algorithm"], Algorithm))
+    if "curiosity" in settings:
+        config = with_curiosity(config, coerce("curiosity", settings["curiosity"], CuriosityName | None))
     # A config object comes first: what is given beside it changes it.
     for table, kind in _TABLES.items():
         if isinstance(settings.get(table), kind):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from scramjet.errors import ConfigError
 from scramjet.settings import MIN_POSITIVE, require, require_counts, settle
 
 CuriosityName = Literal["rnd", "icm", "noveld", "counts", "e3b"]
 EpisodicName = Literal["counts", "first", "elliptical"]
+
+Config = TypeVar("Config", bound=Any)
+"""A RunConfig."""
 
 MAX_FEATURES = 4096
 """Most numbers that describe an observation, so that a config of somebody else cannot fill a machine's memory."""
@@ -68,6 +71,15 @@ class BonusConfig:
         return self.coef
 
 
+def with_curiosity(config: Config, name: str | None) -> Config:
+    """A RunConfig with another curiosity: settings of its bonuses that this one does not have are left out."""
+    bonus, default = config.bonus, BonusConfig()
+    if name is None:
+        return replace(config, curiosity=None, bonus=default)
+    unused = {setting: getattr(default, setting) for setting in _METHODS_OF if not _is_used(setting, name, bonus)}
+    return replace(config, curiosity=name, bonus=replace(bonus, **unused))
+
+
 def check_curiosity(config: Any) -> None:
     """Refuse settings of a RunConfig that do nothing without curiosity, and what it cannot be combined with."""
     if config.curiosity is None:
@@ -82,8 +94,8 @@ def check_curiosity(config: Any) -> None:
         )
     if config.self_play.is_used:
         raise ConfigError(
-            f"curiosity={config.curiosity!r} is for worlds without opponents; leave --self-play settings out, or use "
-            f"--curiosity none"
+            f"curiosity={config.curiosity!r} is for worlds without opponents, and this run has self_play settings for "
+            f"some; use --curiosity none"
         )
 
 
@@ -99,12 +111,17 @@ _METHODS_OF = {
 """The methods that each of these settings is for."""
 
 
+def _is_used(setting: str, name: str, bonus: BonusConfig) -> bool:
+    """Whether a method goes by a setting."""
+    of_product = setting.startswith("elliptical") and bonus.episodic == "elliptical" and name in _METHODS_OF["episodic"]
+    return name in _METHODS_OF[setting] or of_product
+
+
 def _check_method(name: str, bonus: BonusConfig) -> None:
     """Refuse settings of other methods, which would do nothing."""
     default = BonusConfig()
     for setting, methods in _METHODS_OF.items():
-        is_used = name in methods or (setting.startswith("elliptical") and bonus.episodic == "elliptical")
-        if not is_used and getattr(bonus, setting) != getattr(default, setting):
+        if not _is_used(setting, name, bonus) and getattr(bonus, setting) != getattr(default, setting):
             raise ConfigError(
                 f"bonus.{setting} does nothing with curiosity={name!r}; use --curiosity {' or '.join(methods)}, or "
                 f"leave it out"

@@ -191,7 +191,12 @@ class Curiosity:
     def _copy(self, tensors: Mapping[str, Tensor], names: list[str]) -> None:
         own = self.tensors()
         for name in names:
-            mine, theirs = own[name], tensors[name]
-            if mine.shape != theirs.shape:
-                raise ValueError(f"{name} is {list(theirs.shape)}, and this run has {list(mine.shape)}")
+            mine, theirs = own[name], tensors.get(name)
+            if theirs is None:
+                raise ValueError(f"{name} is missing")
+            if (mine.shape, mine.dtype) != (theirs.shape, theirs.dtype):
+                kinds = [f"{str(each.dtype)[6:]} {list(each.shape)}" for each in (theirs, mine)]
+                raise ValueError(f"{name} is {kinds[0]}, and this run has {kinds[1]}")
+            if not bool(theirs.isfinite().all()):
+                raise ValueError(f"{name} has numbers that are not finite")
             mine.copy_(theirs)

@@ -15,6 +15,7 @@ from scramjet.engine.privileged import policy_space
 from scramjet.errors import ConfigError
 from scramjet.policies.observations import without_entries
 from scramjet.policies.policy import Policy
+from scramjet.runtime.machine.memory import require_memory
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.bonus import Bonus
@@ -57,6 +58,9 @@ def _counts(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
 
 def _e3b(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
     bonus = config.bonus
+    num_bytes = 4 * pool.num_rows * bonus.elliptical_features**2
+    what = f"elliptical_features={bonus.elliptical_features} of the episodes of num_envs={config.num_envs}"
+    require_memory(num_bytes, what, "lower --bonus.elliptical-features or --num-envs")
     return E3B(
         policy_space(pool.observation_space), policy.distribution, config.policy, bonus.elliptical_features,
         num_rows=pool.num_rows, ridge=bonus.elliptical_ridge,

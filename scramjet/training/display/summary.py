@@ -25,7 +25,8 @@ def run_info(session: Session) -> RunInfo:
     about_world, losses = world_note(session.pool, config.policy), own_losses.note(session.policy.network)
     processes = "" if session.ranks.is_alone else f"{session.ranks.size} processes"
     about_links = session.ranks.note if config.device == "cuda" else ""
-    how = processes, about_links, _mode_note(config), session.learner.executor.note, session.pool.processes
+    curiosity = "" if config.curiosity is None else f"curiosity {config.curiosity}"
+    how = processes, about_links, _mode_note(config), curiosity, session.learner.executor.note, session.pool.processes
     notes = *how, about_world, losses, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,

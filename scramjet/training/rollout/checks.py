@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from scramjet.engine.pool import Pool
+from scramjet.engine.privileged import own_name
 from scramjet.engine.trees import leaves, named_leaves, space_tree
 from scramjet.envs.api import Discrete, MultiDiscrete
 from scramjet.errors import TrainingError
@@ -66,7 +67,7 @@ def check_choices(pool: Pool, obs: Any, num_steps: int) -> None:
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])
             step = pool.steps_taken - (pool.steps_taken - 1) % num_steps - 1 + t
-            raise bad_number(pool, f"{name} =", int(leaf[bad][0]), row, step)
+            raise bad_number(pool, f"{own_name(name)} =", int(leaf[bad][0]), row, max(0, step))
 
 
 def bad_number(pool: Pool, name: str, value: float, row: int, step: int) -> TrainingError:

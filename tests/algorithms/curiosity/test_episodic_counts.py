@@ -82,6 +82,14 @@ def test_what_finds_no_room_in_a_full_table_counts_as_seen_and_what_was_kept_goe
     assert counted.visit(column(20, 5, 20), never[:2]).flatten().tolist() == [2, 16]
 
 
+def test_a_forged_table_without_a_free_entry_does_not_hang():
+    counted = EpisodicCounts(1, 16)
+    counted.keys.fill_(-5)
+    counted.episode_of.copy_(counted.episode.view(-1, 1).expand_as(counted.episode_of))
+    counted.is_under_way.fill_(True)
+    assert counted.visit(column(1, 2, 3), torch.zeros(2, 1, dtype=torch.bool)).flatten().tolist() == [16, 16]
+
+
 def test_a_table_has_twice_the_entries_of_the_longest_episode_within_bounds():
     assert table_capacity(1) == 16
     assert table_capacity(100) == 256

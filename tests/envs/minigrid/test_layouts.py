@@ -117,6 +117,7 @@ def test_layouts_are_as_frequent_as_those_of_the_package() -> None:
     ("name", "parameters", "message"),
     [
         ("empty", {"size": 3}, "size=3 must be from 4 to 64"),
+        ("four_rooms", {"size": 8}, "size=8 must be odd"),
         ("door_key", {"view_size": 4}, "view_size=4 must be odd and from 3 to 15"),
         ("multi_room", {"min_rooms": 7}, "min_rooms=7 must be from 1 to 6"),
         ("multi_room", {"size": 8}, "size=8 must be from 12 to 64"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.curiosity import METRICS
+from scramjet.training.display.summary import run_info
 from scramjet.training.persistence.state import trainer_tensors
 from scramjet.training.self_play.config import SelfPlayConfig
+from tests.helpers.command_calls import call
 from tests.helpers.rank_sessions import train_on_ranks
 from tests.helpers.run_files import lines_of, train
 from tests.helpers.sessions import SMALL, begun
@@ -158,6 +161,42 @@ def test_a_game_by_seats_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="connect_four has seats; leave it out"):
         train(replace(CURIOUS, env="connect_four"), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_another_curiosity_leaves_settings_of_the_last_one_behind(tmp_path: Path) -> None:
+    bonus = BonusConfig(coef=0.5, icm_forward=0.3, features=8, episodic="elliptical", elliptical_features=4)
+    parent = train(replace(CURIOUS, curiosity="icm", bonus=bonus), tmp_path, run_name="parent")
+    given: dict[str, Any] = {"fork": parent.run_path, "total_timesteps": 8 * UPDATE}
+    for name, expected in (("noveld", BonusConfig(coef=0.5, features=8)), (None, BonusConfig())):
+        with begun(None, tmp_path, **given, settings={"curiosity": name}) as session:
+            assert (session.config.curiosity, session.config.bonus) == (name, expected)
+    words = ["--fork", parent.run_path, "--curiosity", "none", "--total-timesteps", 8 * UPDATE, "--runs-dir", tmp_path]
+    assert call("train", *words, "--display", "quiet") == 0
+
+
+FORGERIES: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
+    "module/critic.head.weight": lambda tensor: tensor.fill_(torch.nan),
+    "moments": lambda tensor: tensor.float(),
+    "returns": lambda tensor: tensor[:1],
+    "optimizer/0/exp_avg": lambda tensor: None,
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_what_curiosity_cannot_have_saved_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    with begun(CURIOUS, tmp_path) as session:
+        learner: Any = session.learner
+        tensors = {key: tensor.detach().clone() for key, tensor in learner.curiosity.tensors().items()}
+        changed = FORGERIES[name](tensors.pop("curiosity/" + name))
+        if changed is not None:
+            tensors["curiosity/" + name] = changed
+        with pytest.raises(ValueError, match=f"curiosity/{name}"):
+            learner.curiosity.restore(tensors)
+
+
+def test_the_header_names_curiosity(tmp_path: Path) -> None:
+    with begun(CURIOUS, tmp_path) as session:
+        assert "curiosity rnd" in run_info(session).note
 
 
 def test_metrics_are_plain_numbers(tmp_path: Path) -> None:
