@@ -7,8 +7,8 @@ from gymnasium.spaces import Box, Discrete
 
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig
+from scramjet.policies.colored_noise import colored
 from scramjet.policies.distributions import make_distribution
-from scramjet.policies.sampling import colored
 from scramjet.training.config.run_config import RunConfig
 
 BOX = Box(-1, 1, (2,), np.float32)
