@@ -86,6 +86,7 @@ def test_rules_know_nothing_of_torch_and_numba(path: Path) -> None:
 
 MATHEMATICS = {
     "__future__",
+    "abc",
     "collections.abc",
     "dataclasses",
     "decimal",

@@ -7,6 +7,7 @@ and the kernels that compute them, are the same for all.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 import torch
@@ -22,25 +23,25 @@ MIN_DEVIATION, MAX_DEVIATION = 1e-4, 1e6
 """PopArt: bounds on the deviation that returns are divided by (van Hasselt et al. 2016)."""
 
 
-class ValueScale:
+class ValueScale(ABC):
     """Translates between the outputs of a value network and returns."""
 
+    @abstractmethod
     def to_returns(self, output: Tensor) -> Tensor:
         """The returns that outputs of the network stand for, of the same shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def to_outputs(self, returns: Tensor) -> Tensor:
         """What the network should give for these returns, of the same shape."""
-        raise NotImplementedError
 
-    def follow(self, returns: Tensor, counts: Tensor | None = None) -> None:
+    def follow(self, returns: Tensor, counts: Tensor | None = None) -> None:  # noqa: B027 - symlog has no statistics
         """Take in the returns [B] of a new rollout, of which those with `counts` [B] count; None: all."""
 
     def tensors(self) -> dict[str, Tensor]:
         """The statistics, by name in a checkpoint; the same on all ranks."""
         return {}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:  # noqa: B027 - symlog has no statistics
         """Restore what `tensors` gave, where the checkpoint has it."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.forked_commands import DiesInWriting, finish, start
-from tests.helpers.search_training import last_checkpoint
+from tests.helpers.run_files import last_checkpoint
 
 pytestmark = pytest.mark.faults
 

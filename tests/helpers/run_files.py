@@ -16,3 +16,9 @@ def train(config, tmp_path, **options):
 def lines_of(run_path):
     """The records of a run's metrics, oldest first."""
     return [json.loads(line) for line in (run_path / "metrics.jsonl").read_text().splitlines()]
+
+
+def last_checkpoint(run):
+    """The bytes of the tensors in a run's newest checkpoint: weights, and all else that training depends on."""
+    names = ("model.safetensors", "trainer.safetensors")
+    return {name: (run / "checkpoints" / "latest" / name).read_bytes() for name in names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from scramjet.algorithms.alphazero import AlphaZeroConfig
@@ -34,12 +33,6 @@ def searching_config(env: str, algorithm: str, num_updates: int = 6, **changes: 
 def normalized(config: RunConfig) -> RunConfig:
     """The same with rewards and observations normalized."""
     return replace(config, ppo=replace(config.ppo, normalize_rewards=True, normalize_observations=True))
-
-
-def last_checkpoint(run: Path) -> dict[str, bytes]:
-    """The bytes of the tensors in a run's newest checkpoint: weights, and all else that training depends on."""
-    names = ("model.safetensors", "trainer.safetensors")
-    return {name: (run / "checkpoints" / "latest" / name).read_bytes() for name in names}
 
 
 RUNS: dict[str, RunConfig] = {

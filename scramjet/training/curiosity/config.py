@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
 from scramjet.errors import ConfigError
@@ -83,8 +83,11 @@ def with_curiosity(config: Config, name: str | None) -> Config:
 def check_curiosity(config: Any) -> None:
     """Refuse settings of a RunConfig that do nothing without curiosity, and what it cannot be combined with."""
     if config.curiosity is None:
-        if config.bonus != BonusConfig():
-            raise ConfigError("bonus settings are for curiosity; add --curiosity rnd, or leave them out")
+        for field in fields(BonusConfig):
+            if (value := getattr(config.bonus, field.name)) != field.default:
+                raise ConfigError(
+                    f"bonus.{field.name}={value} is for curiosity; add --curiosity rnd or another, or leave it out"
+                )
         return
     _check_method(config.curiosity, config.bonus)
     if config.searches:

@@ -24,7 +24,7 @@ from scramjet.training.persistence.state import trainer_tensors
 from scramjet.training.self_play.config import SelfPlayConfig
 from tests.helpers.command_calls import call
 from tests.helpers.rank_sessions import train_on_ranks
-from tests.helpers.run_files import lines_of, train
+from tests.helpers.run_files import last_checkpoint, lines_of, train
 from tests.helpers.sessions import SMALL, begun
 from tests.helpers.sessions import train as train_session
 
@@ -44,20 +44,13 @@ RUNS: dict[str, RunConfig] = {
 }
 
 
-def state_of(run: Path) -> dict[str, bytes]:
-    return {
-        name: (run / "checkpoints" / "latest" / name).read_bytes()
-        for name in ("model.safetensors", "trainer.safetensors")
-    }
-
-
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_run_that_stopped_ends_as_one_that_never_stopped(kind: str, tmp_path: Path) -> None:
     config = RUNS[kind]
     whole = train(config, tmp_path, run_name="whole")
     train(replace(config, total_timesteps=2 * UPDATE), tmp_path, run_name="parts")
     resumed = train(None, tmp_path, resume="parts", total_timesteps=5 * UPDATE)
-    assert state_of(resumed.run_path) == state_of(whole.run_path)
+    assert last_checkpoint(resumed.run_path) == last_checkpoint(whole.run_path)
     records = lines_of(whole.run_path)
     assert all(record[name] > 0 for record in records for name in METRICS)
 
@@ -147,7 +140,7 @@ def test_actors_beside_the_learner_are_curious_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"curiosity": None}, "bonus settings are for curiosity; add --curiosity rnd"),
+        ({"curiosity": None}, "bonus.features=8 is for curiosity; add --curiosity rnd"),
         ({"algorithm": "spo", "ppo": PPOConfig()}, "curiosity='rnd' is for PPO"),
         ({"env": "connect_four", "self_play": SelfPlayConfig(pool_fraction=0.5)}, "worlds without opponents"),
     ],
@@ -218,4 +211,4 @@ def test_on_the_gpu_curiosity_is_recorded_and_resumes_bit_for_bit(kind: str, tmp
     whole = train(config, tmp_path, run_name="whole")
     train(replace(config, total_timesteps=3 * UPDATE), tmp_path, run_name="parts")
     resumed = train(None, tmp_path, resume="parts", total_timesteps=6 * UPDATE)
-    assert state_of(resumed.run_path) == state_of(whole.run_path)
+    assert last_checkpoint(resumed.run_path) == last_checkpoint(whole.run_path)

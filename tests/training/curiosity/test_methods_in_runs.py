@@ -14,7 +14,7 @@ from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training.curiosity.config import BonusConfig
-from tests.helpers.run_files import lines_of, train
+from tests.helpers.run_files import last_checkpoint, lines_of, train
 from tests.helpers.sessions import SMALL, begun
 from tests.helpers.sessions import train as train_session
 
@@ -41,17 +41,13 @@ RUNS = {f"{method}, masks and a Dict": replace(MAZE, **settings) for method, set
 }
 
 
-def trainer_of(run: Path) -> bytes:
-    return (run / "checkpoints" / "latest" / "trainer.safetensors").read_bytes()
-
-
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_run_that_stopped_ends_as_one_that_never_stopped(kind: str, tmp_path: Path) -> None:
     config = RUNS[kind]
     whole = train(config, tmp_path, run_name="whole")
     train(replace(config, total_timesteps=2 * UPDATE), tmp_path, run_name="parts")
     resumed = train(None, tmp_path, resume="parts", total_timesteps=5 * UPDATE)
-    assert trainer_of(resumed.run_path) == trainer_of(whole.run_path)
+    assert last_checkpoint(resumed.run_path) == last_checkpoint(whole.run_path)
     assert all(record["bonus/max"] > 0 for record in lines_of(whole.run_path))
 
 
@@ -151,4 +147,4 @@ def test_on_the_gpu_methods_are_recorded_and_resume_bit_for_bit(method: str, tmp
     whole = train(config, tmp_path, run_name="whole")
     train(replace(config, total_timesteps=3 * UPDATE), tmp_path, run_name="parts")
     resumed = train(None, tmp_path, resume="parts", total_timesteps=6 * UPDATE)
-    assert trainer_of(resumed.run_path) == trainer_of(whole.run_path)
+    assert last_checkpoint(resumed.run_path) == last_checkpoint(whole.run_path)

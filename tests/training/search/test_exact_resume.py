@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.run_files import train
-from tests.helpers.search_training import RUNS, UPDATE, last_checkpoint
+from tests.helpers.run_files import last_checkpoint, train
+from tests.helpers.search_training import RUNS, UPDATE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -20,8 +20,8 @@ from scramjet.search.particles import ParticleSearch
 from scramjet.search.search import Rewards, Search
 from scramjet.search.tree import TreeSearch
 from scramjet.training.persistence.state import trainer_tensors
-from tests.helpers.run_files import train
-from tests.helpers.search_training import BOARD, CONVOLUTIONS, RUNS, UPDATE, last_checkpoint
+from tests.helpers.run_files import last_checkpoint, train
+from tests.helpers.search_training import BOARD, CONVOLUTIONS, RUNS, UPDATE
 from tests.helpers.sessions import begun
 from tests.helpers.sessions import train as train_session
 
