@@ -1,6 +1,7 @@
 """What tests in several folders use."""
 
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not cuda_is_ready():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU, a torch built for CUDA, and numba-cuda"))
+
+
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """A test that draws numbers without a generator of its own draws the same ones each time."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)
