@@ -1,12 +1,17 @@
 """What tests in several folders use."""
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    import torch
 
 hypothesis.settings.register_profile("no deadline", deadline=None)  # a busy machine takes any time it likes
 hypothesis.settings.load_profile("no deadline")
@@ -22,6 +27,28 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SCRAMJET_STATE_DIR", str(folder))
         yield folder
+
+
+def pytest_configure() -> None:
+    """Where there is no NVIDIA GPU, Triton interprets its kernels; it decides so when it is first imported."""
+    if not Path("/dev/nvidiactl").exists():
+        os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(params=["interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
+def triton_device(request: pytest.FixtureRequest) -> "torch.device":
+    """Where the tensors of a test of Triton's kernels lie: on the CPU, interpreted, or on a CUDA device.
+
+    Numbers are seeded, and products of float32 are not rounded.
+    """
+    pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
+    import torch
+
+    if request.param == "interpreter" and os.environ.get("TRITON_INTERPRET") != "1":
+        pytest.skip("tried on the GPU itself")
+    torch.manual_seed(0)
+    torch.set_float32_matmul_precision("highest")
+    return torch.device("cpu" if request.param == "interpreter" else "cuda")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

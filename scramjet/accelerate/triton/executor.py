@@ -15,7 +15,8 @@ from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSet
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.accelerate.triton.mlp import HAS_TRITON, MLPWeights, TritonMLP, why_unsupported
+from scramjet.accelerate.triton.mlp import MLPWeights, TritonMLP, why_unsupported
+from scramjet.compile.triton import HAS_TRITON
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import is_privileged

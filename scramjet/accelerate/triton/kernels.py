@@ -7,17 +7,11 @@ atomics, so that results are reproducible. Letters of shapes: D inputs, H hidden
 
 from __future__ import annotations
 
-from typing import Any
-
+from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.policies.sampling import MASKED_LOGIT
 
-try:
-    import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-    HAS_TRITON = True
-except ImportError:  # a machine without a GPU: the module can still be imported
-    HAS_TRITON = False
 
 OUTPUTS = 16
 """Columns of the last layer: actions, or the value, then padding. Matrix products cannot be narrower."""
@@ -25,21 +19,7 @@ TERMS = 8
 """Columns of a program's sums of loss terms: `Diagnostics.NAMES` without the norm, then padding."""
 
 
-def _jit(*unspecialized: str) -> Any:
-    """Triton's decorator for kernels; without Triton, one that changes nothing.
-
-    A kernel is compiled once for all values of the `unspecialized` numbers and all alignments of the `unspecialized`
-    pointers: rows of a larger tensor are not all aligned, and no kernel can be compiled while a CUDA graph is captured.
-    """
-    if not HAS_TRITON:
-        return lambda function: function
-    return triton.jit(
-        do_not_specialize=[name for name in unspecialized if not name.endswith("_at")],
-        do_not_specialize_on_alignment=[name for name in unspecialized if name.endswith("_at")],
-    )
-
-
-@_jit()
+@triton_jit()
 def _operand(x, precision: tl.constexpr):  # type: ignore[no-untyped-def]
     """`x` converted to the type that matrix products read."""
     if precision == "bfloat16":
@@ -47,7 +27,7 @@ def _operand(x, precision: tl.constexpr):  # type: ignore[no-untyped-def]
     return x
 
 
-@_jit()
+@triton_jit()
 def _dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
     """`a` @ `b` in float32, plus `total` if that is not None."""
     a, b = _operand(a, precision), _operand(b, precision)
@@ -58,7 +38,7 @@ def _dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
     return product
 
 
-@_jit()
+@triton_jit()
 def _activate(x, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     if activation == "tanh":
         y = 2.0 * tl.sigmoid(2.0 * x) - 1.0
@@ -67,7 +47,7 @@ def _activate(x, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     return y
 
 
-@_jit()
+@triton_jit()
 def _through_activation(gradient, y, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient with respect to an activation's input, from its result `y` and the gradient with respect to that."""
     if activation == "tanh":
@@ -77,7 +57,7 @@ def _through_activation(gradient, y, activation: tl.constexpr):  # type: ignore[
     return gradient
 
 
-@_jit()
+@triton_jit()
 def _read_rows(at, row, is_row, width: tl.constexpr, padded: tl.constexpr):  # type: ignore[no-untyped-def]
     """Read rows of a matrix of `width` columns, padded with zeros: [rows, padded]."""
     column = tl.arange(0, padded)
@@ -86,7 +66,7 @@ def _read_rows(at, row, is_row, width: tl.constexpr, padded: tl.constexpr):  # t
     )
 
 
-@_jit()
+@triton_jit()
 def _read_inputs(obs_at, row, is_row, num_inputs: tl.constexpr, inputs: tl.constexpr):  # type: ignore[no-untyped-def]
     """Read observations [block, inputs], each followed by a 1.
 
@@ -97,7 +77,7 @@ def _read_inputs(obs_at, row, is_row, num_inputs: tl.constexpr, inputs: tl.const
     return tl.where(is_one, 1.0, _read_rows(obs_at, row, is_row, num_inputs, inputs))
 
 
-@_jit()
+@triton_jit()
 def _read_weights(  # type: ignore[no-untyped-def]
     w1_at, b1_at, w2_at, b2_at, w3_at, b3_at,
     num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr, num_outputs: tl.constexpr,
@@ -116,7 +96,7 @@ def _read_weights(  # type: ignore[no-untyped-def]
     return _operand(w1, precision), _operand(w2, precision), b2, _operand(w3, precision), b3
 
 
-@_jit()
+@triton_jit()
 def _forward(x, w1, w2, b2, w3, b3, precision: tl.constexpr, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     """The activations of both hidden layers [block, H] and the outputs [block, outputs] for x [block, inputs]."""
     first = _activate(_dot(x, w1, None, precision), activation)
@@ -124,7 +104,7 @@ def _forward(x, w1, w2, b2, w3, b3, precision: tl.constexpr, activation: tl.cons
     return first, second, _dot(second, tl.trans(w3), None, precision) + b3
 
 
-@_jit()
+@triton_jit()
 def _legal_logits(  # type: ignore[no-untyped-def]
     logits, mask_at, row, is_row, num_actions: tl.constexpr, outputs: tl.constexpr, masked_logit: tl.constexpr
 ):
@@ -138,7 +118,7 @@ def _legal_logits(  # type: ignore[no-untyped-def]
     return tl.where(is_padding, float("-inf"), logits), is_legal
 
 
-@_jit("num_rows", "uniform_at", "action_at", "log_prob_at")
+@triton_jit("num_rows", "uniform_at", "action_at", "log_prob_at")
 def act_kernel(  # type: ignore[no-untyped-def]
     obs_at, mask_at, uniform_at, action_at, log_prob_at, num_rows, w1_at, b1_at, w2_at, b2_at, w3_at, b3_at,
     num_actions: tl.constexpr, num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr,
@@ -169,7 +149,7 @@ def act_kernel(  # type: ignore[no-untyped-def]
     tl.store(log_prob_at + row, logit - highest - tl.log(total), mask=is_row)
 
 
-@_jit("num_rows", "value_at")
+@triton_jit("num_rows", "value_at")
 def value_kernel(  # type: ignore[no-untyped-def]
     obs_at, value_at, num_rows, w1_at, b1_at, w2_at, b2_at, w3_at, b3_at,
     num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr, block: tl.constexpr,
@@ -186,12 +166,12 @@ def value_kernel(  # type: ignore[no-untyped-def]
     tl.store(value_at + row, _first_column(value, outputs), mask=is_row)
 
 
-@_jit()
+@triton_jit()
 def _first_column(x, width: tl.constexpr):  # type: ignore[no-untyped-def]
     return tl.sum(tl.where((tl.arange(0, width) == 0)[None, :], x, 0.0), axis=1)
 
 
-@_jit()
+@triton_jit()
 def _actor_loss(  # type: ignore[no-untyped-def]
     logits, row, is_row, scale, mask_at, action_at, log_prob_at, advantage_at, statistics_at, clip_at, entropy_coef_at,
     num_actions: tl.constexpr, outputs: tl.constexpr, terms: tl.constexpr, masked_logit: tl.constexpr,
@@ -235,7 +215,7 @@ def _actor_loss(  # type: ignore[no-untyped-def]
     return tl.where(is_legal, gradient * scale, 0.0), tl.where(is_row[:, None], sums, 0.0)
 
 
-@_jit()
+@triton_jit()
 def _critic_loss(  # type: ignore[no-untyped-def]
     outcome, row, is_row, scale, value_at, returns_at, value_clip, outputs: tl.constexpr, terms: tl.constexpr
 ):
@@ -262,7 +242,7 @@ def _critic_loss(  # type: ignore[no-untyped-def]
     return tl.where(is_value, slope[:, None] * scale, 0.0), tl.where(is_term, 0.5 * error[:, None], 0.0)
 
 
-@_jit()
+@triton_jit()
 def _write_sums(  # type: ignore[no-untyped-def]
     at, w1, w2, b2, w3, b3, num_inputs: tl.constexpr, inputs: tl.constexpr, hidden: tl.constexpr,
     num_outputs: tl.constexpr, outputs: tl.constexpr,
@@ -286,7 +266,7 @@ def _write_sums(  # type: ignore[no-untyped-def]
     tl.store(at + output, tl.sum(b3, axis=0), mask=output < num_outputs)
 
 
-@_jit()
+@triton_jit()
 def _network_gradients(  # type: ignore[no-untyped-def]
     obs_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at, indices_at, num_samples,
     statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
@@ -337,7 +317,7 @@ def _network_gradients(  # type: ignore[no-untyped-def]
     tl.store(terms_at + tl.arange(0, terms), tl.sum(terms_sum, axis=0))
 
 
-@_jit("indices_at", "num_samples", "statistics_at", "clip_at", "entropy_coef_at", "row_size")
+@triton_jit("indices_at", "num_samples", "statistics_at", "clip_at", "entropy_coef_at", "row_size")
 def gradients_kernel(  # type: ignore[no-untyped-def]
     obs_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at, indices_at, num_samples,
     statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
@@ -372,7 +352,7 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@_jit("num_partials", "num_parameters", "row_size")
+@triton_jit("num_partials", "num_parameters", "row_size")
 def reduce_kernel(  # type: ignore[no-untyped-def]
     partials_at, grads_at, squares_at, num_partials, num_parameters, row_size, rows: tl.constexpr, columns: tl.constexpr
 ):
@@ -392,7 +372,7 @@ def reduce_kernel(  # type: ignore[no-untyped-def]
     tl.store(squares_at + tl.program_id(0), tl.sum(gradient * gradient, axis=0))
 
 
-@_jit("num_squares", "num_rows", "num_samples", "diagnostics_at")
+@triton_jit("num_squares", "num_rows", "num_samples", "diagnostics_at")
 def finish_kernel(  # type: ignore[no-untyped-def]
     squares_at, num_squares, terms_at, num_rows, diagnostics_at, num_samples,
     block: tl.constexpr, terms: tl.constexpr = TERMS,
@@ -412,7 +392,7 @@ def finish_kernel(  # type: ignore[no-untyped-def]
     tl.store(diagnostics_at + term, tl.where(term == 6, norm, means), mask=term < 7)
 
 
-@_jit("order_at", "size", "chunk_size")
+@triton_jit("order_at", "size", "chunk_size")
 def chunk_kernel(  # type: ignore[no-untyped-def]
     advantage_at, order_at, chunks_at, size, chunk_size, max_chunks: tl.constexpr, block: tl.constexpr
 ):
@@ -441,7 +421,7 @@ def chunk_kernel(  # type: ignore[no-untyped-def]
     tl.store(at + 1, tl.sum(squares, axis=0))
 
 
-@_jit("out_at", "size", "chunk_size")
+@triton_jit("out_at", "size", "chunk_size")
 def statistics_kernel(chunks_at, out_at, size, chunk_size, max_chunks: tl.constexpr):  # type: ignore[no-untyped-def]
     """Write a minibatch's mean and inverse deviation from the statistics of its chunks (Chan et al. 1983, eq. 2.1)."""
     minibatch, chunk = tl.program_id(0), tl.arange(0, max_chunks)

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from scramjet.accelerate.executor import Diagnostics, LossSettings
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.triton import kernels
-from scramjet.accelerate.triton.kernels import HAS_TRITON, OUTPUTS, TERMS
+from scramjet.accelerate.triton.kernels import OUTPUTS, TERMS
+from scramjet.compile.triton import HAS_TRITON
 
 HIDDEN_SIZES = (32, 64, 128)
 MAX_INPUTS = 64

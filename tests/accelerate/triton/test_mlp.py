@@ -1,12 +1,8 @@
 """The fused kernels of PPO against torch modules, autograd and `ppo_loss`.
 
-Each test runs in Triton's interpreter on the CPU, and on a CUDA device where there is one. Triton decides when it is
-imported whether it interprets, so those on the CPU run in a process of their own.
+Each test runs in Triton's interpreter on the CPU, or on a CUDA device where there is one.
 """
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import pytest
@@ -22,31 +18,8 @@ from scramjet.algorithms.ppo import LossTerms, normalize, ppo_loss
 from scramjet.policies import categorical
 from scramjet.policies.layers import mlp
 
-IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 NUM_SAMPLES, MINIBATCH = 400, 150  # no number of blocks
 CLIP, ENTROPY_COEF, VALUE_COEF = 0.2, 0.05, 0.7
-
-
-@pytest.fixture(params=["interpreter", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    """Where a test's tensors lie; seeded, and float32 products stay float32."""
-    if request.param == "interpreter" and not IS_INTERPRETED:
-        pytest.skip("run by test_the_kernels_pass_in_the_interpreter, in a process of its own")
-    if request.param == "cuda" and (IS_INTERPRETED or not torch.cuda.is_available()):
-        pytest.skip("needs a CUDA device")
-    torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    return torch.device("cpu" if request.param == "interpreter" else "cuda")
-
-
-@pytest.mark.skipif(IS_INTERPRETED, reason="this is that process")
-@pytest.mark.skipif(torch.cuda.is_available(), reason="they run on the CUDA device itself")
-def test_the_kernels_pass_in_the_interpreter():
-    command = [sys.executable, "-m", "pytest", "-vv", "-m", "not gpu", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line for line in done.stdout.splitlines() if "autograd[interpreter" in line]
-    assert len(lines) == sum(" PASSED " in line for line in lines) == len(VARIANTS)
 
 
 @dataclass
@@ -179,8 +152,8 @@ def both_ways(device, variant, **settings):
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_gradients_and_diagnostics_are_those_of_autograd(device, variant):
-    case, found, terms, expected = both_ways(device, variant)
+def test_gradients_and_diagnostics_are_those_of_autograd(triton_device, variant):
+    case, found, terms, expected = both_ways(triton_device, variant)
     assert 0.2 < terms.clip_fraction.item() < 0.8  # both sides of the clip are there
     assert_close(case.fused.views, expected, 1e-4)
     norm = torch.cat([gradient.flatten() for gradient in expected]).norm()
@@ -192,24 +165,24 @@ def test_gradients_and_diagnostics_are_those_of_autograd(device, variant):
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 0.05), ("bfloat16", 0.1)])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_gradients_in_lower_precision_are_near_those_of_autograd(device, variant, precision, tolerance):
-    if device.type == "cpu":
+def test_gradients_in_lower_precision_are_near_those_of_autograd(triton_device, variant, precision, tolerance):
+    if triton_device.type == "cpu":
         pytest.skip("the interpreter does not round as tensor cores do")
-    case, _, _, expected = both_ways(device, variant, precision=precision)
+    case, _, _, expected = both_ways(triton_device, variant, precision=precision)
     whole = torch.cat([gradient.flatten() for gradient in expected])
     # Of so few samples, one that rounding puts on the other side of a clip or of a ReLU's edge is a percent or two.
     assert (case.fused.grads - whole).norm() / whole.norm() < tolerance
 
 
-def test_gradients_are_in_the_order_of_the_parameters_and_views_are_parts_of_them(device):
-    case, *_ = both_ways(device, VARIANTS[0])
+def test_gradients_are_in_the_order_of_the_parameters_and_views_are_parts_of_them(triton_device):
+    case, *_ = both_ways(triton_device, VARIANTS[0])
     assert [view.shape for view in case.fused.views] == [parameter.shape for parameter in case.parameters]
     assert torch.equal(torch.cat([view.flatten() for view in case.fused.views]), case.fused.grads)
     assert case.fused.views[0].data_ptr() == case.fused.grads.data_ptr()
 
 
-def test_indices_may_be_narrow_and_unaligned(device):
-    case = make_case(device)
+def test_indices_may_be_narrow_and_unaligned(triton_device):
+    case = make_case(triton_device)
     fused_gradients(case)
     expected = case.fused.grads.clone()
     shifted = torch.cat([case.indices[:1], case.indices]).int()[1:]
@@ -218,14 +191,14 @@ def test_indices_may_be_narrow_and_unaligned(device):
 
 
 @pytest.mark.parametrize("num_programs", [1, 3, 50])
-def test_any_number_of_programs_gives_the_same_gradients(device, num_programs):
-    case = make_case(device, masked=True, num_programs=num_programs)
+def test_any_number_of_programs_gives_the_same_gradients(triton_device, num_programs):
+    case = make_case(triton_device, masked=True, num_programs=num_programs)
     fused_gradients(case)
     assert_close(case.fused.views, autograd_gradients(case)[1], 1e-4)
 
 
-def test_the_same_call_twice_gives_the_same_bits(device):
-    case = make_case(device, masked=True)
+def test_the_same_call_twice_gives_the_same_bits(triton_device):
+    case = make_case(triton_device, masked=True)
     first = fused_gradients(case, statistics=case.statistics(), value_clip=0.2)
     grads = case.fused.grads.clone()
     case.fused.grads.fill_(torch.nan)
@@ -233,8 +206,8 @@ def test_the_same_call_twice_gives_the_same_bits(device):
     assert torch.equal(case.fused.grads, grads)
 
 
-def test_kernels_see_weights_that_have_moved(device):
-    case = make_case(device)
+def test_kernels_see_weights_that_have_moved(triton_device):
+    case = make_case(triton_device)
     fused_gradients(case)
     with torch.no_grad():
         for parameter in case.parameters:
@@ -245,10 +218,12 @@ def test_kernels_see_weights_that_have_moved(device):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("inputs", "actions", "activation"), [(3, 2, "tanh"), (17, 7, "relu"), (4, 16, "tanh")])
-def test_actions_are_those_that_the_categorical_draws_at_the_same_uniforms(device, inputs, actions, activation, masked):
-    case = make_case(device, inputs=inputs, actions=actions, activation=activation, masked=masked)
+def test_actions_are_those_that_the_categorical_draws_at_the_same_uniforms(
+    triton_device, inputs, actions, activation, masked
+):
+    case = make_case(triton_device, inputs=inputs, actions=actions, activation=activation, masked=masked)
     obs, mask = case.samples.obs, case.samples.mask
-    uniform = torch.rand(NUM_SAMPLES, device=device)
+    uniform = torch.rand(NUM_SAMPLES, device=triton_device)
     uniform[:2] = torch.tensor([0.0, 1.0 - 2**-24])  # the ends of the range
     action, log_prob = torch.empty_like(case.samples.action), torch.empty_like(uniform)
     case.fused.act(obs, mask, uniform, action, log_prob)
@@ -264,11 +239,11 @@ def test_actions_are_those_that_the_categorical_draws_at_the_same_uniforms(devic
 
 
 @pytest.mark.parametrize("num_rows", [1, 64, 65])
-def test_rows_past_the_last_are_not_written(device, num_rows):
-    case = make_case(device)
-    action = torch.full((128,), -1, device=device)
-    log_prob, value = torch.full((2, 128), torch.nan, device=device)
-    obs, uniform = case.samples.obs[:num_rows], torch.rand(num_rows, device=device)
+def test_rows_past_the_last_are_not_written(triton_device, num_rows):
+    case = make_case(triton_device)
+    action = torch.full((128,), -1, device=triton_device)
+    log_prob, value = torch.full((2, 128), torch.nan, device=triton_device)
+    obs, uniform = case.samples.obs[:num_rows], torch.rand(num_rows, device=triton_device)
     case.fused.act(obs, None, uniform, action, log_prob)
     case.fused.values(obs, value)
     assert (action[:num_rows] >= 0).all()
@@ -278,30 +253,30 @@ def test_rows_past_the_last_are_not_written(device, num_rows):
         assert written[num_rows:].isnan().all()
 
 
-def test_logits_that_are_not_numbers_still_choose_an_action_and_show_in_its_log_prob(device):
-    case = make_case(device)
+def test_logits_that_are_not_numbers_still_choose_an_action_and_show_in_its_log_prob(triton_device):
+    case = make_case(triton_device)
     with torch.no_grad():
         case.actor[-1].bias.fill_(torch.nan)
-    action, log_prob = torch.full((8,), -1, device=device), torch.zeros(8, device=device)
-    case.fused.act(case.samples.obs[:8], None, torch.rand(8, device=device), action, log_prob)
+    action, log_prob = torch.full((8,), -1, device=triton_device), torch.zeros(8, device=triton_device)
+    case.fused.act(case.samples.obs[:8], None, torch.rand(8, device=triton_device), action, log_prob)
     assert (action == 0).all()
     assert log_prob.isnan().all()
 
 
 @pytest.mark.parametrize(("inputs", "activation"), [(3, "tanh"), (17, "relu"), (64, "tanh")])
-def test_values_are_those_of_the_critic(device, inputs, activation):
-    case = make_case(device, inputs=inputs, activation=activation)
-    value = torch.empty(NUM_SAMPLES, device=device)
+def test_values_are_those_of_the_critic(triton_device, inputs, activation):
+    case = make_case(triton_device, inputs=inputs, activation=activation)
+    value = torch.empty(NUM_SAMPLES, device=triton_device)
     case.fused.values(case.samples.obs, value)
     torch.testing.assert_close(value, case.critic(case.samples.obs).squeeze(-1).detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("size", "num_minibatches"), [(1, 3), (100, 4), (5000, 2), (70000, 1)])
-def test_advantage_statistics_are_those_that_normalize_uses(device, size, num_minibatches):
-    case = make_case(device)
-    advantage = torch.randn(size * num_minibatches + 7, device=device) * 3 + 50  # far from 0, where squares cancel
-    order = torch.randperm(len(advantage), device=device)[: size * num_minibatches]
-    out = torch.empty(num_minibatches, 2, device=device)
+def test_advantage_statistics_are_those_that_normalize_uses(triton_device, size, num_minibatches):
+    case = make_case(triton_device)
+    advantage = torch.randn(size * num_minibatches + 7, device=triton_device) * 3 + 50  # far from 0: squares cancel
+    order = torch.randperm(len(advantage), device=triton_device)[: size * num_minibatches]
+    out = torch.empty(num_minibatches, 2, device=triton_device)
     case.fused.advantage_statistics(advantage, order, num_minibatches, out)
     for (mean, inverse), indices in zip(out, order.view(num_minibatches, size), strict=True):
         expected = normalize(advantage[indices].double())
@@ -309,12 +284,12 @@ def test_advantage_statistics_are_those_that_normalize_uses(device, size, num_mi
 
 
 @pytest.mark.gpu
-def test_a_captured_graph_gives_the_bits_of_the_calls_it_was_captured_from(device):
-    if device.type == "cpu":
-        pytest.skip("needs a CUDA device")
-    case = make_case(device, masked=True, precision="tf32")
-    clip, coefficient = torch.tensor(CLIP, device=device), torch.tensor(ENTROPY_COEF, device=device)
-    diagnostics = torch.zeros(7, device=device)
+def test_a_captured_graph_gives_the_bits_of_the_calls_it_was_captured_from(triton_device):
+    if triton_device.type == "cpu":
+        pytest.skip("needs a CUDA triton_device")
+    case = make_case(triton_device, masked=True, precision="tf32")
+    clip, coefficient = torch.tensor(CLIP, device=triton_device), torch.tensor(ENTROPY_COEF, device=triton_device)
+    diagnostics = torch.zeros(7, device=triton_device)
 
     def update():
         case.fused.gradients(
