@@ -129,15 +129,14 @@ def test_the_watch_itself_sees_what_the_layout_of_the_cpu_looks_at() -> None:
 
 @pytest.mark.parametrize(("players", "memory"), [("agents", None), ("agents", "gru"), ("seats", "gru")])
 def test_every_rollout_has_the_same_shapes_and_each_step_once(players: str, memory: str | None) -> None:
-    played, shapes, counted = Played(players, memory, fixed=True), set(), set()
+    played, shapes = Played(players, memory, fixed=True), set()
     for _ in range(4):
         rollout = played.play()
         samples = played.learner.prepare(rollout).samples
         shapes.add(tuple(samples.action.shape))
-        counted.add(int(samples.num_counted))
+        assert 0 < samples.num_counted < len(samples.action)
         assert sorted(samples.place[samples.place >= 0].tolist()) == list(range(rollout.log_prob.numel()))
     assert len(shapes) == 1
-    assert len(counted) > 1
 
 
 @pytest.mark.parametrize("memory", [None, "gru"])
