@@ -14,6 +14,7 @@ from scramjet.accelerate.flat_gradients import FlatGradients
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
+from scramjet.algorithms.ppo import LossTerms
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 
@@ -31,9 +32,19 @@ class TorchExecutor(Executor):
 
     name = "torch"
 
-    def __init__(self, policy: Policy, why: str = "", parameters: Sequence[nn.Parameter] | None = None) -> None:
-        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has."""
+    def __init__(
+        self,
+        policy: Policy,
+        why: str = "",
+        parameters: Sequence[nn.Parameter] | None = None,
+        loss_of: Callable[..., LossTerms] = minibatch_loss,
+    ) -> None:
+        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has.
+
+        `loss_of` computes the loss of a minibatch from the network's outputs; it takes what `minibatch_loss` takes.
+        """
         super().__init__(policy, why)
+        self._loss_of = loss_of
         self.parameters = list(policy.parameters()) if parameters is None else list(parameters)
         self._gradients: FlatGradients | None = None  # with several ranks only
 
@@ -71,7 +82,7 @@ class TorchExecutor(Executor):
 
     def _gradient_step(self, minibatch: Samples, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
         """Take a gradient step on one minibatch; returns its diagnostics, one row of the table."""
-        terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses)
+        terms = self._loss_of(self.policy, minibatch, loss, self.own_losses)
         optimizer.zero_grad(set_to_none=True)
         self._backward(terms.total)
         grad_norm = self._clip_and_step(loss, optimizer)
@@ -124,7 +135,7 @@ class TorchExecutor(Executor):
         share = minibatch.num_counted / minibatches.num_counted[k] if len(units) else torch.zeros(())
         share = share.to(self.policy.device, torch.float32)
         statistics = None if minibatches.statistics is None else minibatches.statistics[k]
-        terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses, statistics)
+        terms = self._loss_of(self.policy, minibatch, loss, self.own_losses, statistics)
         named = [getattr(terms, name).detach() for name in Diagnostics.NAMES if name != "grad_norm"]
         return terms.total * share, torch.stack([*named, *self._own_terms]) * share
 

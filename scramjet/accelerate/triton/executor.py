@@ -15,6 +15,7 @@ from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSet
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.accelerate.triton.fused_loss import fused_minibatch_loss
 from scramjet.accelerate.triton.mlp import MLPWeights, TritonMLP, why_unsupported
 from scramjet.compile.triton import HAS_TRITON
 from scramjet.engine.layout import PlayedBy
@@ -37,7 +38,7 @@ class TritonExecutor(Executor):
     def __init__(self, policy: Policy, mlp: TritonMLP, why: str = "") -> None:
         super().__init__(policy, why)
         self.mlp = mlp
-        self._plain = TorchExecutor(policy)
+        self._plain = TorchExecutor(policy, loss_of=fused_minibatch_loss)
         self.own_losses = self._plain.own_losses
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
