@@ -116,7 +116,7 @@ def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
     if type(network) is not SeparateActorCritic:
         return f"Triton kernels do not run a {type(network).__name__}"
     if pool.played_by is PlayedBy.AGENTS:
-        return "agents die, and Triton kernels take minibatches of one size"
+        return "agents die, and Triton kernels learn only where every sample counts"
     if is_privileged(space):
         return "Triton kernels give policy and critic the same observations (observe_critic)"
     if not (isinstance(space, Box) and len(space.shape) == 1 and space.dtype == np.float32):
