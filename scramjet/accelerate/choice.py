@@ -52,11 +52,11 @@ def choose_executor(
 def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Executor:
     """Triton's kernels for the whole network; or torch's operators, whose loss is a kernel where it can be."""
     from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
-    from scramjet.accelerate.triton.fused_loss import fused_minibatch_loss
+    from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
 
     mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, pool, precision)
     if isinstance(mlp, str):
-        return TorchExecutor(policy, mlp, loss_of=fused_minibatch_loss)
+        return torch_with_kernels(policy, mlp)
     return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
 
 

@@ -38,13 +38,15 @@ class TorchExecutor(Executor):
         why: str = "",
         parameters: Sequence[nn.Parameter] | None = None,
         loss_of: Callable[..., LossTerms] = minibatch_loss,
+        select: Callable[[Samples, Tensor], Samples] = Samples.select,
     ) -> None:
         """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has.
 
-        `loss_of` computes the loss of a minibatch from the network's outputs; it takes what `minibatch_loss` takes.
+        `loss_of` computes the loss of a minibatch and takes what `minibatch_loss` takes; `select` takes the samples of
+        a minibatch out of all of them. Kernels may do both.
         """
         super().__init__(policy, why)
-        self._loss_of = loss_of
+        self._loss_of, self._select = loss_of, select
         self.parameters = list(policy.parameters()) if parameters is None else list(parameters)
         self._gradients: FlatGradients | None = None  # with several ranks only
 
@@ -76,7 +78,7 @@ class TorchExecutor(Executor):
         if not minibatches.ranks.is_alone:
             rows = [self._shared_step(samples, minibatches, k, loss, optimizer) for k in range(len(minibatches))]
         else:
-            selected = (samples.select(minibatches.units(k)) for k in range(len(minibatches)))
+            selected = (self._select(samples, minibatches.units(k)) for k in range(len(minibatches)))
             rows = [self._gradient_step(minibatch, loss, optimizer) for minibatch in selected]
         return Diagnostics(torch.stack(rows), () if self.own_losses is None else self.own_losses.names)
 
@@ -131,7 +133,7 @@ class TorchExecutor(Executor):
         assert minibatches.num_counted is not None
         units = minibatches.units(k)
         # A rank that holds none of the minibatch takes one of its other units, which weighs nothing.
-        minibatch = samples.select(units if len(units) else minibatches.order[:1])
+        minibatch = self._select(samples, units if len(units) else minibatches.order[:1])
         share = minibatch.num_counted / minibatches.num_counted[k] if len(units) else torch.zeros(())
         share = share.to(self.policy.device, torch.float32)
         statistics = None if minibatches.statistics is None else minibatches.statistics[k]

@@ -18,7 +18,7 @@ import scramjet
 from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.accelerate.triton.fused_loss import fused_minibatch_loss
+from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.worlds.cuda_pool import CudaPool
@@ -49,9 +49,9 @@ def make(
     *,
     recorded: bool = True,
     fused: bool = False,
-    loss_of: Any = None,
+    with_kernels: bool = False,
 ):
-    """What plays rollouts on the GPU, and a learner there; `loss_of`: what computes the loss of torch's operators."""
+    """What plays rollouts on the GPU, and a learner there; `with_kernels`: around torch's operators."""
     torch.manual_seed(0)
     env = load_env(world) if isinstance(world, str) else world
     pool = CudaPool(env, NUM_ENVS)
@@ -60,8 +60,8 @@ def make(
     ppo = ppo or ppo_config()
     executor = choose_executor(policy, pool, fused=fused)
     assert executor.name == ("triton" if fused else "torch")
-    if loss_of is not None:
-        executor = TorchExecutor(policy, loss_of=loss_of)
+    if with_kernels:
+        executor = torch_with_kernels(policy)
     player = RolloutPlayer(pool, executor, NUM_STEPS, ppo.bptt_horizon)
     pool.reset(1, out=player.buffers.last)
     learner = Learner.for_rollout(player.rollout, executor, ppo, total_steps=10**6, seed=0)
@@ -141,8 +141,8 @@ def test_fused_kernels_learn_what_the_network_would(name):
 
 
 @pytest.mark.parametrize("name", ["shared", "gaussian", "lstm", "agents", "masks and seats", "seats with memory"])
-def test_a_recorded_loss_kernel_learns_what_the_operators_would(name):
-    plain, kernel = make(*CASES[name]), make(*CASES[name], loss_of=fused_minibatch_loss)
+def test_recorded_kernels_around_a_network_learn_what_the_operators_would(name):
+    plain, kernel = make(*CASES[name]), make(*CASES[name], with_kernels=True)
     expected, got = train(plain, 4), train(kernel, 4)
     assert kernel[1]._learning.is_recorded
     for before, after in zip(expected, got, strict=True):

@@ -22,7 +22,6 @@ from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.triton import loss_kernels, moment_kernels
 from scramjet.accelerate.triton.loss_kernels import TERMS
 from scramjet.algorithms.ppo import LossTerms
-from scramjet.compile.triton import HAS_TRITON
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.policy import Policy
 
@@ -47,7 +46,7 @@ def fused_minibatch_loss(
 ) -> LossTerms:
     """`minibatch_loss` by the kernels where they compute this loss of this policy, else by torch's operators."""
     is_ppo = not loss.is_impala and own_losses is None and policy.two_hot_head is None
-    if not (HAS_TRITON and is_ppo and isinstance(loss.clip, Tensor) and _width(policy.distribution) <= MAX_WIDTH):
+    if not (is_ppo and isinstance(loss.clip, Tensor) and _width(policy.distribution) <= MAX_WIDTH):
         return minibatch_loss(policy, minibatch, loss, own_losses, statistics)
     output = policy(minibatch.obs, minibatch.state, minibatch.begins)
     return fused_terms(policy.distribution, output.logits, output.value, minibatch, loss, statistics)
