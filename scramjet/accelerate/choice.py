@@ -52,11 +52,12 @@ def choose_executor(
 def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Executor:
     """Triton's kernels for the whole network; or torch's operators, whose loss is a kernel where it can be."""
     from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
-    from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
+    from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
+    from scramjet.compile.triton import HAS_TRITON
 
     mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, pool, precision)
     if isinstance(mlp, str):
-        return torch_with_kernels(policy, mlp)
+        return TorchWithKernels(policy, mlp) if HAS_TRITON else TorchExecutor(policy, mlp)
     return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
 
 

@@ -32,21 +32,9 @@ class TorchExecutor(Executor):
 
     name = "torch"
 
-    def __init__(
-        self,
-        policy: Policy,
-        why: str = "",
-        parameters: Sequence[nn.Parameter] | None = None,
-        loss_of: Callable[..., LossTerms] = minibatch_loss,
-        select: Callable[[Samples, Tensor], Samples] = Samples.select,
-    ) -> None:
-        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has.
-
-        `loss_of` computes the loss of a minibatch and takes what `minibatch_loss` takes; `select` takes the samples of
-        a minibatch out of all of them. Kernels may do both.
-        """
+    def __init__(self, policy: Policy, why: str = "", parameters: Sequence[nn.Parameter] | None = None) -> None:
+        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has."""
         super().__init__(policy, why)
-        self._loss_of, self._select = loss_of, select
         self.parameters = list(policy.parameters()) if parameters is None else list(parameters)
         self._gradients: FlatGradients | None = None  # with several ranks only
 
@@ -84,12 +72,20 @@ class TorchExecutor(Executor):
 
     def _gradient_step(self, minibatch: Samples, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
         """Take a gradient step on one minibatch; returns its diagnostics, one row of the table."""
-        terms = self._loss_of(self.policy, minibatch, loss, self.own_losses)
+        terms = self._loss(minibatch, loss)
         optimizer.zero_grad(set_to_none=True)
         self._backward(terms.total)
         grad_norm = self._clip_and_step(loss, optimizer)
         named = [getattr(terms, name).detach() for name in Diagnostics.NAMES if name != "grad_norm"]
         return torch.stack([*named, grad_norm, *self._own_terms])
+
+    def _select(self, samples: Samples, units: Tensor) -> Samples:
+        """The samples, or sequences, numbered `units`."""
+        return samples.select(units)
+
+    def _loss(self, minibatch: Samples, loss: LossSettings, statistics: Tensor | None = None) -> LossTerms:
+        """The terms of the loss on a minibatch; `statistics` are as for `minibatch_loss`."""
+        return minibatch_loss(self.policy, minibatch, loss, self.own_losses, statistics)
 
     def _backward(self, total: Tensor) -> None:
         if self.own_losses is None:
@@ -137,7 +133,7 @@ class TorchExecutor(Executor):
         share = minibatch.num_counted / minibatches.num_counted[k] if len(units) else torch.zeros(())
         share = share.to(self.policy.device, torch.float32)
         statistics = None if minibatches.statistics is None else minibatches.statistics[k]
-        terms = self._loss_of(self.policy, minibatch, loss, self.own_losses, statistics)
+        terms = self._loss(minibatch, loss, statistics)
         named = [getattr(terms, name).detach() for name in Diagnostics.NAMES if name != "grad_norm"]
         return terms.total * share, torch.stack([*named, *self._own_terms]) * share
 

@@ -18,7 +18,7 @@ import scramjet
 from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
+from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.worlds.cuda_pool import CudaPool
@@ -61,7 +61,7 @@ def make(
     executor = choose_executor(policy, pool, fused=fused)
     assert executor.name == ("triton" if fused else "torch")
     if with_kernels:
-        executor = torch_with_kernels(policy)
+        executor = TorchWithKernels(policy)
     player = RolloutPlayer(pool, executor, NUM_STEPS, ppo.bptt_horizon)
     pool.reset(1, out=player.buffers.last)
     learner = Learner.for_rollout(player.rollout, executor, ppo, total_steps=10**6, seed=0)

@@ -16,7 +16,7 @@ from scramjet.accelerate.torch_executor import chunk_size
 from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, check_weights, plan_of
-from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
+from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.compile.triton import HAS_TRITON
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -36,7 +36,7 @@ class TritonExecutor(Executor):
     def __init__(self, policy: Policy, mlp: TritonMLP, why: str = "") -> None:
         super().__init__(policy, why)
         self.mlp = mlp
-        self._plain = torch_with_kernels(policy)
+        self._plain = TorchWithKernels(policy)
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
         self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
