@@ -74,7 +74,12 @@ def _shared_kilobytes(device: torch.device) -> int:
 
 def padded(size: int) -> int:
     """The least power of two, of at least 16, that is not smaller: products have such sizes."""
-    return max(16, 1 << (size - 1).bit_length())
+    return max(16, _power_of_two(size))
+
+
+def _power_of_two(number: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << (number - 1).bit_length()
 
 
 class ScanLaunch(NamedTuple):
@@ -92,5 +97,5 @@ SCAN = ScanLaunch(steps=64, numbers=2048, warps=4)
 
 def scan_tile(steps: int, size: int) -> tuple[int, int]:
     """Steps and units of a tile of MinGRU's kernels, powers of two."""
-    block = min(SCAN.steps, max(2, 1 << (steps - 1).bit_length()))
-    return block, min(SCAN.numbers // block, padded(size))
+    block = min(SCAN.steps, max(2, _power_of_two(steps)))
+    return block, min(SCAN.numbers // block, _power_of_two(size))

@@ -26,9 +26,9 @@ def in_triton(triton_device, monkeypatch):
     return use
 
 
-def make_case(kind, device, *, steps=5, rows=3, num_inputs=4, size=16, layers=1, share=0.3, spread=0.3):
-    """A core with random weights, features, a state and begins."""
-    core = kind(num_inputs, size, layers)
+def make_case(kind, device, *, steps=2, rows=3, num_inputs=4, size=None, layers=1, share=0.3, spread=0.3):
+    """A core with random weights, features, a state and begins; small, as Triton interprets a scan number by number."""
+    core = kind(num_inputs, size or (3 if kind is MinGRU else 16), layers)
     with torch.no_grad():
         for parameter in core.parameters():
             parameter.add_(spread * torch.randn(parameter.shape))
@@ -60,12 +60,11 @@ def assert_close(ours, theirs, tolerance):
 
 
 VARIANTS = [
-    {},
-    {"steps": 1, "share": None},
-    {"steps": 1, "rows": 17},
-    {"size": 5, "rows": 18},
-    {"size": 33, "num_inputs": 1, "steps": 3, "share": 1.0},
-    {"layers": 2, "share": 0.1},
+    {"steps": 5},
+    {"steps": 1, "rows": 5, "share": None},
+    {"size": 5, "rows": 18, "steps": 2},
+    {"size": 33, "num_inputs": 1, "rows": 1, "share": 1.0},
+    {"layers": 2, "share": 0.1, "steps": 3},
 ]
 
 
@@ -80,13 +79,12 @@ def test_outputs_and_gradients_are_those_of_the_plain_recurrence(in_triton, kind
 
 
 @gated_core
-@pytest.mark.parametrize("is_resident", [True, False])
-@pytest.mark.parametrize("size", [16, 24])
+@pytest.mark.parametrize(("is_resident", "size"), [(True, 16), (False, 24)])
 def test_products_of_float16_are_near_the_plain_recurrence(in_triton, monkeypatch, kind, is_resident, size):
-    """The bound is a few times the rounding of one number, 2^-11 = 0.0005; five steps pass it on to the next."""
+    """The bound is a few times the rounding of one number, 2^-11 = 0.0005, which is passed on from step to step."""
     if not is_resident:
         monkeypatch.setattr(tuning, "_shared_kilobytes", lambda device: 0)
-    core, features, state, begins = make_case(kind, in_triton("tf32"), rows=19, size=size)
+    core, features, state, begins = make_case(kind, in_triton("tf32"), rows=17, size=size)
     ours, theirs = core(features, state, begins), plainly(core, features, state, begins)
     assert_close(ours, theirs, 2e-3)
     found, expected = gradients(ours, core, features, state), gradients(theirs, core, features, state)
@@ -99,7 +97,7 @@ def test_products_of_bfloat16_are_near_the_plain_recurrence(in_triton, kind):
     device = in_triton("bfloat16")
     if device.type == "cpu" and kind is not MinGRU:
         pytest.skip("the interpreter does not multiply bfloat16")
-    core, features, state, begins = make_case(kind, device, rows=19)
+    core, features, state, begins = make_case(kind, device, rows=5)
     ours, theirs = core(features, state, begins), plainly(core, features, state, begins)
     assert ours[0].dtype == ours[1].dtype == torch.float32
     assert_close(ours, theirs, 0.02)
@@ -119,29 +117,27 @@ def test_tiny_gradients_are_as_exact_as_others(in_triton, kind):
 
 
 def test_a_scan_longer_than_a_tile_goes_on_from_tile_to_tile(in_triton, monkeypatch):
-    monkeypatch.setattr(tuning, "SCAN", tuning.SCAN._replace(steps=4, numbers=64))
-    core, features, state, begins = make_case(MinGRU, in_triton("float32"), steps=10, size=20, share=0.1)
-    assert tuning.scan_tile(10, 20) == (4, 16)
+    monkeypatch.setattr(tuning, "SCAN", tuning.SCAN._replace(steps=4, numbers=16))
+    core, features, state, begins = make_case(MinGRU, in_triton("float32"), steps=10, size=5, rows=2, share=0.1)
+    assert tuning.scan_tile(10, 5) == (4, 4)
     ours, theirs = core(features, state, begins), plainly(core, features, state, begins)
     assert_close(ours, theirs, 1e-5)
     assert_close(gradients(ours, core, features, state), gradients(theirs, core, features, state), 1e-5)
 
 
 @every_core
-@pytest.mark.parametrize("share", [None, 0.3])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_without_gradients_the_same_numbers_come_out(in_triton, kind, steps, share):
-    core, features, state, begins = make_case(kind, in_triton("tf32"), steps=steps, layers=2, share=share)
+@pytest.mark.parametrize(("steps", "share", "mode"), [(1, None, torch.inference_mode), (3, 0.3, torch.no_grad)])
+def test_without_gradients_the_same_numbers_come_out(in_triton, kind, steps, share, mode):
+    core, features, state, begins = make_case(kind, in_triton("tf32"), steps=steps, share=share)
     expected = core(features, state, begins)
-    for mode in (torch.no_grad, torch.inference_mode):
-        with mode():
-            found = core(features, state, begins)
-        assert all(torch.equal(mine, other) for mine, other in zip(found, expected, strict=True))
+    with mode():
+        found = core(features, state, begins)
+    assert all(torch.equal(mine, other) for mine, other in zip(found, expected, strict=True))
 
 
 @every_core
 def test_the_same_inputs_give_the_same_bits_and_a_second_backward_the_same_again(in_triton, kind):
-    core, features, state, begins = make_case(kind, in_triton("tf32"), rows=18)
+    core, features, state, begins = make_case(kind, in_triton("tf32"))
     once, again = (core(features, state, begins) for _ in range(2))
     found = [gradients(once, core, features, state) for _ in range(2)]
     found.append(gradients(again, core, features, state))
@@ -150,9 +146,8 @@ def test_the_same_inputs_give_the_same_bits_and_a_second_backward_the_same_again
 
 
 @every_core
-@pytest.mark.parametrize("precision", ["float32", "tf32"])
-def test_after_a_begin_nothing_is_left_of_what_came_before_nor_does_a_gradient_cross_it(in_triton, kind, precision):
-    core, features, state, _ = make_case(kind, in_triton(precision), steps=4, share=None)
+def test_after_a_begin_nothing_is_left_of_what_came_before_nor_does_a_gradient_cross_it(in_triton, kind):
+    core, features, state, _ = make_case(kind, in_triton("tf32"), steps=4, share=None)
     fresh = core(features[2:], torch.zeros_like(state), None)
     begins = torch.zeros(4, 3, dtype=torch.bool, device=features.device)
     begins[2] = True
