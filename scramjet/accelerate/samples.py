@@ -75,9 +75,15 @@ class Samples:
         torch.index_select(returns.flatten(), 0, place, out=self.returns)
 
     def write_back(self, target: Tensor, data: Tensor) -> None:
-        """Write `data` [B] to `target` [T or T + 1, R] at the steps and rows that the samples come from."""
-        place = self.place
-        if self.state is not None and self.counts is not None:  # sequences may be padded
-            is_step = place >= 0
-            place, data = place[is_step], data[is_step]
-        target.view(-1)[place] = data
+        """Write `data` [B] to `target` [T or T + 1, R] at the steps and rows that the samples come from.
+
+        Padding is left out, and without memory also what does not count. Shapes do not depend on how much that is.
+        """
+        flat, place = target.view(-1), self.place
+        if self.counts is None:
+            flat[place] = data
+            return
+        is_written = self.counts if self.state is None else place >= 0
+        with_spare = torch.cat([flat, flat[:1]])  # what is left out is written to the last place
+        with_spare[torch.where(is_written, place, len(flat))] = data
+        flat.copy_(with_spare[:-1])

@@ -53,7 +53,7 @@ class TorchExecutor(Executor):
         policy.distribution.sample(logits, step.mask, step.noise, step.action, step.log_prob)
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
-        chunk = _chunk_size(obs, is_on_gpu=value.is_cuda)
+        chunk = chunk_size(obs, is_on_gpu=value.is_cuda)
         for start in range(0, len(value), chunk):
             rows = slice(start, start + chunk)
             rows_state = None if state is None else state[rows]
@@ -129,7 +129,7 @@ class TorchExecutor(Executor):
         return terms.total * share, torch.stack([*named, *self._own_terms]) * share
 
 
-def _chunk_size(obs: Any, *, is_on_gpu: bool) -> int:
+def chunk_size(obs: Any, *, is_on_gpu: bool) -> int:
     """How many observations to value at a time."""
     if not is_on_gpu:
         return VALUE_CHUNK

@@ -79,6 +79,27 @@ CASES = {
     "gru and horizon": ("tmaze", PolicyConfig(memory="gru", memory_size=32), ppo_config(bptt_horizon=16)),
     "masks and seats": ("connect_four", PolicyConfig(), ppo_config()),
     "seats cut short": (load_env("connect_four", max_episode_steps=9), PolicyConfig(), ppo_config(advantage="vtrace")),
+    "agents": (load_env("snake", size=8, snakes=3), PolicyConfig(encoder="mlp"), ppo_config()),
+    "agents, vtrace": (
+        load_env("snake", size=6, snakes=2),
+        PolicyConfig(encoder="mlp"),
+        ppo_config(advantage="vtrace"),
+    ),
+    "agents with memory": (
+        load_env("snake", size=6, snakes=2),
+        PolicyConfig(encoder="mlp", memory="gru", memory_size=32),
+        ppo_config(bptt_horizon=16),
+    ),
+    "seats with memory": (
+        load_env("connect_four", max_episode_steps=9),
+        PolicyConfig(encoder="mlp", memory="lstm", memory_size=32),
+        ppo_config(bptt_horizon=16),
+    ),
+    "seats with memory, vtrace": (
+        "connect_four",
+        PolicyConfig(encoder="mlp", memory="mingru", memory_size=32),
+        ppo_config(advantage="vtrace"),
+    ),
     "vtrace": ("cartpole", PolicyConfig(), ppo_config(advantage="vtrace")),
     "schedules": ("cartpole", PolicyConfig(), ppo_config(clip_epsilon="0.3@0,0.1@end", learning_rate="0.001@0,0@end")),
     "batch normalization of advantages": ("cartpole", PolicyConfig(), ppo_config(normalize_advantages="batch")),
@@ -91,6 +112,7 @@ def test_recorded_updates_give_what_plain_ones_give(case):
     plain, recorded = make(*case, recorded=False), make(*case)
     expected, got = train(plain, 6), train(recorded, 6)
     assert recorded[0].is_recorded
+    assert recorded[1]._preparing.is_recorded
     assert recorded[1]._learning.is_recorded
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
