@@ -42,6 +42,24 @@ def _tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # typ
 
 
 @triton_jit()
+def _steps(  # type: ignore[no-untyped-def]
+    start, size: tl.constexpr, channels: tl.constexpr, by_rows: tl.constexpr, block: tl.constexpr
+):
+    """Of a block of the summed axis, what `_gather` and `_weights` ask for: down, right, tap and channel.
+
+    Where no tap lies outside of the board, all of a row of the kernel lie side by side, cell after cell, and count as
+    the channels of one tap (`by_rows`): fewer and longer reads.
+    """
+    if by_rows:
+        tap, channel = _tap_and_channel(start, size * channels, block)
+        down, right = tap, 0
+    else:
+        tap, channel = _tap_and_channel(start, channels, block)
+        down, right = tap // size, tap % size
+    return down, right, tap, channel
+
+
+@triton_jit()
 def _gather(  # type: ignore[no-untyped-def]
     source_at, board, y, x, down, right, channel, is_there, leaves: tl.constexpr,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, channels_first: tl.constexpr,
@@ -66,8 +84,9 @@ def convolution_kernel(  # type: ignore[no-untyped-def]
     source_at, weight_at, bias_at, added_at, mask_at, out_at, num_boards,
     channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
     outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr, out_is_channels_first: tl.constexpr,
-    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, divisor: tl.constexpr, rectifies: tl.constexpr,
-    precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr, block_sum: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr, divisor: tl.constexpr,
+    rectifies: tl.constexpr, precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr,
+    block_sum: tl.constexpr,
 ):  # fmt: skip
     """Convolve boards [boards, height, width, channels] with `weight` [outputs, size, size, channels].
 
@@ -76,6 +95,7 @@ def convolution_kernel(  # type: ignore[no-untyped-def]
     what is not above 0 there. The grid is (blocks of rows, blocks of outputs, groups): groups are the weights and
     `num_boards` boards of each of several networks.
     """
+    taps: tl.constexpr = size if by_rows else size * size
     group = tl.program_id(2).to(tl.int64)
     row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)[:, None]
     is_row = row < num_boards * (out_height * out_width)
@@ -84,13 +104,12 @@ def convolution_kernel(  # type: ignore[no-untyped-def]
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
     sums = tl.zeros([block_rows, block_outputs], tl.float32)
     for start in tl.static_range(0, size * size * channels, block_sum):
-        tap, channel = _tap_and_channel(start, channels, block_sum)
-        is_there = is_row & (tap < size * size)
+        down, right, tap, channel = _steps(start, size, channels, by_rows, block_sum)
         numbers = _gather(
-            source_at, board, y, x, tap // size, tap % size, channel, is_there, padding > 0,
+            source_at, board, y, x, down, right, channel, is_row & (tap < taps), padding > 0,
             height, width, channels, source_is_channels_first,
         )  # fmt: skip
-        weights = _weights(weight_at, group, output, tap, channel, outputs, size * size, channels)
+        weights = _weights(weight_at, group, output, tap, channel, outputs, taps, size * size * channels // taps)
         sums = _dot(numbers, tl.trans(weights), sums, precision)
     if divisor != 1.0:
         sums = sums / divisor
@@ -183,8 +202,9 @@ def weight_gradient_kernel(  # type: ignore[no-untyped-def]
     source_at, gradient_at, result_at, masked_at, partials_at, num_boards, chunk,
     channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
     outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr, out_is_channels_first: tl.constexpr,
-    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, divisor: tl.constexpr, precision: tl.constexpr,
-    block_rows: tl.constexpr, block_outputs: tl.constexpr, block_sum: tl.constexpr, blocks: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr, divisor: tl.constexpr,
+    precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr, block_sum: tl.constexpr,
+    blocks: tl.constexpr,
 ):  # fmt: skip
     """Write the part of the weights' and bias's gradients that `chunk` rows make, to a row of `partials`.
 
@@ -194,6 +214,7 @@ def weight_gradient_kernel(  # type: ignore[no-untyped-def]
     """
     cells: tl.constexpr = out_height * out_width
     entries: tl.constexpr = size * size * channels
+    taps: tl.constexpr = size if by_rows else size * size
     first = tl.program_id(1) * (blocks * block_sum)
     output = tl.program_id(2) * block_outputs + tl.arange(0, block_outputs)[None, :]
     end = tl.minimum((tl.program_id(0) + 1) * chunk, num_boards * cells)
@@ -213,9 +234,9 @@ def weight_gradient_kernel(  # type: ignore[no-untyped-def]
         y, x = cell // out_width * stride - padding, cell % out_width * stride - padding
         new_sums = ()
         for block in tl.static_range(blocks):
-            tap, channel = _tap_and_channel(first + block * block_sum, channels, block_sum)
+            down, right, tap, channel = _steps(first + block * block_sum, size, channels, by_rows, block_sum)
             numbers = _gather(
-                source_at, board, y, x, tap // size, tap % size, channel, (row < end) & (tap < size * size),
+                source_at, board, y, x, down, right, channel, (row < end) & (tap < taps),
                 padding > 0, height, width, channels, source_is_channels_first,
             )  # fmt: skip
             new_sums += (_dot(tl.trans(numbers), gradient, sums[block], precision),)

@@ -13,6 +13,8 @@ from scramjet.policies.encoders.convolutions import kernels
 
 BLOCK_ROWS = {"float32": 64, "tf32": 128, "bfloat16": 128}
 """By precision: cells of a program that convolves, forward or back."""
+SMALL_GRID = 264
+"""Where there would be fewer programs than this, each takes half as many cells."""
 BLOCK_SUM = 32
 """Entries of the summed axis (tap, channel) that a program multiplies at a time; all of one tap where channels are a
 multiple of 16."""
@@ -22,9 +24,11 @@ WARPS_FROM = {16: 4, 64: 4, 128: 8}
 """Warps of a program that makes at least so many channels."""
 GRADIENT_ROWS = {"float32": 32, "tf32": 64, "bfloat16": 64}
 """By precision: cells that a program of the weights' gradient takes at a time."""
+GRADIENT_BLOCK = 64
+"""Most entries of the summed axis in one product of the weights' gradient; tensor cores are fastest from 64 on."""
 GRADIENT_SUMS = 16384
 """Most numbers of the weights' gradient that one program adds up; they stay in its registers."""
-GRADIENT_WARPS_FROM = {0: 4, 4096: 8}
+GRADIENT_WARPS_FROM = {0: 4, 12288: 8}
 """Warps of such a program that adds up at least so many."""
 GRADIENT_STAGES = 1
 """With 1, loads go through the cache, where neighbouring taps find what others loaded; with more, around it."""
@@ -74,7 +78,13 @@ class Layer:
 
     @property
     def _layout(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("source_is_channels_first", "out_is_channels_first", "divisor")}
+        names = ("source_is_channels_first", "out_is_channels_first", "divisor", "by_rows")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether all that a row of the kernel meets lies side by side in memory."""
+        return self.padding == 0 and not self.source_is_channels_first
 
     def forward(self, source: Tensor, weight: Tensor, bias: Tensor, added: Tensor | None, precision: str) -> Tensor:
         """The rectified convolution of boards [G, B, ...] of G networks, whose weights are [G, outputs, channels, size,
@@ -82,13 +92,14 @@ class Layer:
         groups, num_boards = source.shape[:2]
         cells = self.out_height * self.out_width
         out = source.new_empty(groups, num_boards, cells * self.outputs, dtype=_storage(precision))
-        block_rows, block_outputs = BLOCK_ROWS[precision], _block(self.outputs)
+        block_outputs = _block(self.outputs)
+        block_rows = _block_rows(num_boards * cells * groups, precision)
         grid = (-(-num_boards * cells // block_rows), -(-self.outputs // block_outputs), groups)
         kernels.convolution_kernel[grid](
             as_numbers(source), weight.permute(0, 1, 3, 4, 2).contiguous(), bias, added, None, out, num_boards,
             rectifies=True, precision=precision, block_rows=block_rows, block_outputs=block_outputs,
-            block_sum=_block_sum(self.channels), num_warps=_warps(WARPS_FROM, block_outputs),
-            **self._shape, **self._layout,
+            block_sum=_block_sum(self.channels * (self.size if self.by_rows else 1)),
+            num_warps=_warps(WARPS_FROM, block_outputs), **self._shape, **self._layout,
         )  # fmt: skip
         return out
 
@@ -99,8 +110,8 @@ class Layer:
         `added` to it, and 0 where the source, `mask`, is not above 0."""
         num_boards = len(gradient)
         out = torch.empty_like(mask)
-        block_rows, block_channels = BLOCK_ROWS[precision], _block(self.channels)
         rows = -(-self.height // self.stride) * -(-self.width // self.stride)
+        block_rows, block_channels = _block_rows(num_boards * rows * self.stride**2, precision), _block(self.channels)
         grid = (-(-num_boards * rows // block_rows), -(-self.channels // block_channels), self.stride**2)
         kernels.source_gradient_kernel[grid](
             gradient, weight.permute(1, 2, 3, 0).contiguous(), added, mask, out, num_boards,
@@ -121,11 +132,12 @@ class Layer:
         if result is not None and keeps:
             masked = torch.empty_like(result)
         block_rows, block_outputs = GRADIENT_ROWS[precision], _block(self.outputs)
-        block_sum, blocks = _sums_of_a_program(self.entries, self.channels, block_outputs)
-        chunks = min(_num_programs(source.device), -(-num_rows // block_rows))
-        chunk = -(-num_rows // (chunks * block_rows)) * block_rows
-        partials = source.new_empty(chunks, (self.entries + 1) * self.outputs, dtype=torch.float32)
-        grid = (chunks, -(-self.entries // (blocks * block_sum)), -(-self.outputs // block_outputs))
+        block_sum, blocks = _sums_of_a_program(self.entries, block_outputs)
+        groups = -(-self.entries // (blocks * block_sum)), -(-self.outputs // block_outputs)
+        most = max(1, _num_programs(source.device) // (groups[0] * groups[1]))
+        chunk = max(1, -(-num_rows // (most * block_rows))) * block_rows
+        grid = (-(-num_rows // chunk), *groups)
+        partials = source.new_empty(grid[0], (self.entries + 1) * self.outputs, dtype=torch.float32)
         kernels.weight_gradient_kernel[grid](
             as_numbers(source), gradient, result, masked if result is not None and keeps else None, partials,
             len(source), chunk, precision=precision, block_rows=block_rows, block_outputs=block_outputs,
@@ -165,6 +177,11 @@ def _block(channels: int) -> int:
     return max(16, min(MOST_OUTPUTS, power_of_two(channels)))
 
 
+def _block_rows(num_rows: int, precision: str) -> int:
+    most = BLOCK_ROWS[precision]
+    return most if num_rows >= most * SMALL_GRID else most // 2
+
+
 def _block_sum(channels: int) -> int:
     return 16 if channels % 32 == 16 else BLOCK_SUM
 
@@ -173,9 +190,9 @@ def _warps(table: dict[int, int], numbers: int) -> int:
     return max(warps for least, warps in table.items() if least <= numbers)
 
 
-def _sums_of_a_program(entries: int, channels: int, block_outputs: int) -> tuple[int, int]:
+def _sums_of_a_program(entries: int, block_outputs: int) -> tuple[int, int]:
     """Rows of a block of the weights' gradient, and how many such blocks one program adds up."""
-    rows = channels if channels in (16, 32, 64) else max(16, min(64, power_of_two(entries)))
+    rows = max(16, min(GRADIENT_BLOCK, power_of_two(entries)))
     most = max(1, GRADIENT_SUMS // (rows * block_outputs))
     blocks = -(-entries // rows)
     return rows, -(-blocks // -(-blocks // most))

@@ -6,6 +6,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.policies.recurrent.gpu.gated import (
     dot,
     operand,
+    read_gates,
     read_resident,
     read_state,
     tanh,
@@ -15,16 +16,6 @@ from scramjet.policies.recurrent.gpu.gated import (
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-
-@triton_jit()
-def _read_gates(gates_at, at, unit, is_unit, size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The four blocks of gates in rows `at` of [T * B, 4H], [block, units] each."""
-    at = gates_at + at[:, None] * (4 * size) + unit
-    first = tl.load(at, mask=is_unit, other=0.0).to(tl.float32)
-    second = tl.load(at + size, mask=is_unit, other=0.0).to(tl.float32)
-    third = tl.load(at + 2 * size, mask=is_unit, other=0.0).to(tl.float32)
-    return first, second, third, tl.load(at + 3 * size, mask=is_unit, other=0.0).to(tl.float32)
 
 
 @triton_jit()
@@ -86,11 +77,12 @@ def _streamed_product(  # type: ignore[no-untyped-def]
     return total
 
 
-@triton_jit("num_rows", "steps", "weight_at", "begins_at")
+@triton_jit("num_rows", "steps", "begins_at")
 def backward_kernel(  # type: ignore[no-untyped-def]
     gates_at, weight_at, begins_at, before_at, cells_at, to_outputs_at, to_after_at, to_state_at, sums_at,
     num_rows, steps, kind: tl.constexpr, size: tl.constexpr, units: tl.constexpr, block: tl.constexpr,
     chunk: tl.constexpr, is_resident: tl.constexpr, precision: tl.constexpr,
+    stages: tl.constexpr,
 ):  # fmt: skip
     """All steps of a block of rows, from the last to the first.
 
@@ -108,11 +100,16 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         w1, w2, w3, w4 = read_resident(weight_at, kind, size, units, precision)
     sum1 = tl.zeros([block, units], tl.float32)
     sum2, sum3, sum4 = sum1, sum1, sum1
-    for i in range(steps):
+    at = (steps - 1) * num_rows + row
+    own = tl.load(to_outputs_at + at[:, None] * size + unit, mask=is_unit, other=0.0)
+    for i in tl.range(0, steps, num_stages=stages):
         at = (steps - 1 - i) * num_rows + row
         place = at[:, None] * size + unit
-        to_hidden += tl.load(to_outputs_at + place, mask=is_unit, other=0.0)
-        g1, g2, g3, g4 = _read_gates(gates_at, at, unit, is_unit, size)
+        if begins_at is not None:
+            begins = tl.load(begins_at + at, mask=is_row, other=0)
+        to_hidden += own
+        own = tl.load(to_outputs_at + place - num_rows * size, mask=is_unit & (at >= num_rows)[:, None], other=0.0)
+        g1, g2, g3, g4 = read_gates(gates_at, at, unit, is_unit, size, units, block, True)
         if kind == "lstm":
             cell = tl.load(cells_at + place, mask=is_unit, other=0.0)
             g1, g2, g3, g4, to_cell = _lstm_step_back(g1, g2, g3, g4, cell, to_hidden, to_cell)
@@ -137,7 +134,7 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         if kind == "gru":
             to_hidden += passed
         if begins_at is not None:
-            is_new = (tl.load(begins_at + at, mask=is_row, other=0) != 0)[:, None]
+            is_new = (begins != 0)[:, None]
             to_hidden, to_cell = tl.where(is_new, 0.0, to_hidden), tl.where(is_new, 0.0, to_cell)
     write_state(to_state_at, row, unit, is_unit, to_hidden, to_cell, kind, size)
     at, is_sum = sums_at + tl.program_id(0) * (4 * size) + tl.arange(0, units), tl.arange(0, units) < size
