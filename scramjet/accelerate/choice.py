@@ -55,7 +55,7 @@ def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Exe
     from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
     from scramjet.compile.triton import HAS_TRITON
 
-    mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, pool, precision)
+    mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, precision)
     if isinstance(mlp, str):
         return TorchWithKernels(policy, mlp) if HAS_TRITON else TorchExecutor(policy, mlp)
     return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
@@ -78,6 +78,7 @@ def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
     """Why torch's operators learn although kernels act, in words; empty where the kernels learn as well."""
     if loss in LEARNED_BY_TORCH:
         return f"torch's operators learn: {LEARNED_BY_TORCH[loss]} loss"
-    is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
-    has_open_turns = policy.device.type == "cuda" and pool.played_by is PlayedBy.SEATS
-    return "torch's operators learn where not every sample counts" if is_padded or has_open_turns else ""
+    # Dead agents and turns whose outcome is not known: on the GPU, and in sequences, they stay among the samples.
+    are_marked = policy.device.type == "cuda" or policy.state_size > 0
+    has_others = pool.played_by is not PlayedBy.ONE
+    return "torch's operators learn where not every sample counts" if are_marked and has_others else ""

@@ -18,8 +18,6 @@ from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, check_weights, plan_of
 from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.compile.triton import HAS_TRITON
-from scramjet.engine.layout import PlayedBy
-from scramjet.engine.pool import Pool
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import Ranks
@@ -135,15 +133,13 @@ class TritonExecutor(Executor):
         self.mlp.flat.restore(kept)
 
 
-def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
+def triton_mlp(policy: Policy, precision: str) -> TritonMLP | str:
     """The kernels for a policy; or, if they cannot run it, the reason in words.
 
     The weights become views of the memory that the kernels read and write.
     """
     if not HAS_TRITON:
         return "Triton is not installed"
-    if pool.played_by is PlayedBy.AGENTS:
-        return "agents die, and Triton kernels learn only where every sample counts"
     try:
         return fitted_mlp(plan_of(policy), precision)
     except UnsupportedMLPError as reason:
