@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from torch import nn
 
-from scramjet.accelerate.choice import choose_executor
+from scramjet.accelerate.choice import _why_torch_learns, choose_executor
 from scramjet.engine import NativePool
+from scramjet.engine.layout import PlayedBy
 from scramjet.envs import load_env
 from scramjet.policies import Policy, PolicyConfig, default_network
 
@@ -51,3 +55,19 @@ def test_an_executor_says_what_it_does_for_a_network_with_hooks():
     policy = policy_of(hidden=(8,))
     policy.network.critic[0].register_forward_hook(lambda *_: None)
     assert choose_executor(policy, POOL, fused=True).note == "torch executor (the network has hooks)"
+
+
+@pytest.mark.parametrize(
+    ("device", "memory", "played_by", "are_marked"),
+    [
+        ("cpu", 0, PlayedBy.AGENTS, False),
+        ("cpu", 8, PlayedBy.AGENTS, True),
+        ("cuda", 0, PlayedBy.AGENTS, True),
+        ("cuda", 0, PlayedBy.SEATS, True),
+        ("cuda", 8, PlayedBy.ONE, False),
+    ],
+)
+def test_torch_learns_where_samples_that_do_not_count_are_marked(device, memory, played_by, are_marked) -> None:
+    policy: Any = SimpleNamespace(device=SimpleNamespace(type=device), state_size=memory)
+    pool: Any = SimpleNamespace(played_by=played_by)
+    assert ("not every sample counts" in _why_torch_learns(policy, pool, "ppo")) == are_marked

@@ -84,6 +84,22 @@ def test_an_update_leaves_the_weights_moments_and_diagnostics_of_the_torch_execu
     torch.testing.assert_close(*values, rtol=1e-2, atol=1e-3)
 
 
+def test_where_not_every_sample_counts_it_learns_as_torch_does_and_acts_with_what_was_learned(triton_device):
+    case = make_case(triton_device, hidden=(16, 16))
+    size = len(case.samples.action)
+    case.samples.counts = torch.rand(size, device=triton_device) < 0.6
+    both, optimizers = executors(case, triton_device)
+    minibatches = Minibatches.even(torch.randperm(size, device=triton_device), 2)
+    values = [torch.empty(size, device=triton_device) for _ in both]
+    for executor, optimizer, value in zip(both, optimizers, values, strict=True):
+        executor.begin_update(case.samples, optimizer)
+        executor.learn(case.samples, minibatches, loss_of(triton_device, max_grad_norm=0.5), optimizer)
+        executor.refresh()
+        with torch.no_grad():
+            executor.values(case.samples.obs, None, value)
+    torch.testing.assert_close(*values, rtol=1e-3, atol=1e-4)
+
+
 def test_warming_up_changes_neither_weights_nor_moments(triton_device):
     case = make_case(triton_device, hidden=(16, 16))
     (executor, _), (optimizer, _) = executors(case, triton_device)
