@@ -195,18 +195,18 @@ def forward_kernel(  # type: ignore[no-untyped-def]
             at_next = at + num_rows
             begins = tl.load(begins_at + at_next, mask=is_row & (at_next < steps * num_rows), other=0).to(tl.int32)
         place = at[:, None] * size + unit
-        if before_at is not None:
-            tl.store(before_at + place, hidden, mask=is_unit)
-        if cells_at is not None:
-            tl.store(cells_at + place, cell, mask=is_unit)
         first, second, third, fourth = read_gates(gates_at, at, unit, is_unit, size, units, block, kind == "lstm")
         first, second, third, fourth = first + bias1, second + bias2, third + bias3, fourth + bias4
-        if is_resident:
+        if is_resident:  # before anything is written: writing overlaps with the products
             state = operand(hidden, precision)
             first, second, third = dot(state, w1, first), dot(state, w2, second), dot(state, w3, third)
             if kind == "lstm":
                 fourth = dot(state, w4, fourth)
-        else:
+        if before_at is not None:
+            tl.store(before_at + place, hidden, mask=is_unit)
+        if cells_at is not None:
+            tl.store(cells_at + place, cell, mask=is_unit)
+        if not is_resident:
             tl.debug_barrier()  # other threads of the program wrote what is read
             first, second, third, fourth = _add_streamed(
                 first, second, third, fourth, before_at, weight_at, at, is_row, kind, size, units, chunk, precision
