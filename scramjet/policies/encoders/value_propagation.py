@@ -26,6 +26,7 @@ from torch.nn import functional
 from scramjet.compile.jit import compiled
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
 from scramjet.policies.encoders.grids import GridPlanes, is_position
 from scramjet.policies.encoders.vectors import Encoder
 from scramjet.policies.layers import convolution, keep_within, orthogonal
@@ -36,6 +37,8 @@ SMALLEST = 1e-6
 SHARPNESS = 10.0
 """Multiplies the outputs of the convolutions. Planning pays only once obstacles block and goals stand out, and with
 this factor an optimizer gets there sooner (supervised on mazes, in 400 gradient steps instead of more than 800)."""
+SLOPE = 0.2
+"""Of the hidden units below 0."""
 BOUND = 8.0
 """The inputs of the sigmoids are kept within -8 to 8, so that a cell's reward or share stays above 0.0003 and can be
 learned again: a goal whose reward has fallen to 1e-9 is below SMALLEST, and no gradient reaches it any more."""
@@ -70,6 +73,7 @@ class ValuePropagation(Encoder):
                 f"use --policy.encoder grid_cnn"
             )
         self.register_buffer("start", torch.tensor(agent.start, dtype=torch.int64), persistent=False)
+        self.counted_from = (int(agent.start[0]), int(agent.start[1]))
         self.register_buffer("strides", torch.tensor([width + 2, 1]), persistent=False)
         self.max_sweeps = config.planning_steps or height * width
         channels = config.grid_channels[0]
@@ -88,11 +92,7 @@ class ValuePropagation(Encoder):
         """A batch of observations to [B, F]."""
         reward, passes = self.reward_and_passes(obs)
         value = propagate(reward, passes, self.max_sweeps)
-        # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
-        corner = ((obs[AGENT] - self.start) * self.strides).sum(1)  # the GPU has no product of whole-number matrices
-        places = corner.unsqueeze(1) + self.around
-        values = functional.pad(value, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
-        passable = functional.pad(passes, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
+        values, passable = self.around_agent(value, passes, obs[AGENT])  # [B, 9]
         # Logarithms tell near from far where all values are tiny. Divided by that of the agent's own share, they count
         # steps: the neighbour that its value came from is about 1 better than its own cell.
         logs = (values + SMALLEST).log()
@@ -102,13 +102,42 @@ class ValuePropagation(Encoder):
         features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
         return self.planes.with_rest(features, obs)
 
+    def around_agent(self, value: Tensor, passes: Tensor, agent: Tensor) -> tuple[Tensor, Tensor]:
+        """The values and shares of the 3x3 cells around the agent, each [B, 9]; 0 outside of the grid."""
+        if takes_kernels(value) and not is_mapped(value):
+            return _kernels().around_agents(value, passes, agent, self.counted_from)
+        # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
+        corner = ((agent - self.start) * self.strides).sum(1)  # the GPU has no product of whole-number matrices
+        places = corner.unsqueeze(1) + self.around
+        values, passable = (
+            functional.pad(cells, (1, 1, 1, 1)).flatten(1).gather(1, places) for cells in (value, passes)
+        )
+        return values, passable
+
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
+        agent = obs[AGENT]
+        if takes_kernels(agent) and not is_mapped(agent) and self._fits_kernels:
+            return self._maps_on_gpu(obs)
         planes = self.planes(obs)
-        maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), 0.2))  # no unit is ever dead
+        maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), SLOPE))  # no unit is ever dead
         guess = functional.conv2d(planes, self.guess, self.bias)
         maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND))
         return maps[:, 0], maps[:, 1]
+
+    @property
+    def _fits_kernels(self) -> bool:
+        most = _kernels()
+        return self.planes.num_planes <= most.MOST_PLANES and self.embed.out_channels <= most.MOST_UNITS
+
+    def _maps_on_gpu(self, obs: Any) -> tuple[Tensor, Tensor]:
+        kernels = _kernels()
+        assert self.embed.bias is not None
+        assert self.maps.bias is not None
+        matrices = (weight.flatten(1) for weight in (self.embed.weight, self.maps.weight, self.guess))
+        embed, maps, guess = matrices
+        weights = kernels.CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
+        return kernels.cell_maps(self.planes.channels_last(obs), weights, slope=SLOPE, sharpness=SHARPNESS, bound=BOUND)
 
 
 def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
@@ -142,6 +171,13 @@ class _Propagate(torch.autograd.Function):
         else:
             _route_back(*(tensor.numpy() for tensor in tensors))
         return to_reward, to_passes, None
+
+
+def _kernels() -> Any:
+    """The kernels around the planning, for tensors on the GPU."""
+    from scramjet.policies.encoders import cell_maps
+
+    return cell_maps
 
 
 def _on_gpu() -> Any:
