@@ -11,17 +11,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-MOST_PLANES, MOST_UNITS = 8, 128
+MOST_PLANES, MOST_UNITS = 8, 64
 """Most planes and units of the hidden layer that fit on chip."""
-BLOCK = 4096
-"""Numbers of the hidden layer that a program computes at a time, forward."""
-GRADIENT_BLOCK = 1024
-"""The same of the backward pass, which keeps as many sums for each kind of weight."""
+CELLS, GRADIENT_CELLS = 256, 64
+"""Cells that a program takes at a time, forward and back: few enough that units, weights and sums of all fit
+into registers."""
+GRADIENT_STAGES = 1
+"""With more, blocks to come would be loaded ahead, into memory that the sums need."""
+INPUTS = 16
+"""Columns of the products that give gradients: planes, then a 1, then padding. Matrix products cannot be narrower."""
 NUM_PROGRAMS, INTERPRETED_PROGRAMS = 528, 2
 """Programs of the backward pass, each with a row of partial sums; in Triton's interpreter."""
 AROUND_BLOCK = 128
@@ -54,37 +57,37 @@ class _CellMaps(torch.autograd.Function):
         ctx: Any, planes: Tensor, numbers: tuple[float, float, float], *weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(planes, *weights)
-        ctx.numbers = numbers
+        ctx.numbers, ctx.precision = numbers, "ieee" if product_precision() == "float32" else "tf32"
         reward, passes = planes.new_empty(2, *planes.shape[:-1]).unbind()
-        shape = _shape(planes, weights, numbers, BLOCK)
-        grid = (-(-reward.numel() // shape["rows"]),)
-        _maps_kernel[grid](planes, *weights, reward, passes, reward.numel(), **shape)
+        grid = (-(-reward.numel() // CELLS),)
+        _maps_kernel[grid](planes, *weights, reward, passes, reward.numel(), rows=CELLS, **_shape(weights[0], numbers))
         return reward, passes
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         planes, *weights = ctx.saved_tensors
         units, num_planes = weights[0].shape
-        shape = _shape(planes, weights, ctx.numbers, GRADIENT_BLOCK)
         to_reward, to_passes = (grad.contiguous() for grad in grads)
+        num_cells = to_reward.numel()
         num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
-        chunk = -(-to_reward.numel() // (num_programs * shape["rows"])) * shape["rows"]
-        partials = planes.new_empty(-(-to_reward.numel() // chunk), (num_planes + 3) * units + 2)
+        chunk = -(-num_cells // (num_programs * GRADIENT_CELLS)) * GRADIENT_CELLS
+        partials = planes.new_empty(-(-num_cells // chunk), (num_planes + 3) * units + 2)
         _maps_gradient_kernel[(len(partials),)](
-            planes, *weights, to_reward, to_passes, partials, to_reward.numel(), chunk, **shape
-        )
+            planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
+            rows=GRADIENT_CELLS, inputs=INPUTS, precision=ctx.precision, num_stages=GRADIENT_STAGES,
+            **_shape(weights[0], ctx.numbers),
+        )  # fmt: skip
         sums = partials.sum(0)
         to_embed, to_bias, to_maps, to_maps_bias = sums.split([num_planes * units, units, 2 * units, 2])
         to_embed = to_embed.view(num_planes, units).t()
         return None, None, to_embed, to_bias, to_maps.view(2, units), to_maps_bias, None, None
 
 
-def _shape(planes: Tensor, weights: Any, numbers: tuple[float, float, float], block: int) -> dict[str, Any]:
-    units, num_planes = weights[0].shape
-    padded = 1 << (units - 1).bit_length()
+def _shape(embed: Tensor, numbers: tuple[float, float, float]) -> dict[str, Any]:
+    units, num_planes = embed.shape
     slope, sharpness, bound = numbers
     return {
-        "planes": num_planes, "units": units, "padded": padded, "rows": max(16, block // padded),
+        "planes": num_planes, "units": units, "padded": max(16, 1 << (units - 1).bit_length()),
         "slope": slope, "sharpness": sharpness, "bound": bound,
     }  # fmt: skip
 
@@ -94,13 +97,13 @@ def _hidden(  # type: ignore[no-untyped-def]
     planes_at, embed_at, embed_bias_at, cell, is_cell, unit,
     planes: tl.constexpr, units: tl.constexpr, rows: tl.constexpr, padded: tl.constexpr,
 ):  # fmt: skip
-    """The hidden layer before its activation, [rows, padded]."""
+    """The hidden layer before its activation, [padded, rows]."""
     is_unit = unit < units
-    hidden = tl.zeros([rows, padded], tl.float32) + tl.load(embed_bias_at + unit, mask=is_unit, other=0.0)[None, :]
+    hidden = tl.zeros([padded, rows], tl.float32) + tl.load(embed_bias_at + unit, mask=is_unit, other=0.0)[:, None]
     for plane in tl.static_range(planes):
         number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0.0)
         weight = tl.load(embed_at + unit * planes + plane, mask=is_unit, other=0.0)
-        hidden += number[:, None] * weight[None, :]
+        hidden += weight[:, None] * number[None, :]
     return hidden
 
 
@@ -109,9 +112,9 @@ def _before_sigmoid(  # type: ignore[no-untyped-def]
     activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output: tl.constexpr,
     planes: tl.constexpr, units: tl.constexpr, sharpness: tl.constexpr,
 ):  # fmt: skip
-    """The input of the sigmoid before it is kept within its bounds, [rows], of output 0 or 1."""
+    """The input of the sigmoid before it is kept within its bounds, [rows], of output 0 or 1; its weights, [padded]."""
     weight = tl.load(maps_at + output * units + unit, mask=unit < units, other=0.0)
-    total = sharpness * (tl.sum(activated * weight[None, :], axis=1) + tl.load(maps_bias_at + output))
+    total = sharpness * (tl.sum(activated * weight[:, None], axis=0) + tl.load(maps_bias_at + output))
     total += tl.load(guess_bias_at + output)
     for plane in tl.static_range(planes):
         number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0.0)
@@ -143,25 +146,23 @@ def _maps_kernel(  # type: ignore[no-untyped-def]
 def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
     planes_at, embed_at, embed_bias_at, maps_at, maps_bias_at, guess_at, guess_bias_at, to_reward_at, to_passes_at,
     partials_at, num_cells, chunk,
-    planes: tl.constexpr, units: tl.constexpr, padded: tl.constexpr, rows: tl.constexpr,
-    slope: tl.constexpr, sharpness: tl.constexpr, bound: tl.constexpr,
+    planes: tl.constexpr, units: tl.constexpr, padded: tl.constexpr, rows: tl.constexpr, inputs: tl.constexpr,
+    slope: tl.constexpr, sharpness: tl.constexpr, bound: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
     """Write the part of the gradients that `chunk` cells make to a row of partial sums: [planes, units] of the hidden
     layer's weights, [units] of its bias, [2, units] and [2] of the maps."""
-    unit = tl.arange(0, padded)
+    unit, column = tl.arange(0, padded), tl.arange(0, inputs)[None, :]
     begin = tl.program_id(0).to(tl.int64) * chunk
     end = tl.minimum(begin + chunk, num_cells)
-    sums = ()
-    for _ in tl.static_range(planes + 3):
-        sums += (tl.zeros([rows, padded], tl.float32),)
-    biases = tl.zeros([rows], tl.float32), tl.zeros([rows], tl.float32)
+    to_embed, to_maps = tl.zeros([padded, inputs], tl.float32), tl.zeros([padded, inputs], tl.float32)
+    to_bias = tl.zeros([rows, inputs], tl.float32)
     for start in range(begin, end, rows):
         cell = start + tl.arange(0, rows)
         is_cell = cell < end
         hidden = _hidden(planes_at, embed_at, embed_bias_at, cell, is_cell, unit, planes, units, rows, padded)
         activated = tl.where(hidden > 0.0, hidden, slope * hidden)
-        gradient = tl.zeros([rows, padded], tl.float32)
-        outer, outer_biases = (), ()
+        gradient = tl.zeros([padded, rows], tl.float32)
+        pulls = tl.zeros([rows, inputs], tl.float32)
         for output in tl.static_range(2):
             total, weight = _before_sigmoid(
                 activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
@@ -169,21 +170,22 @@ def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
             )  # fmt: skip
             grad = tl.load((to_reward_at if output == 0 else to_passes_at) + cell, mask=is_cell, other=0.0)
             pull = sharpness * _through_sigmoid(total, grad, bound)
-            gradient += pull[:, None] * weight[None, :]
-            outer += (sums[planes + 1 + output] + pull[:, None] * activated,)
-            outer_biases += (biases[output] + pull,)
+            gradient += weight[:, None] * pull[None, :]
+            pulls = tl.where(column == output, pull[:, None], pulls)
         gradient = tl.where(hidden > 0.0, gradient, slope * gradient)
-        inner = ()
-        for plane in tl.static_range(planes):
-            number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0.0)
-            inner += (sums[plane] + number[:, None] * gradient,)
-        sums = inner + (sums[planes] + gradient,) + outer  # noqa: RUF005 - Triton unpacks no tuples
-        biases = outer_biases
+        is_number = is_cell[:, None] & (column < planes)
+        numbers = tl.load(planes_at + cell[:, None] * planes + column, mask=is_number, other=0.0)
+        numbers = tl.where(column == planes, 1.0, numbers)  # the bias is one more column of the weights
+        to_embed = tl.dot(gradient, numbers, acc=to_embed, input_precision=precision)
+        to_maps = tl.dot(activated, pulls, acc=to_maps, input_precision=precision)
+        to_bias += pulls
     partials_at += tl.program_id(0).to(tl.int64) * ((planes + 3) * units + 2)
-    for kind in tl.static_range(planes + 3):
-        tl.store(partials_at + kind * units + unit, tl.sum(sums[kind], axis=0), mask=unit < units)
-    for output in tl.static_range(2):
-        tl.store(partials_at + (planes + 3) * units + output, tl.sum(biases[output], axis=0))
+    unit = unit[:, None]
+    tl.store(partials_at + column * units + unit, to_embed, mask=(unit < units) & (column <= planes))
+    partials_at += (planes + 1) * units
+    tl.store(partials_at + column * units + unit, to_maps, mask=(unit < units) & (column < 2))
+    column = tl.arange(0, inputs)
+    tl.store(partials_at + 2 * units + column, tl.sum(to_bias, axis=0), mask=column < 2)
 
 
 @triton_jit()
