@@ -52,14 +52,15 @@ class Samples:
         """The samples, or sequences, numbered `units`."""
         return map_fields(
             self,
-            lambda data: self._take(data, units),
+            lambda data: self.take(data, units),
             state=None if self.state is None else self.state.index_select(0, units),
             begins=None if self.begins is None else self.begins.index_select(1, units),
             num_rows=1,
             unit=None,
         )
 
-    def _take(self, data: Tensor, units: Tensor) -> Tensor:
+    def take(self, data: Tensor, units: Tensor) -> Tensor:
+        """What one field's `data` [B, ...] holds for the samples, or sequences, numbered `units`."""
         if self.state is None:
             return data.index_select(0, units)
         return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)

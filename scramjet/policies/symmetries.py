@@ -109,18 +109,17 @@ class CanonicalNetwork(nn.Module):
 
     def forward(self, obs: Tensor, *memory: Any) -> PolicyOutput:
         """Logits and values of a batch; see `Policy` for the memory of recurrent networks."""
-        if takes_kernels(obs) and not is_mapped(obs):
-            from scramjet.policies.encoders.canonical import canonical_boards
-
-            board, chosen = canonical_boards(obs, self.tables.obs_sources, self.order)
-        else:
-            board, chosen = self._canonical(obs)
+        board, chosen = self.canonical(obs)
         output = PolicyOutput(*self.network(board, *memory))
         logits = output.logits.gather(1, self.tables.action_sources[chosen])
         return PolicyOutput(logits, output.value, output.state)
 
-    def _canonical(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """The turned boards to show, and which they are, [B]."""
+    def canonical(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """The turned boards that the network sees, [B, *shape], and the numbers of their symmetries, [B]."""
+        if takes_kernels(obs) and not is_mapped(obs):
+            from scramjet.policies.encoders.canonical import canonical_boards
+
+            return canonical_boards(obs, self.tables.obs_sources, self.order)
         turned = self.tables.turned(obs)  # [G, B, *shape]
         rank = (turned.flatten(2) * self.order).sum(-1)  # [G, B] in float64: other boards have other numbers
         chosen = rank.argmax(0)  # [B]

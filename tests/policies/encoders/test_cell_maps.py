@@ -63,12 +63,12 @@ def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, cha
 
 
 def test_cells_around_agents_and_their_gradients_are_torchs(triton_device, monkeypatch):
-    network, agent = make_network(triton_device, 16), make_obs(triton_device)["agent"]
+    network, obs = make_network(triton_device, 16), make_obs(triton_device)
     cells = torch.randn(2, ROWS, 3, 5, device=triton_device, requires_grad=True)
     monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
-    expected = torch.stack(network.around_agent(cells[0], cells[1], agent))
+    expected = torch.stack(network.around_agent(cells[0], cells[1], obs))
     on_kernels(monkeypatch)
-    made = torch.stack(network.around_agent(cells[0], cells[1], agent))
+    made = torch.stack(network.around_agent(cells[0], cells[1], obs))
     assert torch.equal(made, expected)
     turned = torch.randn_like(expected)
     first, second = (torch.autograd.grad(each, cells, turned)[0] for each in (made, expected))

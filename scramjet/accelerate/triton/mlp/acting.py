@@ -26,13 +26,15 @@ def act_kernel(  # type: ignore[no-untyped-def]
     """Draw actions, see `TritonMLP.act`; one program for each block of rows."""
     row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     is_row = row < num_rows
-    w1, b1, w2, b2, w3, b3 = read_weights(
+    w1, b1, _, w2_turned, b2, _, w3_turned, b3 = read_weights(
         weights_at, num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, has_value, outputs,
         precision,
     )  # fmt: skip
     shift, scale = read_scale(mean_at, variance_at, num_inputs, inputs)
     x = read_inputs(inputs_at, row, is_row, shift, scale, bound, num_inputs, inputs)
-    _, _, logits = forward(x, w1, b1, w2, b2, w3, b3, num_inputs, inputs, precision, activation)
+    _, _, logits = forward(
+        x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation
+    )
     if value_at is not None:
         tl.store(value_at + row, column_of(logits, num_logits, outputs), mask=is_row)
     if is_normal:
@@ -52,10 +54,12 @@ def value_kernel(  # type: ignore[no-untyped-def]
     """Compute values, see `TritonMLP.values`; one program for each block of rows."""
     row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     is_row = row < num_rows
-    w1, b1, w2, b2, w3, b3 = read_weights(
+    w1, b1, _, w2_turned, b2, _, w3_turned, b3 = read_weights(
         weights_at, num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, 1, outputs, precision
     )
     shift, scale = read_scale(mean_at, variance_at, num_inputs, inputs)
     x = read_inputs(inputs_at, row, is_row, shift, scale, bound, num_inputs, inputs)
-    _, _, outcome = forward(x, w1, b1, w2, b2, w3, b3, num_inputs, inputs, precision, activation)
+    _, _, outcome = forward(
+        x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation
+    )
     tl.store(value_at + row, column_of(outcome, num_logits, outputs), mask=is_row)

@@ -94,7 +94,7 @@ def choices(  # type: ignore[no-untyped-def]
     negative entropy with respect to the logits [block, outputs]. The logits are legal ones, -inf where padded."""
     column = tl.arange(0, outputs)[None, :]
     probability, log_probs = tl.zeros_like(logits), tl.zeros_like(logits)
-    slope, is_action = tl.zeros_like(logits), tl.zeros_like(logits)
+    slope, is_action, entropy = tl.zeros_like(logits), tl.zeros_like(logits), tl.zeros_like(row).to(tl.float32)
     for c in tl.static_range(components):
         first, is_here, own = 0, column < num_logits, logits
         if components > 1:
@@ -110,11 +110,10 @@ def choices(  # type: ignore[no-untyped-def]
         chosen = tl.load(action_at + row * components + c, mask=is_row, other=0) + first
         probability += own_probability
         log_probs += own_log_probs
+        entropy += own_entropy
         slope += own_probability * (own_log_probs + own_entropy[:, None])
         is_action += tl.where(column == chosen[:, None], 1.0, 0.0)
-    log_prob = tl.sum(is_action * log_probs, axis=1)
-    entropy = -tl.sum(probability * log_probs, axis=1)
-    return log_prob, entropy, is_action - probability, slope
+    return tl.sum(is_action * log_probs, axis=1), entropy, is_action - probability, slope
 
 
 @triton_jit()

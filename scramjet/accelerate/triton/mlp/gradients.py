@@ -74,7 +74,7 @@ def _network_gradients(  # type: ignore[no-untyped-def]
     Of P programs, program p takes the blocks of samples p, p + P, p + 2 P and so on. It writes the sums of its
     gradients to `sums_at` and those of its loss terms, in the order of `Diagnostics.NAMES`, to `terms_at`.
     """
-    w1, b1, w2, b2, w3, b3 = read_weights(
+    w1, b1, w2, w2_turned, b2, w3, w3_turned, b3 = read_weights(
         weights_at, num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, has_value, outputs,
         precision,
     )  # fmt: skip
@@ -95,7 +95,9 @@ def _network_gradients(  # type: ignore[no-untyped-def]
         is_row = place < num_samples
         row = tl.load(indices_at + place, mask=is_row, other=0).to(tl.int64)
         x = read_inputs(inputs_at, row, is_row, shift, scale, bound, num_inputs, inputs)
-        first, second, outcome = forward(x, w1, b1, w2, b2, w3, b3, num_inputs, inputs, precision, activation)
+        first, second, outcome = forward(
+            x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation
+        )
         gradient = tl.zeros([block, outputs], tl.float32)
         if has_policy:
             slope, surrogate, entropy, log_ratio, ratio, is_outside = policy_loss(

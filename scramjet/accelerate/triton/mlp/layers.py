@@ -112,26 +112,42 @@ def read_weights(  # type: ignore[no-untyped-def]
     has_value: tl.constexpr, outputs: tl.constexpr, precision: tl.constexpr,
 ):  # fmt: skip
     """Read all weights of a network: w1 transposed [inputs, width1], with b1 as a row where there is room; b1 [1,
-    width1]; w2 [width2, width1], b2 [1, width2]; w3 [outputs, width2], b3 [1, outputs]."""
-    unit1, unit2 = tl.arange(0, width1)[None, :], tl.arange(0, width2)
+    width1]; w2 [width2, width1], the same transposed, b2 [1, width2]; w3 [outputs, width2], the same transposed, b3 [1,
+    outputs].
+
+    The forward pass multiplies by transposed weights and the backward pass by plain ones. Both are read, because what
+    is transposed within a loop over blocks stays in registers and is written to shared memory for each block.
+    """
+    unit1, unit2 = tl.arange(0, width1), tl.arange(0, width2)
     column, output = tl.arange(0, inputs)[:, None], tl.arange(0, outputs)
-    w1 = tl.load(at + unit1 * num_inputs + column, mask=(column < num_inputs) & (unit1 < units1), other=0.0)
+    is_unit1, is_unit2 = unit1 < units1, unit2 < units2
+    w1_mask = (column < num_inputs) & is_unit1[None, :]
+    w1 = tl.load(at + unit1[None, :] * num_inputs + column, mask=w1_mask, other=0.0)
     at += units1 * num_inputs
-    b1 = tl.load(at + unit1, mask=unit1 < units1, other=0.0)
+    b1 = tl.load(at + unit1[None, :], mask=is_unit1[None, :], other=0.0)
     if num_inputs < inputs:
         w1 = tl.where(column == num_inputs, b1, w1)
     at += units1
-    w2 = tl.load(at + unit2[:, None] * units1 + unit1, mask=(unit2 < units2)[:, None] & (unit1 < units1), other=0.0)
+    w2 = tl.load(
+        at + unit2[:, None] * units1 + unit1[None, :], mask=is_unit2[:, None] & is_unit1[None, :], other=0.0
+    )
+    w2_turned = tl.load(
+        at + unit2[None, :] * units1 + unit1[:, None], mask=is_unit2[None, :] & is_unit1[:, None], other=0.0
+    )
     at += units2 * units1
-    b2 = tl.load(at + unit2[None, :], mask=(unit2 < units2)[None, :], other=0.0)
+    b2 = tl.load(at + unit2[None, :], mask=is_unit2[None, :], other=0.0)
     at += units2
     row, has_weights = weight_rows(num_logits, num_weighted, has_value, outputs)
     w3 = tl.load(
-        at + row[:, None] * units2 + unit2[None, :], mask=has_weights[:, None] & (unit2 < units2)[None, :], other=0.0
+        at + row[:, None] * units2 + unit2[None, :], mask=has_weights[:, None] & is_unit2[None, :], other=0.0
+    )
+    w3_turned = tl.load(
+        at + row[None, :] * units2 + unit2[:, None], mask=has_weights[None, :] & is_unit2[:, None], other=0.0
     )
     at += (num_weighted + has_value) * units2
     b3 = tl.load(at + output[None, :], mask=(output < num_logits + has_value)[None, :], other=0.0)
-    return operand(w1, precision), b1, operand(w2, precision), b2, operand(w3, precision), b3
+    w1, w2, w2_turned = operand(w1, precision), operand(w2, precision), operand(w2_turned, precision)
+    return w1, b1, w2, w2_turned, b2, operand(w3, precision), operand(w3_turned, precision), b3
 
 
 @triton_jit()
@@ -146,7 +162,7 @@ def weight_rows(  # type: ignore[no-untyped-def]
 
 @triton_jit()
 def forward(  # type: ignore[no-untyped-def]
-    x, w1, b1, w2, b2, w3, b3,
+    x, w1, b1, w2_turned, b2, w3_turned, b3,
     num_inputs: tl.constexpr, inputs: tl.constexpr, precision: tl.constexpr, activation: tl.constexpr,
 ):  # fmt: skip
     """The activations of both hidden layers [block, width] and the outputs [block, outputs] of x [block, inputs]."""
@@ -154,5 +170,5 @@ def forward(  # type: ignore[no-untyped-def]
     if num_inputs == inputs:
         first += b1
     first = activate(first, activation)
-    second = activate(dot(first, tl.trans(w2), None, precision) + b2, activation)
-    return first, second, dot(second, tl.trans(w3), None, precision) + b3
+    second = activate(dot(first, w2_turned, None, precision) + b2, activation)
+    return first, second, dot(second, w3_turned, None, precision) + b3

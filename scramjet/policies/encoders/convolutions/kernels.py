@@ -34,7 +34,7 @@ def _tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # typ
     """Taps and channels of a block of the summed axis, [1, block]; the tap is [1, 1] if all have the same."""
     if channels % block == 0:
         tap = tl.zeros([1, 1], tl.int32) + start // channels
-        channel = start % channels + tl.arange(0, block)[None, :]
+        channel = tl.multiple_of(start % channels + tl.arange(0, block)[None, :], [1, block])  # so it is read at once
     else:
         tap = (start + tl.arange(0, block)[None, :]) // channels
         channel = (start + tl.arange(0, block)[None, :]) % channels

@@ -70,25 +70,28 @@ def write_gates(gates_at, at, unit, is_unit, first, second, third, fourth, size:
 
 
 @triton_jit()
-def _from_features(  # type: ignore[no-untyped-def]
-    gates_at, bias_at, at, unit, is_unit, kind: tl.constexpr, size: tl.constexpr, units: tl.constexpr,
-    block: tl.constexpr,
-):  # fmt: skip
-    """What features and biases contribute to the four blocks of gates; to the GRU's first only the bias does."""
-    is_bias = unit < size
+def _read_biases(bias_at, size: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The biases of the four blocks of gates, [1, units] each."""
+    unit = tl.arange(0, units)[None, :]
+    first = tl.load(bias_at + unit, mask=unit < size, other=0.0)
+    second = tl.load(bias_at + size + unit, mask=unit < size, other=0.0)
+    third = tl.load(bias_at + 2 * size + unit, mask=unit < size, other=0.0)
+    return first, second, third, tl.load(bias_at + 3 * size + unit, mask=unit < size, other=0.0)
+
+
+@triton_jit()
+def read_gates(  # type: ignore[no-untyped-def]
+    gates_at, at, unit, is_unit, size: tl.constexpr, units: tl.constexpr, block: tl.constexpr, has_first: tl.constexpr
+):
+    """The four blocks of gates in rows `at` of [T * B, 4H], [block, units] each; zeros for the first if not asked."""
     at = gates_at + at[:, None] * (4 * size) + unit
-    if kind == "lstm":
+    if has_first:
         first = tl.load(at, mask=is_unit, other=0.0).to(tl.float32)
     else:
         first = tl.zeros([block, units], tl.float32)
     second = tl.load(at + size, mask=is_unit, other=0.0).to(tl.float32)
     third = tl.load(at + 2 * size, mask=is_unit, other=0.0).to(tl.float32)
-    fourth = tl.load(at + 3 * size, mask=is_unit, other=0.0).to(tl.float32)
-    first += tl.load(bias_at + unit, mask=is_bias, other=0.0)
-    second += tl.load(bias_at + size + unit, mask=is_bias, other=0.0)
-    third += tl.load(bias_at + 2 * size + unit, mask=is_bias, other=0.0)
-    fourth += tl.load(bias_at + 3 * size + unit, mask=is_bias, other=0.0)
-    return first, second, third, fourth
+    return first, second, third, tl.load(at + 3 * size, mask=is_unit, other=0.0).to(tl.float32)
 
 
 @triton_jit()
@@ -160,11 +163,12 @@ def read_state(at, row, stride, unit, is_unit, kind: tl.constexpr, size: tl.cons
     return hidden, cell
 
 
-@triton_jit("num_rows", "steps", "state_stride", "state_at", "bias_at", "weight_at", "begins_at")
+@triton_jit("num_rows", "steps", "state_stride", "state_at", "begins_at")
 def forward_kernel(  # type: ignore[no-untyped-def]
     gates_at, bias_at, weight_at, state_at, begins_at, outputs_at, after_at, before_at, cells_at,
     num_rows, steps, state_stride, kind: tl.constexpr, size: tl.constexpr, units: tl.constexpr, block: tl.constexpr,
     chunk: tl.constexpr, is_resident: tl.constexpr, keeps: tl.constexpr, precision: tl.constexpr,
+    stages: tl.constexpr,
 ):  # fmt: skip
     """All steps of a block of rows. Writes outputs [T, B, H] and the state after the last step.
 
@@ -179,23 +183,30 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     hidden, cell = read_state(state_at, row, state_stride, unit, is_unit, kind, size)
     if is_resident:
         w1, w2, w3, w4 = read_resident(weight_at, kind, size, units, precision)
-    for t in range(steps):
+    bias1, bias2, bias3, bias4 = _read_biases(bias_at, size, units)
+    begins = tl.zeros([block], tl.int32)
+    if begins_at is not None:
+        begins = tl.load(begins_at + row, mask=is_row, other=0).to(tl.int32)
+    for t in tl.range(0, steps, num_stages=stages):
         at = t * num_rows + row
         if begins_at is not None:
-            is_new = (tl.load(begins_at + at, mask=is_row, other=0) != 0)[:, None]
+            is_new = (begins != 0)[:, None]
             hidden, cell = tl.where(is_new, 0.0, hidden), tl.where(is_new, 0.0, cell)
+            at_next = at + num_rows
+            begins = tl.load(begins_at + at_next, mask=is_row & (at_next < steps * num_rows), other=0).to(tl.int32)
         place = at[:, None] * size + unit
-        if before_at is not None:
-            tl.store(before_at + place, hidden, mask=is_unit)
-        if cells_at is not None:
-            tl.store(cells_at + place, cell, mask=is_unit)
-        first, second, third, fourth = _from_features(gates_at, bias_at, at, unit, is_unit, kind, size, units, block)
-        if is_resident:
+        first, second, third, fourth = read_gates(gates_at, at, unit, is_unit, size, units, block, kind == "lstm")
+        first, second, third, fourth = first + bias1, second + bias2, third + bias3, fourth + bias4
+        if is_resident:  # before anything is written: writing overlaps with the products
             state = operand(hidden, precision)
             first, second, third = dot(state, w1, first), dot(state, w2, second), dot(state, w3, third)
             if kind == "lstm":
                 fourth = dot(state, w4, fourth)
-        else:
+        if before_at is not None:
+            tl.store(before_at + place, hidden, mask=is_unit)
+        if cells_at is not None:
+            tl.store(cells_at + place, cell, mask=is_unit)
+        if not is_resident:
             tl.debug_barrier()  # other threads of the program wrote what is read
             first, second, third, fourth = _add_streamed(
                 first, second, third, fourth, before_at, weight_at, at, is_row, kind, size, units, chunk, precision

@@ -6,6 +6,7 @@ from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.policies.recurrent.gpu.gated import (
     dot,
     operand,
+    read_gates,
     read_resident,
     read_state,
     tanh,
@@ -15,16 +16,6 @@ from scramjet.policies.recurrent.gpu.gated import (
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-
-@triton_jit()
-def _read_gates(gates_at, at, unit, is_unit, size: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The four blocks of gates in rows `at` of [T * B, 4H], [block, units] each."""
-    at = gates_at + at[:, None] * (4 * size) + unit
-    first = tl.load(at, mask=is_unit, other=0.0).to(tl.float32)
-    second = tl.load(at + size, mask=is_unit, other=0.0).to(tl.float32)
-    third = tl.load(at + 2 * size, mask=is_unit, other=0.0).to(tl.float32)
-    return first, second, third, tl.load(at + 3 * size, mask=is_unit, other=0.0).to(tl.float32)
 
 
 @triton_jit()
@@ -86,11 +77,22 @@ def _streamed_product(  # type: ignore[no-untyped-def]
     return total
 
 
-@triton_jit("num_rows", "steps", "weight_at", "begins_at")
+@triton_jit()
+def _write_sums(at, first, second, third, fourth, size: tl.constexpr, units: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Add up the rows of four blocks of gates, [block, units] each, and write them side by side."""
+    unit = tl.arange(0, units)
+    tl.store(at + unit, tl.sum(first, axis=0), mask=unit < size)
+    tl.store(at + size + unit, tl.sum(second, axis=0), mask=unit < size)
+    tl.store(at + 2 * size + unit, tl.sum(third, axis=0), mask=unit < size)
+    tl.store(at + 3 * size + unit, tl.sum(fourth, axis=0), mask=unit < size)
+
+
+@triton_jit("num_rows", "steps", "begins_at")
 def backward_kernel(  # type: ignore[no-untyped-def]
     gates_at, weight_at, begins_at, before_at, cells_at, to_outputs_at, to_after_at, to_state_at, sums_at,
     num_rows, steps, kind: tl.constexpr, size: tl.constexpr, units: tl.constexpr, block: tl.constexpr,
     chunk: tl.constexpr, is_resident: tl.constexpr, precision: tl.constexpr,
+    stages: tl.constexpr,
 ):  # fmt: skip
     """All steps of a block of rows, from the last to the first.
 
@@ -108,27 +110,32 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         w1, w2, w3, w4 = read_resident(weight_at, kind, size, units, precision)
     sum1 = tl.zeros([block, units], tl.float32)
     sum2, sum3, sum4 = sum1, sum1, sum1
-    for i in range(steps):
+    at = (steps - 1) * num_rows + row
+    own = tl.load(to_outputs_at + at[:, None] * size + unit, mask=is_unit, other=0.0)
+    for i in tl.range(0, steps, num_stages=stages):
         at = (steps - 1 - i) * num_rows + row
         place = at[:, None] * size + unit
-        to_hidden += tl.load(to_outputs_at + place, mask=is_unit, other=0.0)
-        g1, g2, g3, g4 = _read_gates(gates_at, at, unit, is_unit, size)
+        if begins_at is not None:
+            begins = tl.load(begins_at + at, mask=is_row, other=0)
+        to_hidden += own
+        own = tl.load(to_outputs_at + place - num_rows * size, mask=is_unit & (at >= num_rows)[:, None], other=0.0)
+        g1, g2, g3, g4 = read_gates(gates_at, at, unit, is_unit, size, units, block, True)
         if kind == "lstm":
             cell = tl.load(cells_at + place, mask=is_unit, other=0.0)
             g1, g2, g3, g4, to_cell = _lstm_step_back(g1, g2, g3, g4, cell, to_hidden, to_cell)
         else:
             before = tl.load(before_at + place, mask=is_unit, other=0.0).to(tl.float32)
             g1, g2, g3, g4, passed = _gru_step_back(g1, g2, g3, g4, before, to_hidden)
-        write_gates(gates_at, at, unit, is_unit, g1, g2, g3, g4, size)
-        sum1, sum2, sum3, sum4 = sum1 + g1, sum2 + g2, sum3 + g3, sum4 + g4
         scale, inverse = _scales(g1, g2, g3, g4, precision)
-        if is_resident:
+        if is_resident:  # before anything is written: writing overlaps with the products
             to_hidden = dot(operand(g1 * scale, precision), tl.trans(w1), tl.zeros([block, units], tl.float32))
             to_hidden = dot(operand(g2 * scale, precision), tl.trans(w2), to_hidden)
             to_hidden = dot(operand(g3 * scale, precision), tl.trans(w3), to_hidden)
             if kind == "lstm":
                 to_hidden = dot(operand(g4 * scale, precision), tl.trans(w4), to_hidden)
-        else:
+        write_gates(gates_at, at, unit, is_unit, g1, g2, g3, g4, size)
+        sum1, sum2, sum3, sum4 = sum1 + g1, sum2 + g2, sum3 + g3, sum4 + g4
+        if not is_resident:
             tl.debug_barrier()  # other threads of the program wrote what is read
             to_hidden = _streamed_product(
                 gates_at, weight_at, at, is_row, scale, kind, size, units, block, chunk, precision
@@ -137,11 +144,7 @@ def backward_kernel(  # type: ignore[no-untyped-def]
         if kind == "gru":
             to_hidden += passed
         if begins_at is not None:
-            is_new = (tl.load(begins_at + at, mask=is_row, other=0) != 0)[:, None]
+            is_new = (begins != 0)[:, None]
             to_hidden, to_cell = tl.where(is_new, 0.0, to_hidden), tl.where(is_new, 0.0, to_cell)
     write_state(to_state_at, row, unit, is_unit, to_hidden, to_cell, kind, size)
-    at, is_sum = sums_at + tl.program_id(0) * (4 * size) + tl.arange(0, units), tl.arange(0, units) < size
-    tl.store(at, tl.sum(sum1, axis=0), mask=is_sum)
-    tl.store(at + size, tl.sum(sum2, axis=0), mask=is_sum)
-    tl.store(at + 2 * size, tl.sum(sum3, axis=0), mask=is_sum)
-    tl.store(at + 3 * size, tl.sum(sum4, axis=0), mask=is_sum)
+    _write_sums(sums_at + tl.program_id(0) * (4 * size), sum1, sum2, sum3, sum4, size, units)

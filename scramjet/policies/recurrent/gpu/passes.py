@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.triton import HAS_TRITON, product_precision
-from scramjet.policies.recurrent.gpu import gated, gated_backward, scanned
-from scramjet.policies.recurrent.gpu.tuning import BACKWARD, FORWARD, MAX_UNITS, SCAN, Launch, rows_per_program
+from scramjet.policies.recurrent.gpu import gated, gated_backward, scanned, tuning
+from scramjet.policies.recurrent.gpu.tuning import ACT, BACKWARD, FORWARD, MAX_UNITS, SCAN, Launch, padded
 
 
 def can_run(features: Tensor, state: Tensor, weights: Sequence[Tensor]) -> bool:
@@ -73,7 +73,7 @@ class GatedPasses(NamedTuple):
     ) -> tuple[Tensor, Tensor, Kept | None]:
         """Outputs [T, B, H], the state after the last step and, with `keeps`, what `backward` needs."""
         steps, num_rows, size = *features.shape[:2], len(weights[2])
-        launch = self._launch(FORWARD, size)
+        launch = tuning.choose(FORWARD if keeps else ACT, self.precision, num_rows, size, features.device)
         dtype, numbers = _dtype(self.precision), steps * num_rows
         gates = features.new_empty(numbers, 4 * size, dtype=dtype)
         _multiply(features.reshape(numbers, -1), weights[0], gates[:, 4 * size - weights[0].shape[1] :])
@@ -82,10 +82,9 @@ class GatedPasses(NamedTuple):
         before = gates.new_empty(numbers, size) if keeps or launch.chunk else None
         cells = outputs.new_empty(numbers, size) if keeps and self.kind == "lstm" else None
         state = state if state.stride(1) == 1 else state.contiguous()
-        block = rows_per_program(num_rows, size)
-        gated.forward_kernel[(-(-num_rows // block),)](
+        gated.forward_kernel[(-(-num_rows // launch.rows),)](
             gates, weights[1], self._recurrent(weights[2], launch), state, _bytes(begins), outputs, after, before,
-            cells, num_rows, steps, state.stride(0), keeps=keeps, block=block, **self._constants(size, launch),
+            cells, num_rows, steps, state.stride(0), keeps=keeps, **self._constants(size, launch),
         )  # fmt: skip
         return outputs, after, Kept(gates, before, cells) if keeps and before is not None else None
 
@@ -95,23 +94,19 @@ class GatedPasses(NamedTuple):
     ) -> tuple[Tensor | None, ...]:  # fmt: skip
         """Gradients of the features, the state and the three weights, from those of the outputs and the state after."""
         steps, num_rows, size = to_outputs.shape
-        launch, block = self._launch(BACKWARD, size), rows_per_program(num_rows, size)
-        num_programs = -(-num_rows // block)
+        launch = tuning.choose(BACKWARD, self.precision, num_rows, size, features.device)
+        num_programs = -(-num_rows // launch.rows)
         to_state = torch.empty_like(state, memory_format=torch.contiguous_format)
         sums = to_outputs.new_empty(num_programs, 4 * size)
         gated_backward.backward_kernel[(num_programs,)](
             kept.gates, self._recurrent(weights[2], launch), _bytes(begins), kept.before, kept.cells,
-            to_outputs.contiguous(), to_after.contiguous(), to_state, sums, num_rows, steps, block=block,
+            to_outputs.contiguous(), to_after.contiguous(), to_state, sums, num_rows, steps,
             **self._constants(size, launch),
         )  # fmt: skip
         of_features = kept.gates[:, 4 * size - weights[0].shape[1] :]
         of_state = kept.gates[:, : weights[2].shape[1]]
         to_features, to_weight = _feature_gradients(features, weights[0], of_features, needs_features)
         return to_features, to_state, to_weight, sums.sum(0), (kept.before.t() @ of_state).float()
-
-    def _launch(self, table: dict[str, dict[int, Launch]], size: int) -> Launch:
-        launches = table["float32" if self.precision == "float32" else "rounded"]
-        return next(launch for units, launch in launches.items() if size <= units)
 
     def _recurrent(self, weight: Tensor, launch: Launch) -> Tensor:
         """The weights of the state, rounded beforehand if they are read at every step."""
@@ -123,12 +118,14 @@ class GatedPasses(NamedTuple):
         return {
             "kind": self.kind,
             "size": size,
-            "units": max(16, 1 << (size - 1).bit_length()),
+            "units": padded(size),
+            "block": launch.rows,
             "chunk": launch.chunk,
             "is_resident": launch.chunk == 0,
             "precision": self.precision,
             "num_warps": launch.warps,
             "num_stages": launch.stages,
+            "stages": launch.stages,
         }
 
 
@@ -186,11 +183,9 @@ class ScannedPasses(NamedTuple):
 
 def _scan_launch(steps: int, num_rows: int, size: int) -> tuple[tuple[int, int], dict[str, int]]:
     """The grid of MinGRU's kernels, a program for each row and some columns, and the constants of a program."""
-    block = min(SCAN.steps, max(2, 1 << (steps - 1).bit_length()))
-    columns = min(SCAN.columns, max(16, 1 << (size - 1).bit_length()))
-    return (num_rows, -(-size // columns)), {
-        "size": size, "block": block, "columns": columns, "num_warps": SCAN.warps
-    }  # fmt: skip
+    block, columns = tuning.scan_tile(steps, size)
+    constants = {"size": size, "block": block, "columns": columns, "num_warps": SCAN.warps}
+    return (num_rows, -(-size // columns)), constants
 
 
 def _dtype(precision: str) -> torch.dtype:

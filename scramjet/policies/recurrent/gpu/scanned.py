@@ -55,7 +55,7 @@ def _keep(z, begins_at, at, is_step):  # type: ignore[no-untyped-def]
     return keep
 
 
-@triton_jit("num_rows", "steps", "state_stride", "state_at", "bias_at", "begins_at")
+@triton_jit("num_rows", "steps", "state_stride", "state_at", "begins_at")
 def forward_kernel(  # type: ignore[no-untyped-def]
     gates_at, bias_at, state_at, begins_at, outputs_at, after_at, num_rows, steps, state_stride,
     size: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
@@ -76,7 +76,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     tl.store(after_at + row * size + unit, state, mask=is_unit)
 
 
-@triton_jit("num_rows", "steps", "state_stride", "state_at", "bias_at", "begins_at")
+@triton_jit("num_rows", "steps", "state_stride", "state_at", "begins_at")
 def backward_kernel(  # type: ignore[no-untyped-def]
     gates_at, bias_at, state_at, begins_at, outputs_at, to_outputs_at, to_after_at, to_gates_at, to_state_at, sums_at,
     num_rows, steps, state_stride, size: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
