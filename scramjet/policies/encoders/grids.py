@@ -132,12 +132,16 @@ class GridPlanes(nn.Module):
         first = obs if name is None else obs[name]
         if len(self._entries) == 1 and isinstance(entry, GridEntry):
             return Source(first, self.height, self.width, entry.is_channels_first, entry.divisor)
-        if is_mapped(first):
-            return Source(self(obs).permute(0, 2, 3, 1), self.height, self.width)
+        boards = self(obs).permute(0, 2, 3, 1) if is_mapped(first) else self.channels_last(obs)
+        return Source(boards, self.height, self.width)
+
+    def channels_last(self, obs: Any) -> Tensor:
+        """The planes of a batch on the GPU, [B, height, width, num_planes]."""
+        first = leaves(obs)[0]
         out = torch.empty(len(first), self.height, self.width, self.num_planes, device=first.device)
         for name, place, entry in self._entries:
             entry.write(obs if name is None else obs[name], out, place.start)
-        return Source(out, self.height, self.width)
+        return out
 
     def with_rest(self, features: Tensor, obs: Any) -> Tensor:
         """Features [B, F] concatenated with those of the entries that are no planes, [B, F + num_rest]."""

@@ -26,6 +26,7 @@ from torch.nn import functional
 from scramjet.compile.jit import compiled
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
 from scramjet.policies.encoders.grids import GridPlanes, is_position
 from scramjet.policies.encoders.vectors import Encoder
 from scramjet.policies.layers import convolution, keep_within, orthogonal
@@ -74,6 +75,7 @@ class ValuePropagation(Encoder):
                 f"use --policy.encoder grid_cnn"
             )
         self.register_buffer("start", torch.tensor(agent.start, dtype=torch.int64), persistent=False)
+        self.counted_from = (int(agent.start[0]), int(agent.start[1]))
         self.register_buffer("strides", torch.tensor([width + 2, 1]), persistent=False)
         self.max_sweeps = config.planning_steps or height * width
         channels = config.grid_channels[0]
@@ -92,10 +94,7 @@ class ValuePropagation(Encoder):
         """A batch of observations to [B, F]."""
         reward, passes = self.reward_and_passes(obs)
         value = propagate(reward, passes, self.max_sweeps)
-        # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
-        places = self.corner(obs).unsqueeze(1) + self.around
-        values = functional.pad(value, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
-        passable = functional.pad(passes, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
+        values, passable = self.around_agent(value, passes, obs)  # [B, 9]
         # Logarithms tell near from far where all values are tiny. Divided by that of the agent's own share, they count
         # steps: the neighbour that its value came from is about 1 better than its own cell.
         logs = (values + SMALLEST).log()
@@ -105,6 +104,17 @@ class ValuePropagation(Encoder):
         features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
         return self.planes.with_rest(features, obs)
 
+    def around_agent(self, value: Tensor, passes: Tensor, obs: Any) -> tuple[Tensor, Tensor]:
+        """The values and shares of the 3x3 cells around the agent, each [B, 9]; 0 outside of the grid."""
+        if takes_kernels(value) and not is_mapped(value):
+            return _kernels().around_agents(value, passes, obs[AGENT], self.counted_from)
+        # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
+        places = self.corner(obs).unsqueeze(1) + self.around
+        values, passable = (
+            functional.pad(cells, (1, 1, 1, 1)).flatten(1).gather(1, places) for cells in (value, passes)
+        )
+        return values, passable
+
     def corner(self, obs: Any) -> Tensor:
         """The number of the cell above and to the left of the agent in a grid with a border, [B]."""
         # The GPU has no product of whole-number matrices.
@@ -113,11 +123,25 @@ class ValuePropagation(Encoder):
 
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
+        agent = obs[AGENT]
+        if takes_kernels(agent) and not is_mapped(agent) and self._fits_kernels:
+            return self._maps_on_gpu(obs)
         planes = self.planes(obs)
         maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), LEAK))
         guess = functional.conv2d(planes, self.guess, self.bias)
         maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND))
         return maps[:, 0], maps[:, 1]
+
+    @property
+    def _fits_kernels(self) -> bool:
+        most = _kernels()
+        return self.planes.num_planes <= most.MOST_PLANES and self.embed.out_channels <= most.MOST_UNITS
+
+    def _maps_on_gpu(self, obs: Any) -> tuple[Tensor, Tensor]:
+        kernels = _kernels()
+        embed, maps, guess = (weight.flatten(1) for weight in (self.embed.weight, self.maps.weight, self.guess))
+        weights = kernels.CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
+        return kernels.cell_maps(self.planes.channels_last(obs), weights, slope=LEAK, sharpness=SHARPNESS, bound=BOUND)
 
 
 def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
@@ -151,6 +175,13 @@ class _Propagate(torch.autograd.Function):
         else:
             route_back(*(tensor.numpy() for tensor in tensors))
         return to_reward, to_passes, None
+
+
+def _kernels() -> Any:
+    """The kernels around the planning, for tensors on the GPU."""
+    from scramjet.policies.encoders import cell_maps
+
+    return cell_maps
 
 
 def _on_gpu() -> Any:

@@ -16,11 +16,12 @@ from scramjet.policies.symmetries import CanonicalNetwork, SymmetryTables
 def test_the_same_turned_board_is_chosen_as_by_torchs_operators(triton_device, world, dtype):
     env = load_env(world)
     tables = SymmetryTables.of(env.symmetries, env.observation_space, env.action_space)
-    network = CanonicalNetwork(nn.Identity(), tables).to(triton_device)
-    obs = torch.randint(0, 2, (300, *env.observation_space.shape), device=triton_device).to(dtype)
+    network = CanonicalNetwork(nn.Identity(), tables)
+    obs = torch.randint(0, 2, (300, *env.observation_space.shape)).to(dtype)
     obs[0], obs[1] = 0, 1  # the same however it is turned: the first of all is taken
-    expected, which = network._canonical(obs)
-    board, chosen = canonical_boards(obs, network.tables.obs_sources, network.order)
+    expected, which = network.canonical(obs)
+    moved = (tensor.to(triton_device) for tensor in (obs, tables.obs_sources, network.order))
+    board, chosen = (tensor.cpu() for tensor in canonical_boards(*moved))
     assert board.dtype == dtype
     assert torch.equal(board, expected)
     assert chosen[:2].tolist() == [0, 0]

@@ -34,7 +34,7 @@ def _tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # typ
     """Taps and channels of a block of the summed axis, [1, block]; the tap is [1, 1] if all have the same."""
     if channels % block == 0:
         tap = tl.zeros([1, 1], tl.int32) + start // channels
-        channel = start % channels + tl.arange(0, block)[None, :]
+        channel = tl.multiple_of(start % channels + tl.arange(0, block)[None, :], [1, block])  # so it is read at once
     else:
         tap = (start + tl.arange(0, block)[None, :]) // channels
         channel = (start + tl.arange(0, block)[None, :]) % channels
@@ -221,7 +221,7 @@ def weight_gradient_kernel(  # type: ignore[no-untyped-def]
     bias = tl.zeros([block_rows, block_outputs], tl.float32)
     sums = ()
     for _ in tl.static_range(blocks):
-        sums += (tl.zeros([block_sum, block_outputs], tl.float32),)
+        sums += (tl.zeros([block_sum, block_outputs], tl.float32),)  # type: ignore[assignment]
     for begin in range(tl.program_id(0) * chunk, end, block_rows):
         row = begin + tl.arange(0, block_rows)[:, None]
         board, cell = (row // cells).to(tl.int64), row % cells
@@ -239,7 +239,7 @@ def weight_gradient_kernel(  # type: ignore[no-untyped-def]
                 source_at, board, y, x, down, right, channel, (row < end) & (tap < taps),
                 padding > 0, height, width, channels, source_is_channels_first,
             )  # fmt: skip
-            new_sums += (_dot(tl.trans(numbers), gradient, sums[block], precision),)
+            new_sums += (_dot(tl.trans(numbers), gradient, sums[block], precision),)  # type: ignore[assignment]
         sums = new_sums
     partials_at += tl.program_id(0).to(tl.int64) * ((entries + 1) * outputs)
     for block in tl.static_range(blocks):

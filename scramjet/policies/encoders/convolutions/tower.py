@@ -77,7 +77,8 @@ def _gradients(
     layers: tuple[Layer, ...], precision: str, boards: Sequence[Tensor], weights: Sequence[Tensor], gradient: Tensor
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The gradients of weights and biases; `boards` are the source and the results, `gradient` is the last one's."""
-    to_weights, to_biases = [], []
+    to_weights: list[Tensor] = []
+    to_biases: list[Tensor] = []
     result: Tensor | None = boards[-1]
     to_boards: dict[int, Tensor] = {}  # gradients that go to earlier boards past the convolutions between
     for i in range(len(layers) - 1, -1, -1):

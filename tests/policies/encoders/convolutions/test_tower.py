@@ -3,27 +3,36 @@
 Each test runs in Triton's interpreter on the CPU, or on a CUDA device where there is one.
 """
 
+import os
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch import nn
 from torch.nn import functional
 
 pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
 
+from scramjet.policies import PolicyConfig
+from scramjet.policies.encoders import images
 from scramjet.policies.encoders.convolutions import layers as layers_module
 from scramjet.policies.encoders.convolutions.layers import Layer
 from scramjet.policies.encoders.convolutions.tower import convolve
+from scramjet.policies.encoders.images import NatureCNN
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 
 
 @pytest.fixture(autouse=True)
 def few_programs(monkeypatch):
-    """Each costs the interpreter much."""
-    monkeypatch.setattr(layers_module, "REDUCE_COLUMNS", 2048)
+    """Each costs the interpreter much; a GPU runs the real ones."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        monkeypatch.setattr(layers_module, "REDUCE_COLUMNS", 8192)
+        monkeypatch.setitem(layers_module.BLOCK_ROWS, "float32", 128)
+        monkeypatch.setitem(layers_module.GRADIENT_ROWS, "float32", 64)
 
 
 def board_layers(height, width, channels, *, is_residual=False, **first):
@@ -95,6 +104,17 @@ def test_strided_convolutions_of_pixels_are_torchs(triton_device, size):
     last = Layer(16, second.out_height, second.out_width, 16, 3, out_is_channels_first=True)
     pixels = torch.randint(0, 256, (1, size, size, 1), dtype=torch.uint8, device=triton_device)
     compare(triton_device, [first, second, last], pixels, pixels.permute(0, 3, 1, 2).float() / 255)
+
+
+@pytest.mark.parametrize("shape", [(36, 36, 1), (2, 36, 40)])
+def test_the_nature_network_reads_pixels_as_they_are(triton_device, monkeypatch, shape):
+    network = NatureCNN(Box(0, 255, shape, np.uint8), PolicyConfig())
+    pixels = torch.randint(0, 256, (1, *shape), dtype=torch.uint8)
+    expected = network(pixels)
+    monkeypatch.setattr(images, "takes_kernels", lambda tensor: True)
+    features = network.to(triton_device)(pixels.to(triton_device))
+    torch.testing.assert_close(features.cpu(), expected, **CLOSE)
+    assert expected.any()
 
 
 @pytest.mark.parametrize(("size", "stride", "padding"), [(3, 2, 1), (2, 3, 0), (5, 3, 2), (1, 1, 0)])

@@ -1,0 +1,263 @@
+"""Triton kernels around the planning of `value_propagation`: each cell's reward and share, and the cells around agents.
+
+A cell's planes go through one hidden layer to two numbers without leaving the chip, forward and back; only gradients of
+weights are written. Sums are taken in a fixed order, without atomics. Names that end in `_at` are pointers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
+
+if HAS_TRITON:
+    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+MOST_PLANES, MOST_UNITS = 8, 64
+"""Most planes and units of the hidden layer that fit on chip."""
+CELLS, GRADIENT_CELLS = 256, 64
+"""Cells that a program takes at a time, forward and back: few enough that units, weights and sums of all fit
+into registers."""
+GRADIENT_STAGES = 1
+"""With more, blocks to come would be loaded ahead, into memory that the sums need."""
+INPUTS = 16
+"""Columns of the products that give gradients: planes, then a 1, then padding. Matrix products cannot be narrower."""
+NUM_PROGRAMS, INTERPRETED_PROGRAMS = 528, 2
+"""Programs of the backward pass, each with a row of partial sums; in Triton's interpreter."""
+AROUND_BLOCK = 128
+"""Agents, or cells, of a program that reads or writes what is around agents."""
+
+
+class CellWeights(NamedTuple):
+    """What turns the planes of a cell into its reward and share; P planes, C hidden units."""
+
+    embed: Tensor  # [C, P]
+    embed_bias: Tensor  # [C]
+    maps: Tensor  # [2, C]
+    maps_bias: Tensor  # [2]
+    guess: Tensor  # [2, P], added; not learned
+    guess_bias: Tensor  # [2], added; not learned
+
+
+def cell_maps(planes: Tensor, weights: CellWeights, *, slope: float, sharpness: float, bound: float) -> Any:
+    """Reward and share of each cell of `planes` [B, H, W, P], both [B, H, W].
+
+    sigmoid(sharpness * (maps h + maps_bias) + guess x + guess_bias) of h = leaky_relu(embed x + embed_bias), kept in
+    -bound to bound before the sigmoid, with `keep_within`'s gradient. `slope` is the leaky ReLU's.
+    """
+    return _CellMaps.apply(planes, (slope, sharpness, bound), *weights)
+
+
+class _CellMaps(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, planes: Tensor, numbers: tuple[float, float, float], *weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(planes, *weights)
+        ctx.numbers, ctx.precision = numbers, "ieee" if product_precision() == "float32" else "tf32"
+        reward, passes = planes.new_empty(2, *planes.shape[:-1]).unbind()
+        grid = (-(-reward.numel() // CELLS),)
+        _maps_kernel[grid](planes, *weights, reward, passes, reward.numel(), rows=CELLS, **_shape(weights[0], numbers))
+        return reward, passes
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        planes, *weights = ctx.saved_tensors
+        units, num_planes = weights[0].shape
+        to_reward, to_passes = (grad.contiguous() for grad in grads)
+        num_cells = to_reward.numel()
+        num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
+        chunk = -(-num_cells // (num_programs * GRADIENT_CELLS)) * GRADIENT_CELLS
+        partials = planes.new_empty(-(-num_cells // chunk), (num_planes + 3) * units + 2)
+        _maps_gradient_kernel[(len(partials),)](
+            planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
+            rows=GRADIENT_CELLS, inputs=INPUTS, precision=ctx.precision, num_stages=GRADIENT_STAGES,
+            **_shape(weights[0], ctx.numbers),
+        )  # fmt: skip
+        sums = partials.sum(0)
+        to_embed, to_bias, to_maps, to_maps_bias = sums.split([num_planes * units, units, 2 * units, 2])
+        to_embed = to_embed.view(num_planes, units).t()
+        return None, None, to_embed, to_bias, to_maps.view(2, units), to_maps_bias, None, None
+
+
+def _shape(embed: Tensor, numbers: tuple[float, float, float]) -> dict[str, Any]:
+    units, num_planes = embed.shape
+    slope, sharpness, bound = numbers
+    return {
+        "planes": num_planes, "units": units, "padded": max(16, 1 << (units - 1).bit_length()),
+        "slope": slope, "sharpness": sharpness, "bound": bound,
+    }  # fmt: skip
+
+
+@triton_jit()
+def _hidden(  # type: ignore[no-untyped-def]
+    planes_at, embed_at, embed_bias_at, cell, is_cell, unit,
+    planes: tl.constexpr, units: tl.constexpr, rows: tl.constexpr, padded: tl.constexpr,
+):  # fmt: skip
+    """The hidden layer before its activation, [padded, rows]."""
+    is_unit = unit < units
+    hidden = tl.zeros([padded, rows], tl.float32) + tl.load(embed_bias_at + unit, mask=is_unit, other=0.0)[:, None]
+    for plane in tl.static_range(planes):
+        number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0.0)
+        weight = tl.load(embed_at + unit * planes + plane, mask=is_unit, other=0.0)
+        hidden += weight[:, None] * number[None, :]
+    return hidden
+
+
+@triton_jit()
+def _before_sigmoid(  # type: ignore[no-untyped-def]
+    activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output: tl.constexpr,
+    planes: tl.constexpr, units: tl.constexpr, sharpness: tl.constexpr,
+):  # fmt: skip
+    """The input of the sigmoid before it is kept within its bounds, [rows], of output 0 or 1; its weights, [padded]."""
+    weight = tl.load(maps_at + output * units + unit, mask=unit < units, other=0.0)
+    total = sharpness * (tl.sum(activated * weight[:, None], axis=0) + tl.load(maps_bias_at + output))
+    total += tl.load(guess_bias_at + output)
+    for plane in tl.static_range(planes):
+        number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0.0)
+        total += number * tl.load(guess_at + output * planes + plane)
+    return total, weight
+
+
+@triton_jit("num_cells")
+def _maps_kernel(  # type: ignore[no-untyped-def]
+    planes_at, embed_at, embed_bias_at, maps_at, maps_bias_at, guess_at, guess_bias_at, reward_at, passes_at, num_cells,
+    planes: tl.constexpr, units: tl.constexpr, padded: tl.constexpr, rows: tl.constexpr,
+    slope: tl.constexpr, sharpness: tl.constexpr, bound: tl.constexpr,
+):  # fmt: skip
+    """Write each cell's reward and share, see `cell_maps`; one program for each block of cells."""
+    cell = tl.program_id(0).to(tl.int64) * rows + tl.arange(0, rows)
+    is_cell, unit = cell < num_cells, tl.arange(0, padded)
+    hidden = _hidden(planes_at, embed_at, embed_bias_at, cell, is_cell, unit, planes, units, rows, padded)
+    activated = tl.where(hidden > 0.0, hidden, slope * hidden)
+    for output in tl.static_range(2):
+        total, _ = _before_sigmoid(
+            activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
+            planes, units, sharpness,
+        )  # fmt: skip
+        total = tl.minimum(tl.maximum(total, -bound), bound)
+        tl.store((reward_at if output == 0 else passes_at) + cell, tl.sigmoid(total), mask=is_cell)
+
+
+@triton_jit("num_cells", "chunk")
+def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
+    planes_at, embed_at, embed_bias_at, maps_at, maps_bias_at, guess_at, guess_bias_at, to_reward_at, to_passes_at,
+    partials_at, num_cells, chunk,
+    planes: tl.constexpr, units: tl.constexpr, padded: tl.constexpr, rows: tl.constexpr, inputs: tl.constexpr,
+    slope: tl.constexpr, sharpness: tl.constexpr, bound: tl.constexpr, precision: tl.constexpr,
+):  # fmt: skip
+    """Write the part of the gradients that `chunk` cells make to a row of partial sums: [planes, units] of the hidden
+    layer's weights, [units] of its bias, [2, units] and [2] of the maps."""
+    unit, column = tl.arange(0, padded), tl.arange(0, inputs)[None, :]
+    begin = tl.program_id(0).to(tl.int64) * chunk
+    end = tl.minimum(begin + chunk, num_cells)
+    to_embed, to_maps = tl.zeros([padded, inputs], tl.float32), tl.zeros([padded, inputs], tl.float32)
+    to_bias = tl.zeros([rows, inputs], tl.float32)
+    for start in range(begin, end, rows):
+        cell = start + tl.arange(0, rows)
+        is_cell = cell < end
+        hidden = _hidden(planes_at, embed_at, embed_bias_at, cell, is_cell, unit, planes, units, rows, padded)
+        activated = tl.where(hidden > 0.0, hidden, slope * hidden)
+        gradient = tl.zeros([padded, rows], tl.float32)
+        pulls = tl.zeros([rows, inputs], tl.float32)
+        for output in tl.static_range(2):
+            total, weight = _before_sigmoid(
+                activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
+                planes, units, sharpness,
+            )  # fmt: skip
+            grad = tl.load((to_reward_at if output == 0 else to_passes_at) + cell, mask=is_cell, other=0.0)
+            pull = sharpness * _through_sigmoid(total, grad, bound)
+            gradient += weight[:, None] * pull[None, :]
+            pulls = tl.where(column == output, pull[:, None], pulls)
+        gradient = tl.where(hidden > 0.0, gradient, slope * gradient)
+        is_number = is_cell[:, None] & (column < planes)
+        numbers = tl.load(planes_at + cell[:, None] * planes + column, mask=is_number, other=0.0)
+        numbers = tl.where(column == planes, 1.0, numbers)  # the bias is one more column of the weights
+        to_embed = tl.dot(gradient, numbers, acc=to_embed, input_precision=precision)
+        to_maps = tl.dot(activated, pulls, acc=to_maps, input_precision=precision)
+        to_bias += pulls
+    partials_at += tl.program_id(0).to(tl.int64) * ((planes + 3) * units + 2)
+    unit = unit[:, None]
+    tl.store(partials_at + column * units + unit, to_embed, mask=(unit < units) & (column <= planes))
+    partials_at += (planes + 1) * units
+    tl.store(partials_at + column * units + unit, to_maps, mask=(unit < units) & (column < 2))
+    column = tl.arange(0, inputs)
+    tl.store(partials_at + 2 * units + column, tl.sum(to_bias, axis=0), mask=column < 2)
+
+
+@triton_jit()
+def _through_sigmoid(total, grad, bound: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The gradient before a sigmoid whose input is kept within bounds: dropped where it would lead farther out."""
+    share = tl.sigmoid(tl.minimum(tl.maximum(total, -bound), bound))
+    leaves = ((total > bound) & (grad < 0.0)) | ((total < -bound) & (grad > 0.0))
+    return tl.where(leaves, 0.0, grad * share * (1.0 - share))
+
+
+def around_agents(value: Tensor, passes: Tensor, agent: Tensor, start: tuple[int, int]) -> Any:
+    """The numbers of the 3x3 cells around each agent, 0 outside of the grid: those of `value` and `passes` [B, H, W] as
+    two tensors [B, 9]. `agent` [B, 2] are rows and columns, counted from `start`."""
+    return _AroundAgents.apply(value, passes, agent, start)
+
+
+class _AroundAgents(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, value: Tensor, passes: Tensor, agent: Tensor, start: tuple[int, int]
+    ) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(agent)
+        ctx.shape, ctx.start = value.shape, start
+        values, passable = value.new_empty(2, len(value), 9).unbind()
+        _around_kernel[(-(-len(value) // AROUND_BLOCK),)](
+            value.contiguous(), passes.contiguous(), agent.contiguous(), values, passable, len(value),
+            height=value.shape[1], width=value.shape[2], start_y=start[0], start_x=start[1], block=AROUND_BLOCK,
+        )  # fmt: skip
+        return values, passable
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        (agent,) = ctx.saved_tensors
+        num_grids, height, width = ctx.shape
+        to_value, to_passes = grads[0].new_empty(2, *ctx.shape).unbind()
+        block = 8 * AROUND_BLOCK
+        _around_gradient_kernel[(-(-to_value.numel() // block),)](
+            grads[0].contiguous(), grads[1].contiguous(), agent.contiguous(), to_value, to_passes, num_grids,
+            height=height, width=width, start_y=ctx.start[0], start_x=ctx.start[1], block=block,
+        )  # fmt: skip
+        return to_value, to_passes, None, None
+
+
+@triton_jit("num_grids")
+def _around_kernel(  # type: ignore[no-untyped-def]
+    value_at, passes_at, agent_at, values_at, passable_at, num_grids,
+    height: tl.constexpr, width: tl.constexpr, start_y: tl.constexpr, start_x: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """See `around_agents`; one program for each block of grids."""
+    grid = tl.program_id(0) * block + tl.arange(0, block)[:, None]
+    place = tl.arange(0, 16)[None, :]
+    is_place = (grid < num_grids) & (place < 9)
+    y = tl.load(agent_at + 2 * grid, mask=grid < num_grids, other=0) - start_y + place // 3 - 1
+    x = tl.load(agent_at + 2 * grid + 1, mask=grid < num_grids, other=0) - start_x + place % 3 - 1
+    is_inside = is_place & (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    cell = grid.to(tl.int64) * (height * width) + y * width + x
+    tl.store(values_at + grid * 9 + place, tl.load(value_at + cell, mask=is_inside, other=0.0), mask=is_place)
+    tl.store(passable_at + grid * 9 + place, tl.load(passes_at + cell, mask=is_inside, other=0.0), mask=is_place)
+
+
+@triton_jit("num_grids")
+def _around_gradient_kernel(  # type: ignore[no-untyped-def]
+    to_values_at, to_passable_at, agent_at, to_value_at, to_passes_at, num_grids,
+    height: tl.constexpr, width: tl.constexpr, start_y: tl.constexpr, start_x: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of all cells, 0 for those that are not around an agent; one program for a block of cells."""
+    cell = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    grid = cell // (height * width)
+    is_cell = grid < num_grids
+    down = cell // width % height + 1 - (tl.load(agent_at + 2 * grid, mask=is_cell, other=0) - start_y)
+    right = cell % width + 1 - (tl.load(agent_at + 2 * grid + 1, mask=is_cell, other=0) - start_x)
+    is_around = is_cell & (down >= 0) & (down < 3) & (right >= 0) & (right < 3)
+    place = grid * 9 + down * 3 + right
+    tl.store(to_value_at + cell, tl.load(to_values_at + place, mask=is_around, other=0.0), mask=is_cell)
+    tl.store(to_passes_at + cell, tl.load(to_passable_at + place, mask=is_around, other=0.0), mask=is_cell)

@@ -1,0 +1,75 @@
+"""The kernels around the planning of value propagation, against torch's operators and autograd.
+
+Each test runs in Triton's interpreter on the CPU, or on a CUDA device where there is one.
+"""
+
+import copy
+
+import pytest
+import torch
+from gymnasium.spaces import Dict, MultiBinary, MultiDiscrete
+
+pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
+
+from scramjet.policies import PolicyConfig
+from scramjet.policies.encoders import value_propagation
+from scramjet.policies.encoders.value_propagation import ValuePropagation
+
+SPACE = Dict(
+    {
+        "agent": MultiDiscrete([3, 5], start=[1, -1]),
+        "target": MultiDiscrete([3, 5]),
+        "walls": MultiBinary((3, 5)),
+        "water": MultiBinary((3, 5)),
+    }
+)
+ROWS = 19
+
+
+def make_network(device, channels):
+    network = ValuePropagation(SPACE, PolicyConfig(grid_channels=(channels,)))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(0, 0.7)  # many cells are kept within the sigmoids' bounds
+    return network.to(device)
+
+
+def make_obs(device):
+    agent, target = (torch.stack([torch.randint(0, 3, (ROWS,)), torch.randint(0, 5, (ROWS,))], 1) for _ in range(2))
+    grids = torch.randint(0, 2, (2, ROWS, 3, 5), dtype=torch.int8)
+    obs = {"agent": agent + torch.tensor([1, -1]), "target": target, "walls": grids[0], "water": grids[1]}
+    return {name: entry.to(device) for name, entry in obs.items()}
+
+
+def on_kernels(patch):
+    patch.setattr(value_propagation, "takes_kernels", lambda tensor: True)
+
+
+@pytest.mark.parametrize("channels", [16, 20])
+def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, channels):
+    network, obs = make_network(triton_device, channels), make_obs(triton_device)
+    monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
+    other = copy.deepcopy(network)
+    expected = torch.stack(network.reward_and_passes(obs))
+    assert ((expected - 0.5).abs() > 0.4995).any()  # kept within bounds, where gradients lead back only
+    on_kernels(monkeypatch)
+    made = torch.stack(other.reward_and_passes(obs))
+    torch.testing.assert_close(made, expected, atol=1e-5, rtol=1e-4)
+    turned = torch.randn_like(expected)
+    expected.backward(turned)
+    made.backward(turned)
+    for mine, torchs in zip(other.parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, torchs.grad, atol=1e-3, rtol=1e-3)
+
+
+def test_cells_around_agents_and_their_gradients_are_torchs(triton_device, monkeypatch):
+    network, obs = make_network(triton_device, 16), make_obs(triton_device)
+    cells = torch.randn(2, ROWS, 3, 5, device=triton_device, requires_grad=True)
+    monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
+    expected = torch.stack(network.around_agent(cells[0], cells[1], obs))
+    on_kernels(monkeypatch)
+    made = torch.stack(network.around_agent(cells[0], cells[1], obs))
+    assert torch.equal(made, expected)
+    turned = torch.randn_like(expected)
+    first, second = (torch.autograd.grad(each, cells, turned)[0] for each in (made, expected))
+    assert torch.equal(first, second)
