@@ -21,7 +21,7 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba import kernels, loss_kernels
 from scramjet.accelerate.numba import towers as layers
 from scramjet.accelerate.samples import Samples
-from scramjet.compile.addresses import Task
+from scramjet.compile.addresses import StepCalls, Task
 from scramjet.compile.jit import AdaptiveThreading
 from scramjet.policies.recurrent import kernels as memory_kernels
 from scramjet.policies.recurrent.autograd import CoreNumbers
@@ -202,6 +202,16 @@ class NumbaNetwork:
         num_parts, pays = self._num_parts(len(steps[0].inputs), ROWS_PER_PART), AdaptiveThreading()
         tasks = self.act_tasks(steps, state, num_parts)
         return [kernels.act_in_part.prepared(num_parts, task.address, pays) for task in tasks]
+
+    def act_calls(self, steps: Sequence[NumbaStep]) -> StepCalls | None:
+        """What compiled code calls for each step to do what the functions of `acts` do; None where these use threads.
+
+        Only for networks without memory.
+        """
+        if self._num_parts(len(steps[0].inputs), ROWS_PER_PART) > 1:
+            return None
+        tasks = self.act_tasks(steps, None, 1)
+        return StepCalls(kernels.act_in_part.address, tasks[0].address, tasks[0].record.dtype.itemsize)
 
     def act_tasks(self, steps: Sequence[NumbaStep], state: Tensor | None, num_parts: int) -> list[Task]:
         """One task for each step, for `kernels.act_in_part` in `num_parts` parts; see `acts`."""
