@@ -126,11 +126,15 @@ class NumbaNetwork:
             core=layers.core.address if self.has_memory else 0,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
+        record = self._task.record
+        inputs, widest, states = (int(record[name]) for name in ("num_inputs", "widest", "state_size"))
+        self._scratch_per_row = inputs + 2 * self.num_outputs + 2 * widest + states + 1 + self._width
         self._scratch = np.zeros(0, np.float32)
         self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
         self._results: _Steps | None = None
+        self._bounds: tuple[int, ...] | None = None  # steps and bounds of the minibatches that the task holds now
         self._loss: LossSettings | None = None  # the settings that the task holds now
         self._acting: list[Task] = []  # kept alive: functions hold their addresses
 
@@ -290,7 +294,7 @@ class NumbaNetwork:
         else:
             self._take_shared_steps(steps, minibatches)
         self._task.set(num_parameters=0)
-        return torch.from_numpy(steps.diagnostics).float()
+        return torch.from_numpy(steps.diagnostics.astype(np.float32))
 
     def _take_shared_steps(self, steps: _Steps, minibatches: Minibatches) -> None:
         """Take each gradient step on what all ranks hold of a minibatch."""
@@ -312,13 +316,8 @@ class NumbaNetwork:
         num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
         results = self._give_results(num_workers, num_parts, len(minibatches))
-        totals = minibatches.num_counted
-        if totals is None:
-            totals = steps * torch.tensor(minibatches.sizes, dtype=torch.float64)
-        self._task.set(
-            order=_array(minibatches.order), bounds=np.array(minibatches.bounds, np.int64), totals=_array(totals),
-            statistics=_array(minibatches.statistics), block=block,
-        )  # fmt: skip
+        self._give_bounds(minibatches, steps)
+        self._task.set(order=_array(minibatches.order), statistics=_array(minibatches.statistics), block=block)
         if loss != self._loss:
             self._loss = loss
             kernels.compile_steps(num_workers)
@@ -332,6 +331,17 @@ class NumbaNetwork:
                 max_norm=math.inf if loss.max_grad_norm is None else loss.max_grad_norm,
             )  # fmt: skip
         return results
+
+    def _give_bounds(self, minibatches: Minibatches, steps: int) -> None:
+        """Set where each minibatch begins and how many samples it has; with one rank, only where either changed."""
+        key = None if minibatches.num_counted is not None else (steps, *minibatches.bounds)
+        if key is not None and key == self._bounds:
+            return
+        totals = minibatches.num_counted
+        if totals is None:
+            totals = steps * torch.tensor(minibatches.sizes, dtype=torch.float64)
+        self._task.set(bounds=np.array(minibatches.bounds, np.int64), totals=_array(totals))
+        self._bounds = key
 
     def _give_results(self, num_workers: int, num_parts: int, num_minibatches: int) -> _Steps:
         """Arrays for the gradients of each part and the diagnostics of each minibatch; reused while sizes are equal."""
@@ -353,9 +363,7 @@ class NumbaNetwork:
 
     def _scratch_size(self, rows: int) -> int:
         """Floats of scratch memory that a thread needs for `rows` rows."""
-        record = self._task.record
-        inputs, widest, states = (int(record[name]) for name in ("num_inputs", "widest", "state_size"))
-        return rows * (inputs + 2 * self.num_outputs + 2 * widest + states + 1 + self._width)
+        return rows * self._scratch_per_row
 
     def _give_scratch(self, num_parts: int, rows: int) -> None:
         size = self._scratch_size(rows)
