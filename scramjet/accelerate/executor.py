@@ -17,6 +17,7 @@ from torch import Tensor
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
+from scramjet.compile.addresses import StepCalls
 from scramjet.policies.policy import Policy
 
 
@@ -108,6 +109,11 @@ class Executor(ABC):
 
         The addresses of the buffers are looked up once, here: the buffers must not move.
         """
+
+    def compiled_actions(self, steps: Sequence[ActStep]) -> StepCalls | None:
+        """What compiled code calls to draw the actions of each step, as `actions` does; None if there is no such
+        function, or if it should run on several threads."""
+        return None
 
     @abstractmethod
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:

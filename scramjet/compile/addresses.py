@@ -13,7 +13,7 @@ import ctypes
 from collections.abc import Callable
 from functools import cached_property, partial
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numba import prange, types
@@ -80,6 +80,17 @@ class AddressedFunction:
         launch_threads()
         with PARALLEL_REGION:
             _in_threads(self.address, num_parts, task)
+
+
+class StepCalls(NamedTuple):
+    """What compiled code calls before each of several steps: the function at an address, with (0, 1, task).
+
+    The tasks of the steps lie one behind the other in memory; whoever made them keeps them alive.
+    """
+
+    function: int
+    first_task: int
+    task_size: int
 
 
 call: Any = numba_internals.call

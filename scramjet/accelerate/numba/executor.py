@@ -15,7 +15,7 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba.network import ACTIVATIONS, CORES, Head, NumbaNetwork, NumbaStep, Tower
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
-from scramjet.compile.addresses import AVAILABLE
+from scramjet.compile.addresses import AVAILABLE, StepCalls
 from scramjet.compile.blas import HAS_BLAS
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
@@ -53,15 +53,23 @@ class NumbaExecutor(Executor):
         self.network.refresh()
 
     def actions(self, steps: Sequence[ActStep]) -> list[Callable[[], None]]:
-        # If encoding returns a view, the functions read observations where the envs write them.
-        first = self.network.encode(steps[0].obs)
-        is_view = isinstance(steps[0].obs, Tensor) and first.data_ptr() == steps[0].obs.data_ptr()
-        inputs = torch.zeros(first.shape)
-        bound = [self._bound(step, self.network.encode(step.obs) if is_view else inputs) for step in steps]
-        acts = self.network.acts(bound, steps[0].state)
-        if is_view:
-            return acts
+        if self._reads_in_place(steps[0].obs):
+            return self.network.acts(self._bound_in_place(steps), steps[0].state)
+        inputs = torch.zeros(self.network.encode(steps[0].obs).shape)
+        acts = self.network.acts([self._bound(step, inputs) for step in steps], steps[0].state)
         return [partial(self._encode_and_act, step.obs, inputs, act) for step, act in zip(steps, acts, strict=True)]
+
+    def compiled_actions(self, steps: Sequence[ActStep]) -> StepCalls | None:
+        if self.network.has_memory or not self._reads_in_place(steps[0].obs):
+            return None
+        return self.network.act_calls(self._bound_in_place(steps))
+
+    def _reads_in_place(self, obs: Any) -> bool:
+        """Whether encoding returns a view, so that the functions read observations where the envs write them."""
+        return isinstance(obs, Tensor) and self.network.encode(obs).data_ptr() == obs.data_ptr()
+
+    def _bound_in_place(self, steps: Sequence[ActStep]) -> list[NumbaStep]:
+        return [self._bound(step, self.network.encode(step.obs)) for step in steps]
 
     def _bound(self, step: ActStep, inputs: Tensor) -> NumbaStep:
         return NumbaStep(inputs, step.mask, step.noise, step.action, step.log_prob, step.value)

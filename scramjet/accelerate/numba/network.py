@@ -21,7 +21,7 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba import kernels, loss_kernels
 from scramjet.accelerate.numba import towers as layers
 from scramjet.accelerate.samples import Samples
-from scramjet.compile.addresses import Task
+from scramjet.compile.addresses import StepCalls, Task
 from scramjet.compile.jit import AdaptiveThreading
 from scramjet.compile.vector_blocks import BOARDS
 from scramjet.policies.recurrent import kernels as memory_kernels
@@ -142,11 +142,15 @@ class NumbaNetwork:
             core=layers.core.address if self.has_memory else 0,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
+        record = self._task.record
+        inputs, widest, states = (int(record[name]) for name in ("num_inputs", "widest", "state_size"))
+        self._scratch_per_row = inputs + 2 * self.num_outputs + 2 * widest + states + 1 + self._width
         self._scratch = np.zeros(0, np.float32)
         self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
         self._results: _Steps | None = None
+        self._bounds: tuple[int, ...] | None = None  # steps and bounds of the minibatches that the task holds now
         self._loss: LossSettings | None = None  # the settings that the task holds now
         self._acting: list[Task] = []  # kept alive: functions hold their addresses
 
@@ -244,6 +248,16 @@ class NumbaNetwork:
         tasks = self.act_tasks(steps, state, num_parts)
         return [kernels.act_in_part.prepared(num_parts, task.address, pays) for task in tasks]
 
+    def act_calls(self, steps: Sequence[NumbaStep]) -> StepCalls | None:
+        """What compiled code calls for each step to do what the functions of `acts` do; None where these use threads.
+
+        Only for networks without memory.
+        """
+        if self._num_parts(len(steps[0].inputs), ROWS_PER_PART) > 1:
+            return None
+        tasks = self.act_tasks(steps, None, 1)
+        return StepCalls(kernels.act_in_part.address, tasks[0].address, tasks[0].record.dtype.itemsize)
+
     def act_tasks(self, steps: Sequence[NumbaStep], state: Tensor | None, num_parts: int) -> list[Task]:
         """One task for each step, for `kernels.act_in_part` in `num_parts` parts; see `acts`."""
         num_rows = len(steps[0].inputs)
@@ -325,7 +339,7 @@ class NumbaNetwork:
         else:
             self._take_shared_steps(steps, minibatches)
         self._task.set(num_parameters=0)
-        return torch.from_numpy(steps.diagnostics).float()
+        return torch.from_numpy(steps.diagnostics.astype(np.float32))
 
     def _take_shared_steps(self, steps: _Steps, minibatches: Minibatches) -> None:
         """Take each gradient step on what all ranks hold of a minibatch."""
@@ -347,13 +361,8 @@ class NumbaNetwork:
         num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
         results = self._give_results(num_workers, num_parts, len(minibatches))
-        totals = minibatches.num_counted
-        if totals is None:
-            totals = steps * torch.tensor(minibatches.sizes, dtype=torch.float64)
-        self._task.set(
-            order=_array(minibatches.order), bounds=np.array(minibatches.bounds, np.int64), totals=_array(totals),
-            statistics=_array(minibatches.statistics), block=block,
-        )  # fmt: skip
+        self._give_bounds(minibatches, steps)
+        self._task.set(order=_array(minibatches.order), statistics=_array(minibatches.statistics), block=block)
         if loss != self._loss:
             self._loss = loss
             kernels.compile_steps(num_workers)
@@ -367,6 +376,17 @@ class NumbaNetwork:
                 max_norm=math.inf if loss.max_grad_norm is None else loss.max_grad_norm,
             )  # fmt: skip
         return results
+
+    def _give_bounds(self, minibatches: Minibatches, steps: int) -> None:
+        """Set where each minibatch begins and how many samples it has; with one rank, only where either changed."""
+        key = None if minibatches.num_counted is not None else (steps, *minibatches.bounds)
+        if key is not None and key == self._bounds:
+            return
+        totals = minibatches.num_counted
+        if totals is None:
+            totals = steps * torch.tensor(minibatches.sizes, dtype=torch.float64)
+        self._task.set(bounds=np.array(minibatches.bounds, np.int64), totals=_array(totals))
+        self._bounds = key
 
     def _give_results(self, num_workers: int, num_parts: int, num_minibatches: int) -> _Steps:
         """Arrays for the gradients of each part and the diagnostics of each minibatch; reused while sizes are equal."""
@@ -388,12 +408,9 @@ class NumbaNetwork:
 
     def _scratch_size(self, rows: int) -> int:
         """Floats of scratch memory that a thread needs for `rows` rows."""
-        record = self._task.record
-        inputs, widest, states = (int(record[name]) for name in ("num_inputs", "widest", "state_size"))
-        own = rows * (inputs + 2 * self.num_outputs + 2 * widest + states + 1 + self._width)
         whole = -(-rows // BOARDS) * BOARDS  # see towers.encoder_floats
         encoders = (rows * each.num_features + whole * each.width + each.scratch for each in self._encoders)
-        return own + sum(encoders)
+        return rows * self._scratch_per_row + sum(encoders)
 
     def _give_scratch(self, num_parts: int, rows: int) -> None:
         size = self._scratch_size(rows)

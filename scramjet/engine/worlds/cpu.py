@@ -9,6 +9,7 @@ from typing import Any
 
 from numba import get_num_threads, njit
 
+from scramjet.compile.addresses import AVAILABLE, call
 from scramjet.compile.numba_internals import (
     BORROWING_HELPER_OPTIONS,
     ENTRY_OPTIONS,
@@ -58,7 +59,7 @@ def compile_kernels(env: Env, *, checks_bounds: bool = False) -> kernels.Kernels
         keep_on_disk(dispatcher, fingerprint, function.__name__, f"{type(env).__name__}'s rules")
         return dispatcher
 
-    compilers = Compilers(inner, view, entry, partial(entry, parallel=True))
+    compilers = Compilers(inner, view, entry, partial(entry, parallel=True), call=call if AVAILABLE else None)
     return kernels.build(rules_compiler.rules(), compilers)
 
 

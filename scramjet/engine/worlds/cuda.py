@@ -91,7 +91,7 @@ def compile_kernels(env: Env, staging: Staging) -> kernels.Kernels:
     shown_row = staged_row(env, staging, rules.row, cuda)
     staged = kernels.build(rules, replace(compilers, shown_row=shown_row)).step_env
     step = kernel(staged_step(env, staging, staged, cuda))
-    return kernels.Kernels(staged, reset, observe, step, step, simulate, branch, branch, views, scores)
+    return kernels.Kernels(staged, reset, observe, step, step, None, simulate, branch, branch, views, scores)
 
 
 def philox4x32(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]

@@ -35,6 +35,7 @@ class Kernels:
     observe: Callable[..., None]
     step: Callable[..., None]
     step_threaded: Callable[..., bool]
+    play: Callable[..., int] | None  # None: the back-end cannot call the function that draws actions
     simulate: Callable[..., None]
     branch: Callable[..., None]
     branch_threaded: Callable[..., bool]
@@ -56,6 +57,7 @@ def build(rules: Rules, compilers: Compilers) -> Kernels:
         observe=observe,
         step=step,
         step_threaded=step_threaded,
+        play=None if compilers.call is None else _play(compilers, step, compilers.call),
         simulate=_simulate(compilers, transition),
         branch=branch,
         branch_threaded=branch_threaded,
@@ -136,6 +138,36 @@ def _steps(compilers: Compilers, step_env: Callable[..., None]) -> tuple[Callabl
         return num_stepped == chunks
 
     return step, step_threaded
+
+
+def _play(compilers: Compilers, step: Callable[..., None], call: Callable[..., Any]) -> Callable[..., int]:
+    """Several steps of all envs, with actions that another compiled function draws before each."""
+
+    @compilers.entry
+    def play(
+        first: int, stop: int, until_cut: bool, tick: int, draw: int, task: int, task_size: int, progress: Any,
+        states: Any, actions: Any, obs: Any, mask: Any, turn: Any, reward: Any, terminated: Any, truncated: Any,
+        final_obs: Any, log: Any, log_size: Any,
+    ) -> int:  # fmt: skip
+        """Play steps `first` to `stop`, the next one at `tick`; returns the number of the step after the last.
+
+        With `until_cut` a step that truncates an episode is the last. Arrays have a row for each step; in those that
+        show, row t is before step t. `progress[0]` is the step under way, for errors in a rule.
+        """
+        for t in range(first, stop):
+            progress[0] = t
+            call(draw, (0, 1, task + t * task_size))
+            step(
+                0, len(states), tick + t - first, states, actions[t], obs[t + 1], mask[t + 1], turn[t + 1],
+                reward[t], terminated[t], truncated[t], final_obs, True, log, log_size,
+            )  # fmt: skip
+            if until_cut:
+                for row in range(truncated.shape[1]):
+                    if truncated[t, row]:
+                        return t + 1
+        return stop
+
+    return play
 
 
 def _shows(

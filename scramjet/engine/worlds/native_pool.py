@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from scramjet.compile.addresses import StepCalls
 from scramjet.compile.jit import PARALLEL_REGION, AdaptiveThreading, launch_threads
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
@@ -109,6 +111,30 @@ class NativePool(WorldPool):
         else:
             self._step_threaded(0, self.num_envs, actions, out)
         self._remember_mask(out)
+
+    @property
+    def can_play_steps(self) -> bool:
+        """Whether `play_steps` can be called now: compiled, on one thread, with no record from a file."""
+        return self._kernels.play is not None and self.num_threads == 1 and self._probation is None
+
+    def play_steps(self, first: int, stop: int, draw: StepCalls, arrays: Sequence[Any], *, until_cut: bool) -> int:
+        """Play steps `first` to `stop` in one compiled function; `draw` writes the actions before each of them.
+
+        `arrays`: the actions [T, R, ...], then what a Transition has, stacked: [T + 1, ...] for what is shown, [T, ...]
+        for results, and one `final_obs` for all steps. With `until_cut` it stops after a step that truncates an
+        episode, whose last observation the next step may write over. Returns the step that comes next.
+        """
+        assert self._kernels.play is not None
+        progress, before = np.array([first]), self._tick
+        try:
+            following = self._kernels.play(
+                first, stop, until_cut, before + 1, *draw, progress, self._records, *arrays, *self._logs[0]
+            )
+        except Exception as error:
+            self._tick = before + int(progress[0]) - first + 1
+            raise self._explained(error) from error
+        self._tick = before + following - first
+        return following
 
     def send(self, actions: np.ndarray, rows: Rows | None = None) -> None:
         """Check and copy the actions of these rows; `recv` steps them."""

@@ -31,6 +31,7 @@ class Compilers:
     shown_row: Callable[..., Any] | None = (
         None  # what `observe` writes to for the policy, where that is not `rules.row`
     )
+    call: Callable[..., Any] | None = None  # (address, numbers): call compiled code at an address; None: it cannot be
     claim: Callable[..., Any] | None = None  # (log_size, blank) -> the next slot of the log; None: one thread writes it
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from scramjet.accelerate.executor import ActStep, Executor
+from scramjet.compile.addresses import StepCalls
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.training.rollout.others import BoundOthers
@@ -33,9 +34,16 @@ class Acting:
         self._others = others
         self._rollout, self._recurrent, self._horizon = rollout, rollout.recurrent, rollout.horizon
         self._has_memory = rollout.recurrent.is_used
-        self._draw = executor.actions([act_step(policy, rollout, t) for t in range(rollout.num_steps)])
+        self._executor, self._steps = executor, [act_step(policy, rollout, t) for t in range(rollout.num_steps)]
+        self._draw = executor.actions(self._steps)
         self._env_action, self._stored = policy.distribution.env_action, list(rollout.action)
         self._is_given_as_stored = self._env_action(rollout.action[0]).data_ptr() == rollout.action.data_ptr()
+
+    def calls(self) -> StepCalls | None:
+        """What compiled code calls to draw the actions of each step, where that is all there is to `act`, else None."""
+        if self._has_memory or self._others is not None or not self._is_given_as_stored:
+            return None
+        return self._executor.compiled_actions(self._steps)
 
     def act(self, t: int, at: Tensor | None = None) -> Tensor:
         """Draw the actions of step t; returns them as envs receive them, [R, ...].

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scramjet.accelerate.cuda_graphs import stage
 from scramjet.accelerate.executor import Executor
+from scramjet.compile.addresses import StepCalls
 from scramjet.engine.pool import Pool
 from scramjet.engine.trees import leaves, map_fields
 from scramjet.training.rollout.acting import Acting
@@ -97,6 +98,10 @@ class DecidedPart(Part):
         super().end()
         if self._others is not None:
             self._others.end()
+
+    def calls(self) -> StepCalls | None:
+        """What compiled code calls to choose the actions of each step, if envs read them where they are drawn."""
+        return self._acting.calls() if self._given is None else None
 
     def show(self, t: int) -> None:
         """Copy what the envs show before step t to where the policy reads it, if that is elsewhere."""

@@ -22,6 +22,7 @@ from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.rollout import checks
 from scramjet.training.rollout.acting import value_rollout
 from scramjet.training.rollout.buffers import RolloutBuffers
+from scramjet.training.rollout.compiled_steps import CompiledSteps
 from scramjet.training.rollout.noise import NoiseOfRank
 from scramjet.training.rollout.others import Others
 from scramjet.training.rollout.parts import CopiedPart, DecidedPart, copied
@@ -62,6 +63,7 @@ class RolloutPlayer:
         given = self._handed_over() if is_apart or self._in_halves else None
         kind = CopiedPart if is_apart else DecidedPart
         self.parts: list[DecidedPart] = [kind(pool, self.buffers, each, executor, given, others) for each in rows]
+        self._compiled = None if is_apart else CompiledSteps.of(pool, self.buffers, self.parts)
         self._noise = NoiseOfRank(executor.policy.distribution, self.rollout.noise, ranks)
         self._results = copied(self.buffers.env_steps.results, self.buffers.policy_steps.results) if is_apart else []
         self._recording: dict[str, Any] = {}
@@ -99,6 +101,20 @@ class RolloutPlayer:
         """Play all steps and compute the values."""
         self.buffers.begin_after(before)
         self.executor.refresh()
+        if self._compiled is not None and self._compiled.can_play:
+            self._compiled.play()
+        else:
+            self._play_step_by_step()
+        for pair in self._results:
+            pair.send(slice(None))
+        for part in self.parts:
+            part.end()
+        value_rollout(self.executor, self.rollout)
+        if self._results and self.rollout.action.is_cuda:
+            torch.cuda.current_stream().synchronize()  # envs may overwrite their buffers only after that
+
+    def _play_step_by_step(self) -> None:
+        """Play all steps from here: choose actions, step envs, take in the results."""
         parts, last, is_apart = self.parts, self.rollout.num_steps - 1, self.buffers.is_apart
         sends_at_once = self._in_halves and self.pool.overlaps  # the other half steps meanwhile: there is time to wait
         for part in parts:
@@ -117,13 +133,6 @@ class RolloutPlayer:
                     part.decide(t + 1)
                     if sends_at_once:
                         self._send(part)
-        for pair in self._results:
-            pair.send(slice(None))
-        for part in self.parts:
-            part.end()
-        value_rollout(self.executor, self.rollout)
-        if self._results and self.rollout.action.is_cuda:
-            torch.cuda.current_stream().synchronize()  # envs may overwrite their buffers only after that
 
     def _send(self, part: DecidedPart) -> None:
         """Have the envs of a part step."""
