@@ -21,7 +21,7 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.observations import lowest_observations
 
 NUM_SAMPLES, MINIBATCH = 150, 50  # no number of blocks
-SMALL = Tuning(32, 4, 1, 2)
+SMALL = Tuning(32, 4, 1, 4)
 CLIP, ENTROPY_COEF, VALUE_COEF = 0.2, 0.05, 0.7
 ACTIONS = {
     "two": Discrete(2),
