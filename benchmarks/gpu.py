@@ -1,158 +1,99 @@
 """Training and env steps on a GPU, in steps a second.
 
-    python benchmarks/gpu.py                        training at four sizes, env steps of four worlds, memory of BinPack,
-                                                    training with envs on the CPU
+    python benchmarks/gpu.py                        every section, one after the other
     python benchmarks/gpu.py --precision bfloat16
+    python benchmarks/gpu.py --only training --jax PYTHON_WITH_JAX      beside programs in JAX, peers/jax_*.py
+    python benchmarks/gpu.py --only training --rows lstm snake --out speeds.jsonl
     python benchmarks/gpu.py --only memory --memory-envs 49152
-    python benchmarks/gpu.py --only training --jax PYTHON_WITH_JAX      beside one XLA program, peers/jax_cartpole.py
+    python benchmarks/gpu.py --only training --device cpu --num-envs 16 --num-steps 8 --seconds 0.2     to try it out
 
-Training is CartPole with separate 64x64 tanh networks, 4 epochs, 4 minibatches: rollout, advantages, all gradient steps
-and one reading of metrics and episodes an update. Figures are medians of five repeats. Env steps are 32 at a time,
-recorded as a CUDA graph, with legal random actions chosen beforehand. Envs on the CPU are stepped by as many threads as
-a pool takes, or --num-threads.
+    training  every kind of network: env steps with random actions, rollouts, learning (advantages and gradient steps)
+              and training (all of it, and one reading of metrics and episodes an update); 4 epochs, 4 minibatches
+    envs      env steps of four worlds at large sizes
+    memory    the most that torch holds while BinPack is learned
+    host      training with envs on the CPU, stepped by as many threads as a pool takes, or --num-threads
+    startup   seconds from the start of `scramjet train cartpole` to its first update, see startup.py
+
+`--rows` takes rows of training whose names begin so: `mlp` is CartPole with 64x64 networks at six sizes. Figures are
+medians of five repeats. Env steps are 32 at a time, recorded as a CUDA graph, with legal random actions chosen
+beforehand. `--out` appends a JSON object for each row.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
+from gpu_table.rows import rows_named
+from gpu_table.table import print_table
+from gpu_table.training import PPO, Machine, Training
+from startup import print_startup
 
-from scramjet.accelerate.choice import choose_executor
-from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.output.rates import measure_gpu_env_rate
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.worlds.cuda_pool import CudaPool
-from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs import load_env
-from scramjet.policies.config import PolicyConfig
-from scramjet.policies.networks import default_network
-from scramjet.policies.policy import Policy
-from scramjet.runtime.machine.devices import describe_gpu, set_precision
+from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision
 from scramjet.training.config.files import starting_config
-from scramjet.training.learner import Learner
-from scramjet.training.rollout.player import RolloutPlayer
 
-SIZES = ((1024, 128), (4096, 128), (16384, 64), (65536, 32))
 ENV_SIZES = (("cartpole", 1 << 20), ("maze", 1 << 20), ("connect_four", 1 << 20), ("binpack", 1 << 18))
 MEMORY_SIZES = (512, 2048)
 HOST_SIZES = (("cartpole", 1024, 128), ("cartpole", 4096, 128), ("connect_four", 1024, 32))
-REPEATS, UPDATES = 5, 20
-PPO = PPOConfig(num_epochs=4, num_minibatches=4, normalize_observations=False, normalize_rewards=False)
-
-
-class Training:
-    """A policy and a learner on the GPU, and a pool there or on the CPU."""
-
-    def __init__(
-        self,
-        world: str,
-        num_envs: int,
-        num_steps: int,
-        policy: PolicyConfig,
-        ppo: PPOConfig,
-        precision: str,
-        *,
-        envs_on_gpu: bool = True,
-        num_threads: int | None = None,
-    ) -> None:
-        torch.manual_seed(0)
-        env = load_env(world)
-        network = default_network(env.observation_space, env.action_space, policy)
-        self.pool = CudaPool(env, num_envs) if envs_on_gpu else NativePool(env, num_envs, num_threads=num_threads)
-        self.policy = Policy(network, env.observation_space, env.action_space, policy).to("cuda")
-        self.policy.uses_bfloat16 = precision == "bfloat16"
-        executor = choose_executor(self.policy, self.pool, fused=True, precision=precision)
-        self.player = RolloutPlayer(self.pool, executor, num_steps)
-        self.pool.reset(0, out=self.player.buffers.last)
-        self.learner = Learner.for_rollout(self.player.rollout, executor, ppo, total_steps=10**9, seed=0)
-        self.generator = torch.Generator("cuda").manual_seed(0)
-
-    def update(self) -> np.ndarray:
-        """One update; the seconds of rollout, learning and reading of episodes."""
-        times = [time.perf_counter()]
-        rollout = self.player.play(self.generator)
-        times.append(time.perf_counter())
-        self.learner.update(self.learner.prepare(rollout), 0)
-        times.append(time.perf_counter())
-        self.pool.episodes()
-        times.append(time.perf_counter())
-        return np.diff(times)
-
-    def measure(self) -> tuple[float, np.ndarray]:
-        """Million steps per second, and the milliseconds of each part of an update."""
-        for _ in range(4):
-            self.update()
-        parts, rates = [], []
-        for _ in range(REPEATS):
-            started = time.perf_counter()
-            parts += [self.update() for _ in range(UPDATES)]
-            rates.append(UPDATES * self.player.rollout.log_prob.numel() / (time.perf_counter() - started) / 1e6)
-        return float(np.median(rates)), np.median(parts, axis=0) * 1e3
+SECTIONS = ("training", "envs", "memory", "host", "startup")
+ON_ANY_DEVICE = ("training", "startup")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--precision", choices=("float32", "tf32", "bfloat16"), default="tf32")
-    parser.add_argument("--only", choices=("training", "envs", "memory", "host"))
+    parser.add_argument("--only", choices=SECTIONS, nargs="+", default=SECTIONS)
+    parser.add_argument("--rows", metavar="NAME", nargs="+", help="of training")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: training and startup alone")
+    parser.add_argument("--num-envs", type=int, help="of every row of training, in place of its own")
+    parser.add_argument("--num-steps", type=int, help="of every row of training, in place of its own")
+    parser.add_argument("--seconds", type=float, default=2.0, help="to measure each figure for")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="append the rows of training, a JSON object a line")
     parser.add_argument("--memory-envs", metavar="N", type=int, nargs="+", default=MEMORY_SIZES)
     parser.add_argument("--num-threads", type=int, help="of envs on the CPU")
-    parser.add_argument("--jax", metavar="PYTHON", help="measure the peer in JAX too, one at a time")
+    parser.add_argument("--jax", metavar="PYTHON", help="measure the peers in JAX too, one at a time")
     arguments = parser.parse_args()
-    require_cuda()
-    set_precision(arguments.precision)
-    print(f"{describe_gpu()}; {arguments.precision}\n")
-    if arguments.only in (None, "training"):
-        training(arguments.precision, arguments.jax)
-    if arguments.only in (None, "envs"):
-        env_steps()
-    if arguments.only in (None, "memory"):
-        memory(arguments.precision, arguments.memory_envs)
-    if arguments.only in (None, "host"):
-        host(arguments.precision, arguments.num_threads)
+    machine = Machine(arguments.device, arguments.precision, num_threads=arguments.num_threads)
+    sections = [name for name in arguments.only if machine.device == "cuda" or name in ON_ANY_DEVICE]
+    try:
+        rows = rows_named(arguments.rows)
+    except ValueError as error:
+        parser.error(str(error))
+    keep_freed_memory()
+    if machine.device == "cuda":
+        require_cuda()
+        set_precision(machine.precision)
+        print(f"{describe_gpu()}; {machine.precision}", flush=True)
+    if "training" in sections:
+        print()
+        rows = tuple(row.resized(arguments.num_envs, arguments.num_steps) for row in rows)
+        print_table(rows, machine, arguments.seconds, jax_python=arguments.jax, out=arguments.out)
+    if "envs" in sections:
+        env_steps(arguments.seconds)
+    if "memory" in sections:
+        memory(machine, arguments.memory_envs)
+    if "host" in sections:
+        host(replace(machine, env_device="cpu"), arguments.seconds)
+    if "startup" in sections:
+        print()
+        print_startup(machine.device, repeats=1)
 
 
-def training(precision: str, jax_python: str | None) -> None:
-    beside = "" if jax_python is None else " JAX, M steps/s | ratio |"
-    print(f"| envs x steps | M steps/s | ms an update: rollout | learning | episodes |{beside}")
-    print("|---" * (5 if jax_python is None else 7) + "|")
-    for num_envs, num_steps in SIZES:
-        work = Training("cartpole", num_envs, num_steps, PolicyConfig(), PPO, precision)
-        speed, (rollout, learning, episodes) = work.measure()
-        del work
-        torch.cuda.empty_cache()
-        line = f"| {num_envs} x {num_steps} | {speed:.1f} | {rollout:.2f} | {learning:.2f} | {episodes:.2f} |"
-        if jax_python is not None:
-            peer = jax_speed(jax_python, num_envs, num_steps) / 1e6
-            line += f" {peer:.1f} | {speed / peer:.2f} |"
-        print(line, flush=True)
-
-
-def jax_speed(python: str, num_envs: int, num_steps: int) -> float:
-    """Steps per second of the peer, in a process of its own that takes no more of the GPU's memory than it needs."""
-    script = Path(__file__).parent / "peers" / "jax_cartpole.py"
-    sizes = ["--num-envs", str(num_envs), "--num-steps", str(num_steps), "--seconds", "2"]
-    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    done = subprocess.run([python, str(script), *sizes], env=environment, check=True, capture_output=True, text=True)
-    return float(json.loads(done.stdout.splitlines()[-1])["steps_per_second"])
-
-
-def env_steps() -> None:
+def env_steps(seconds: float) -> None:
     print("\n| world | envs | M env steps/s |\n|---|---|---|")
     for world, num_envs in ENV_SIZES:
-        rate = measure_gpu_env_rate(CudaPool(load_env(world), num_envs), 1.0)
+        rate = measure_gpu_env_rate(CudaPool(load_env(world), num_envs), seconds)
         print(f"| {world} | {num_envs:,} | {rate.median / 1e6:,.1f} |", flush=True)
         torch.cuda.empty_cache()
 
 
-def memory(precision: str, sizes: list[int]) -> None:
+def memory(machine: Machine, sizes: list[int]) -> None:
     """The most that torch held during two updates of BinPack, as the batch grows; minibatches stay a quarter of it."""
     config = starting_config("binpack")
     ppo = replace(PPO, num_epochs=1)
@@ -160,7 +101,7 @@ def memory(precision: str, sizes: list[int]) -> None:
     for num_envs in sizes:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        work = Training("binpack", num_envs, config.num_steps, config.policy, ppo, precision)
+        work = Training("binpack", num_envs, config.num_steps, config.policy, ppo, machine)
         for _ in range(2):
             work.update()
         held = torch.cuda.max_memory_reserved() / 2**30
@@ -168,7 +109,7 @@ def memory(precision: str, sizes: list[int]) -> None:
         del work
 
 
-def host(precision: str, num_threads: int | None) -> None:
+def host(machine: Machine, seconds: float) -> None:
     """Training with envs on the CPU and networks on the GPU."""
     print(
         "\n| envs on the CPU | envs x steps | threads | M steps/s | ms an update: rollout | learning |\n"
@@ -176,12 +117,11 @@ def host(precision: str, num_threads: int | None) -> None:
         + "|"
     )
     for world, num_envs, num_steps in HOST_SIZES:
-        policy = starting_config(world).policy
-        envs = {"envs_on_gpu": False, "num_threads": num_threads}
-        work = Training(world, num_envs, num_steps, policy, PPO, precision, **envs)
-        speed, (rollout, learning, _) = work.measure()
+        work = Training(world, num_envs, num_steps, starting_config(world).policy, PPO, machine)
+        parts = work.measure(seconds)
         sizes = f"| {world} | {num_envs} x {num_steps} | {work.pool.num_threads} |"
-        print(f"{sizes} {speed:.2f} | {rollout:.2f} | {learning:.2f} |", flush=True)
+        speed = f"{parts.steps_per_second / 1e6:.2f}"
+        print(f"{sizes} {speed} | {parts.rollout * 1e3:.2f} | {parts.learning * 1e3:.2f} |", flush=True)
         del work
 
 

@@ -12,10 +12,11 @@ from torch import Tensor
 from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.torch_executor import TorchExecutor, chunk_size
+from scramjet.accelerate.torch_executor import chunk_size
 from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, check_weights, plan_of
+from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
 from scramjet.compile.triton import HAS_TRITON
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -35,7 +36,7 @@ class TritonExecutor(Executor):
     def __init__(self, policy: Policy, mlp: TritonMLP, why: str = "") -> None:
         super().__init__(policy, why)
         self.mlp = mlp
-        self._plain = TorchExecutor(policy)
+        self._plain = torch_with_kernels(policy)
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
         self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
@@ -142,7 +143,7 @@ def triton_mlp(policy: Policy, pool: Pool, precision: str) -> TritonMLP | str:
     if not HAS_TRITON:
         return "Triton is not installed"
     if pool.played_by is PlayedBy.AGENTS:
-        return "agents die, and Triton kernels take minibatches of one size"
+        return "agents die, and Triton kernels learn only where every sample counts"
     try:
         return fitted_mlp(plan_of(policy), precision)
     except UnsupportedMLPError as reason:
