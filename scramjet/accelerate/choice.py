@@ -54,7 +54,7 @@ def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Exe
     from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
     from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
 
-    mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, pool, precision)
+    mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, precision)
     if isinstance(mlp, str):
         return torch_with_kernels(policy, mlp)
     return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
@@ -78,5 +78,4 @@ def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
     if loss in LEARNED_BY_TORCH:
         return f"torch's operators learn: {LEARNED_BY_TORCH[loss]} loss"
     is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
-    has_open_turns = policy.device.type == "cuda" and pool.played_by is PlayedBy.SEATS
-    return "torch's operators learn where not every sample counts" if is_padded or has_open_turns else ""
+    return "torch's operators learn where not every sample counts" if is_padded else ""

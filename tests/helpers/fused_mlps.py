@@ -107,6 +107,7 @@ def make_case(
     device: torch.device,
     *,
     masked: bool = False,
+    counted: bool = False,
     precision: str = "float32",
     launch: Tuning | None = None,
     **policy: Any,
@@ -135,6 +136,7 @@ def make_case(
         advantage=2 * noise[2] + 1,
         returns=value + noise[3],
         place=torch.arange(NUM_SAMPLES, device=device),
+        counts=torch.rand(NUM_SAMPLES, device=device) < 0.7 if counted else None,
     )
     if launch is None and device.type == "cuda":
         fused = fitted_mlp(plan_of(made), precision)

@@ -142,6 +142,8 @@ FUSED_CASES = {
     "normalized numbers": ("pendulum", PolicyConfig(), ppo_config(normalize_observations=True)),
     "many inputs": ("squared", PolicyConfig(), ppo_config()),
     "several choices": (choosing_world("box", "multi", "one", masked=True), PolicyConfig(), ppo_config()),
+    "seats": ("kuhn", PolicyConfig(), ppo_config()),
+    "agents": (choosing_world("box", "discrete", "agents"), PolicyConfig(), ppo_config()),
     "encoded": (choosing_world("dict", "multi", "one"), PolicyConfig(hidden=(48, 32)), ppo_config()),
 }
 

@@ -2,7 +2,6 @@
 
 import copy
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import plan_of
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.engine.layout import PlayedBy
 from scramjet.runtime.ranks.interface import Ranks
 from scramjet.training.batches.batch import prepare_batch
 from scramjet.training.batches.shared_units import shared_minibatches
@@ -53,6 +51,7 @@ def executors(case, device):
 VARIANTS = [
     {"actions": "two"},
     {"actions": "one number", "normalized": True},
+    {"actions": "seven", "masked": True, "counted": True},
     {"actions": "several", "masked": True, "shared_trunk": True},
     {
         "actions": "two",
@@ -179,5 +178,5 @@ REASONS = [
 @pytest.mark.parametrize(("shape", "reason"), REASONS, ids=str)
 def test_a_policy_that_kernels_cannot_run_is_told_why(triton_device, shape, reason, monkeypatch):
     monkeypatch.setitem(make_policy.__globals__["ACTIONS"], "too many", Discrete(33))
-    made = triton_mlp(make_policy(triton_device, **shape), SimpleNamespace(played_by=PlayedBy.ONE), "float32")
+    made = triton_mlp(make_policy(triton_device, **shape), "float32")
     assert isinstance(made, TritonMLP) if reason is None else reason in made

@@ -136,21 +136,28 @@ class TritonMLP:
         statistics_kernel[(num_minibatches,)](chunks, out, size, chunk_size, max_chunks=most)
 
     def gradients(
-        self, inputs: Tensor, samples: Samples, indices: Tensor, statistics: Tensor | None, loss: LossSettings
+        self,
+        inputs: Tensor,
+        samples: Samples,
+        indices: Tensor,
+        statistics: Tensor | None,
+        loss: LossSettings,
+        share: Tensor | None = None,
     ) -> None:
         """Write the gradient of `ppo_loss` over the samples `indices` [MB], and the loss terms, to `sums`.
 
         `inputs` [B, D] are the samples' observations, encoded. The samples' tensors are contiguous. `statistics` [2],
         one row from `advantage_statistics`, normalizes the advantages; with None they are not normalized. `loss.clip`
-        and `loss.entropy_coef` are scalars on the device, which schedules change between replays of a CUDA graph.
+        and `loss.entropy_coef` are scalars on the device, which schedules change between replays of a CUDA graph. Where
+        not every sample counts, `share` [1] is 1 / the number of those of the minibatch that do.
         """
         launch, plan = self.launch, self.plan
         num_programs = even_programs(blocks_of(len(indices), launch.block), self._most_programs)
         gradients_kernel[(num_programs, len(plan.towers))](
             inputs, *self._scale, _bytes(samples.mask), samples.action, samples.log_prob, samples.value,
-            samples.advantage, samples.returns, indices, len(indices), statistics, loss.clip, loss.entropy_coef,
-            loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights, self._partials, self.num_parameters,
-            self._partials.shape[1],
+            samples.advantage, samples.returns, _bytes(samples.counts), indices, len(indices), share, statistics,
+            loss.clip, loss.entropy_coef, loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights,
+            self._partials, self.num_parameters, self._partials.shape[1],
             is_shared=plan.is_shared, critic_at=self._critic_at, value_outputs=tuning.OUTPUTS[0],
             block=launch.block, num_warps=launch.warps, num_stages=launch.stages, **self._shape, **self._policy,
         )  # fmt: skip
