@@ -40,9 +40,9 @@ GRADIENTS: dict[str, dict[tuple[int, int], Tuning]] = {
     },
 }  # fmt: skip
 """By precision, then by most units and most inputs: the first entry that is large enough counts."""
-PROVEN = {"float32": (64, 64), "tf32": (128, 16), "bfloat16": (64, 64)}
-"""By precision: the most inputs of 64 and of 128 units whose kernels are known to fit on an H200. For more, a launch is
-tried before training begins, with smaller blocks if need be."""
+PROVEN = {"float32": (16, 0), "tf32": (128, 16), "bfloat16": (64, 64)}
+"""By precision: the most inputs of 64 and of 128 units whose compiled kernels need no more shared memory than an H200
+has. For more, a launch is tried before training begins, with smaller blocks if need be."""
 SMALLEST_BLOCK = 16
 FORWARD_BLOCKS = {"float32": (16,), "tf32": (64, 32, 16), "bfloat16": (64, 32, 16)}
 """By precision: samples of a program that only runs the forward pass. The first that leaves no multiprocessor without a
