@@ -78,7 +78,5 @@ def _why_torch_learns(policy: Policy, pool: Pool, loss: str) -> str:
     """Why torch's operators learn although kernels act, in words; empty where the kernels learn as well."""
     if loss in LEARNED_BY_TORCH:
         return f"torch's operators learn: {LEARNED_BY_TORCH[loss]} loss"
-    # Dead agents and turns whose outcome is not known: on the GPU, and in sequences, they stay among the samples.
-    are_marked = policy.device.type == "cuda" or policy.state_size > 0
-    has_others = pool.played_by is not PlayedBy.ONE
-    return "torch's operators learn where not every sample counts" if are_marked and has_others else ""
+    is_padded = policy.state_size > 0 and pool.played_by is not PlayedBy.ONE
+    return "torch's operators learn where not every sample counts" if is_padded else ""

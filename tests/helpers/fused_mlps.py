@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import plan_of
 from scramjet.accelerate.triton.mlp.tuning import Tuning
@@ -21,7 +22,8 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.observations import lowest_observations
 
 NUM_SAMPLES, MINIBATCH = 150, 50  # no number of blocks
-SMALL = Tuning(32, 4, 1, 2)
+SMALL, WHOLE = Tuning(32, 4, 1, 4), Tuning(128, 4, 1, 2)
+"""Launches of two blocks and more, and of one block: Triton's interpreter takes its time for each."""
 CLIP, ENTROPY_COEF, VALUE_COEF = 0.2, 0.05, 0.7
 ACTIONS = {
     "two": Discrete(2),
@@ -102,9 +104,18 @@ def random_mask(policy: Policy, number: int) -> Tensor:
 
 
 def make_case(
-    device: torch.device, *, masked: bool = False, precision: str = "float32", launch: Tuning = SMALL, **policy: Any
+    device: torch.device,
+    *,
+    masked: bool = False,
+    counted: bool = False,
+    precision: str = "float32",
+    launch: Tuning | None = None,
+    **policy: Any,
 ) -> Case:
-    """A policy as `make_policy` makes it, and samples of which about half have a clipped ratio."""
+    """A policy as `make_policy` makes it, and samples of which about half have a clipped ratio.
+
+    Without a `launch`, kernels are launched as in training; interpreted, in one block.
+    """
     made = make_policy(device, **policy)
     distribution = made.distribution
     with torch.no_grad():
@@ -125,8 +136,13 @@ def make_case(
         advantage=2 * noise[2] + 1,
         returns=value + noise[3],
         place=torch.arange(NUM_SAMPLES, device=device),
+        counts=torch.rand(NUM_SAMPLES, device=device) < 0.7 if counted else None,
     )
-    fused = TritonMLP(plan_of(made), precision=precision, launch=launch)
+    if launch is None and device.type == "cuda":
+        fused = fitted_mlp(plan_of(made), precision)
+        assert isinstance(fused, TritonMLP), fused
+    else:
+        fused = TritonMLP(plan_of(made), precision=precision, launch=launch or WHOLE)
     return Case(made, samples, torch.randperm(NUM_SAMPLES, device=device)[:MINIBATCH], fused)
 
 

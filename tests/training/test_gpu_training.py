@@ -30,6 +30,7 @@ from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
+from tests.helpers.choosing import choosing_world
 
 pytestmark = pytest.mark.gpu
 
@@ -38,7 +39,10 @@ NUM_ENVS, NUM_STEPS = 64, 32
 
 def ppo_config(**changes: Any) -> PPOConfig:
     """Few passes, so that rounding stays small from one update to the next."""
-    few = {"num_epochs": 4, "num_minibatches": 4, "learning_rate": 2.5e-4, "normalize_rewards": False}
+    few = {
+        "num_epochs": 4, "num_minibatches": 4, "learning_rate": 2.5e-4, "normalize_rewards": False,
+        "normalize_observations": False,
+    }  # fmt: skip
     return PPOConfig(**few | changes)
 
 
@@ -56,8 +60,11 @@ def make(
     env = load_env(world) if isinstance(world, str) else world
     pool = CudaPool(env, NUM_ENVS)
     network = default_network(env.observation_space, env.action_space, config)
-    policy = Policy(network, env.observation_space, env.action_space, config).to("cuda")
     ppo = ppo or ppo_config()
+    normalizes = ppo.normalize_observations
+    policy = Policy(network, env.observation_space, env.action_space, config, normalize_observations=normalizes).to(
+        "cuda"
+    )
     executor = choose_executor(policy, pool, fused=fused)
     assert executor.name == ("triton" if fused else "torch")
     if with_kernels:
@@ -129,9 +136,32 @@ def test_recorded_updates_give_what_plain_ones_give(case):
         torch.testing.assert_close(recorded[1].policy.state_dict()[name], weight, rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["separate", "schedules", "batch normalization of advantages"])
-def test_fused_kernels_learn_what_the_network_would(name):
-    world, config, ppo = CASES[name]
+FUSED_CASES = {
+    name: CASES[name] for name in ("separate", "shared", "schedules", "batch normalization of advantages")
+} | {
+    "normalized numbers": ("pendulum", PolicyConfig(), ppo_config(normalize_observations=True)),
+    "many inputs": ("squared", PolicyConfig(), ppo_config()),
+    "several choices": (choosing_world("box", "multi", "one", masked=True), PolicyConfig(), ppo_config()),
+    "seats": ("kuhn", PolicyConfig(), ppo_config()),
+    "agents": (choosing_world("box", "discrete", "agents"), PolicyConfig(), ppo_config()),
+    "encoded": (choosing_world("dict", "multi", "one"), PolicyConfig(hidden=(48, 32)), ppo_config()),
+}
+
+
+@pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
+def test_recorded_updates_by_fused_kernels_give_the_bits_of_plain_ones(case):
+    plain, recorded = make(*case, recorded=False, fused=True), make(*case, fused=True)
+    expected, got = train(plain, 5), train(recorded, 5)
+    assert recorded[1]._learning.is_recorded
+    for before, after in zip(expected, got, strict=True):
+        assert after == pytest.approx(before, rel=1e-6)
+    for name, weight in plain[1].policy.state_dict().items():
+        assert torch.equal(recorded[1].policy.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
+def test_fused_kernels_learn_what_the_network_would(case):
+    world, config, ppo = case
     plain, fused = make(world, config, ppo), make(world, config, ppo, fused=True)
     expected, got = train(plain, 4), train(fused, 4)
     for before, after in zip(expected, got, strict=True):
@@ -182,18 +212,21 @@ def test_an_order_on_the_gpu_is_a_permutation_of_whole_runs():
 UPDATE = 64 * 32
 
 
-def small_config(num_updates: int = 12, **changes) -> RunConfig:
-    config = starting_config("cartpole")
+def small_config(num_updates: int = 12, world: str = "cartpole", **changes) -> RunConfig:
+    config = starting_config(world)
     ppo = replace(config.ppo, learning_rate=0.001)  # constant: the same however long the run is
     return replace(
         config, ppo=ppo, device="cuda", num_envs=64, num_steps=32, total_timesteps=UPDATE * num_updates, **changes
     )
 
 
-@pytest.mark.parametrize("fused", [True, False])
-def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path, fused: bool):
-    whole = scramjet.train(small_config(fused=fused), runs_dir=tmp_path, run_name="whole", display="quiet")
-    scramjet.train(small_config(6, fused=fused), runs_dir=tmp_path, run_name="half", display="quiet")
+@pytest.mark.parametrize(
+    ("world", "fused"),
+    [("cartpole", True), ("cartpole", False), ("pendulum", True), ("squared", True)],
+)
+def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path, world: str, fused: bool):
+    whole = scramjet.train(small_config(world=world, fused=fused), runs_dir=tmp_path, run_name="whole", display="quiet")
+    scramjet.train(small_config(6, world, fused=fused), runs_dir=tmp_path, run_name="half", display="quiet")
     resumed = scramjet.train(resume="half", runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 12)
     assert resumed.step == whole.step
     for name, weight in whole.policy.state_dict().items():

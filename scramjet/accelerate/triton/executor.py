@@ -17,6 +17,7 @@ from scramjet.accelerate.triton.mlp.fitting import fitted_mlp
 from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, check_weights, plan_of
 from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
+from scramjet.algorithms.ppo import normalizing
 from scramjet.compile.triton import HAS_TRITON
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
@@ -26,7 +27,7 @@ from scramjet.runtime.ranks.interface import Ranks
 class TritonExecutor(Executor):
     """Acts, values and learns with kernels that keep activations on chip.
 
-    IMPALA's loss, a user's own losses and samples that do not count are learned with torch's operators.
+    IMPALA's loss and a user's own losses are learned with torch's operators.
     """
 
     name = "triton"
@@ -66,7 +67,7 @@ class TritonExecutor(Executor):
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
         self._is_as_before = _is_supported(self.policy)
-        if self._is_as_before and self.moves_every_weight and samples.is_plain:
+        if self._is_as_before and self.moves_every_weight:
             self.mlp.flat.refresh()
             self.mlp.flat.use_optimizer(optimizer)
             self._encode_samples(samples)
@@ -86,7 +87,7 @@ class TritonExecutor(Executor):
     def learn(
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
-        if loss.is_impala or not self.moves_every_weight or not samples.is_plain or not self._is_as_before:
+        if loss.is_impala or not self.moves_every_weight or not self._is_as_before:
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))
 
@@ -98,16 +99,32 @@ class TritonExecutor(Executor):
         order, number, statistics = minibatches.order, len(minibatches), minibatches.statistics
         inputs = samples.obs.flatten(1) if self._inputs is None else self._inputs
         table = torch.empty(number, len(Diagnostics.NAMES), device=order.device)
+        own_counted = _num_counted(samples, order, number)
+        shares = None if own_counted is None else own_counted.clamp(min=1).reciprocal()
         if loss.normalizes_advantages and statistics is None:
-            statistics = torch.empty(number, 2, device=order.device)
-            self.mlp.advantage_statistics(samples.advantage, order, number, statistics)
+            statistics = self._statistics(samples, order, number)
         for i in range(number):
             given = None if statistics is None else statistics[i]
-            self.mlp.gradients(inputs, samples, minibatches.units(i), given, loss)
+            share = None if shares is None else shares[i : i + 1]
+            self.mlp.gradients(inputs, samples, minibatches.units(i), given, loss, share)
             if minibatches.num_counted is not None:
-                self._add_up(minibatches.ranks, minibatches.sizes[i] / minibatches.num_counted[i])
+                own = minibatches.sizes[i] if own_counted is None else own_counted[i]
+                self._add_up(minibatches.ranks, own / minibatches.num_counted[i])
             self.mlp.step(optimizer, loss.max_grad_norm, diagnostics=table[i])
         return table
+
+    def _statistics(self, samples: Samples, order: Tensor, number: int) -> Tensor:
+        """The mean and 1 / deviation of the advantages of each minibatch, [number, 2]."""
+        if samples.counts is None:
+            statistics = torch.empty(number, 2, device=order.device)
+            self.mlp.advantage_statistics(samples.advantage, order, number, statistics)
+            return statistics
+        counts = samples.counts[order].view(number, -1)
+        advantage = samples.advantage[order].view(number, -1).double()
+        num_counted = counts.sum(1)
+        mean = torch.where(counts, advantage, 0.0).sum(1) / num_counted.clamp(min=1)
+        squares = torch.where(counts, advantage - mean[:, None], 0.0).square().sum(1)
+        return normalizing(torch.stack([num_counted.double(), mean, squares]))
 
     def _add_up(self, ranks: Ranks, share: Tensor) -> None:
         """Replace the gradients and loss terms of this rank's part of a minibatch by those of the whole minibatch.
@@ -119,8 +136,6 @@ class TritonExecutor(Executor):
         self.mlp.sum_again()
 
     def warm_up(self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> None:
-        if not samples.is_plain:
-            return
         self._act(step)
         self.values(samples.obs, None, samples.value)
         if loss.is_impala or self.own_losses is not None:
@@ -144,6 +159,11 @@ def triton_mlp(policy: Policy, precision: str) -> TritonMLP | str:
         return fitted_mlp(plan_of(policy), precision)
     except UnsupportedMLPError as reason:
         return str(reason)
+
+
+def _num_counted(samples: Samples, order: Tensor, number: int) -> Tensor | None:
+    """How many samples of each of `number` minibatches of equal size count, float32 [number]; None where all do."""
+    return None if samples.counts is None else samples.counts[order].view(number, -1).sum(1).float()
 
 
 def _is_supported(policy: Policy) -> bool:

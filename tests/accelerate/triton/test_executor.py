@@ -51,6 +51,7 @@ def executors(case, device):
 VARIANTS = [
     {"actions": "two"},
     {"actions": "one number", "normalized": True},
+    {"actions": "seven", "masked": True, "counted": True},
     {"actions": "several", "masked": True, "shared_trunk": True},
     {
         "actions": "two",

@@ -32,9 +32,7 @@ def act_kernel(  # type: ignore[no-untyped-def]
     )  # fmt: skip
     shift, scale = read_scale(mean_at, variance_at, num_inputs, inputs)
     x = read_inputs(inputs_at, row, is_row, shift, scale, bound, num_inputs, inputs)
-    _, _, logits = forward(
-        x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation
-    )
+    _, _, logits = forward(x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation)
     if value_at is not None:
         tl.store(value_at + row, column_of(logits, num_logits, outputs), mask=is_row)
     if is_normal:
@@ -59,7 +57,5 @@ def value_kernel(  # type: ignore[no-untyped-def]
     )
     shift, scale = read_scale(mean_at, variance_at, num_inputs, inputs)
     x = read_inputs(inputs_at, row, is_row, shift, scale, bound, num_inputs, inputs)
-    _, _, outcome = forward(
-        x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation
-    )
+    _, _, outcome = forward(x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation)
     tl.store(value_at + row, column_of(outcome, num_logits, outputs), mask=is_row)

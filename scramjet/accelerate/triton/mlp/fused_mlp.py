@@ -55,6 +55,7 @@ class TritonMLP:
         self.num_parameters = blocks_of(size, tuning.STEP_COLUMNS) * tuning.STEP_COLUMNS  # with padding of zeros
         self.flat = FlatWeights(plan.parameters, places, self.num_parameters)
         self._multiprocessors = _multiprocessors(self.device)
+        self._forward_warps = tuning.FORWARD_WARPS[max(widths)]
         self._allocate()
         self.gradients_of = self.flat.views_of(self.sums)
         is_fast = tuning.FAST_TANH and precision != "float32" and self.device.type == "cuda"
@@ -87,7 +88,7 @@ class TritonMLP:
     @property
     def _most_programs(self) -> int:
         """The most programs that compute the gradients of one network."""
-        return self._multiprocessors * self.launch.programs
+        return max(1, self._multiprocessors * self.launch.programs // len(self.plan.towers))
 
     def act(
         self, inputs: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor, value: Tensor | None
@@ -101,7 +102,7 @@ class TritonMLP:
         block = forward_block(self.precision, len(inputs), self._multiprocessors)
         act_kernel[(blocks_of(len(inputs), block),)](
             inputs, *self._scale, _bytes(mask), noise, self.plan.offsets, self.flat.weights, action, log_prob, value,
-            len(inputs), has_value=int(self.plan.is_shared), block=block, num_warps=tuning.FORWARD_WARPS,
+            len(inputs), has_value=int(self.plan.is_shared), block=block, num_warps=self._forward_warps,
             **self._shape, **self._policy,
         )  # fmt: skip
 
@@ -114,7 +115,7 @@ class TritonMLP:
             shape = {"num_logits": 0, "num_weighted": 0, "outputs": tuning.OUTPUTS[0]}
         value_kernel[(blocks_of(len(inputs), block),)](
             inputs, *self._scale, self.flat.weights[self._critic_at :], value, len(inputs),
-            block=block, num_warps=tuning.FORWARD_WARPS, **self._shape, **shape,
+            block=block, num_warps=self._forward_warps, **self._shape, **shape,
         )  # fmt: skip
 
     def advantage_statistics(self, advantage: Tensor, order: Tensor, num_minibatches: int, out: Tensor) -> None:
@@ -135,21 +136,28 @@ class TritonMLP:
         statistics_kernel[(num_minibatches,)](chunks, out, size, chunk_size, max_chunks=most)
 
     def gradients(
-        self, inputs: Tensor, samples: Samples, indices: Tensor, statistics: Tensor | None, loss: LossSettings
+        self,
+        inputs: Tensor,
+        samples: Samples,
+        indices: Tensor,
+        statistics: Tensor | None,
+        loss: LossSettings,
+        share: Tensor | None = None,
     ) -> None:
         """Write the gradient of `ppo_loss` over the samples `indices` [MB], and the loss terms, to `sums`.
 
         `inputs` [B, D] are the samples' observations, encoded. The samples' tensors are contiguous. `statistics` [2],
         one row from `advantage_statistics`, normalizes the advantages; with None they are not normalized. `loss.clip`
-        and `loss.entropy_coef` are scalars on the device, which schedules change between replays of a CUDA graph.
+        and `loss.entropy_coef` are scalars on the device, which schedules change between replays of a CUDA graph. Where
+        not every sample counts, `share` [1] is 1 / the number of those of the minibatch that do.
         """
         launch, plan = self.launch, self.plan
         num_programs = even_programs(blocks_of(len(indices), launch.block), self._most_programs)
         gradients_kernel[(num_programs, len(plan.towers))](
             inputs, *self._scale, _bytes(samples.mask), samples.action, samples.log_prob, samples.value,
-            samples.advantage, samples.returns, indices, len(indices), statistics, loss.clip, loss.entropy_coef,
-            loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights, self._partials, self.num_parameters,
-            self._partials.shape[1],
+            samples.advantage, samples.returns, _bytes(samples.counts), indices, len(indices), share, statistics,
+            loss.clip, loss.entropy_coef, loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights,
+            self._partials, self.num_parameters, self._partials.shape[1],
             is_shared=plan.is_shared, critic_at=self._critic_at, value_outputs=tuning.OUTPUTS[0],
             block=launch.block, num_warps=launch.warps, num_stages=launch.stages, **self._shape, **self._policy,
         )  # fmt: skip

@@ -60,7 +60,7 @@ def _write_sums(  # type: ignore[no-untyped-def]
 @triton_jit()
 def _network_gradients(  # type: ignore[no-untyped-def]
     inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
-    indices_at, num_samples, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
+    counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
     offsets_at, weights_at, sums_at, terms_at,
     has_policy: tl.constexpr, bound: tl.constexpr, is_normal: tl.constexpr, components: tl.constexpr,
     num_inputs: tl.constexpr, inputs: tl.constexpr, units1: tl.constexpr, width1: tl.constexpr,
@@ -72,7 +72,8 @@ def _network_gradients(  # type: ignore[no-untyped-def]
     """Compute one program's share of one network's gradients.
 
     Of P programs, program p takes the blocks of samples p, p + P, p + 2 P and so on. It writes the sums of its
-    gradients to `sums_at` and those of its loss terms, in the order of `Diagnostics.NAMES`, to `terms_at`.
+    gradients to `sums_at` and those of its loss terms, in the order of `Diagnostics.NAMES`, to `terms_at`. Samples
+    that do not count add nothing; each of the others weighs the number at `share_at`, by default 1 / num_samples.
     """
     w1, b1, w2, w2_turned, b2, w3, w3_turned, b3 = read_weights(
         weights_at, num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, has_value, outputs,
@@ -90,6 +91,8 @@ def _network_gradients(  # type: ignore[no-untyped-def]
         tl.zeros([block], tl.float32), tl.zeros([block], tl.float32), tl.zeros([block], tl.float32)
     )  # fmt: skip
     share = 1.0 / num_samples
+    if share_at is not None:
+        share = tl.load(share_at)
     for start in range(tl.program_id(0) * block, num_samples, tl.num_programs(0) * block):
         place = start + tl.arange(0, block)
         is_row = place < num_samples
@@ -99,6 +102,8 @@ def _network_gradients(  # type: ignore[no-untyped-def]
             x, w1, b1, w2_turned, b2, w3_turned, b3, num_inputs, inputs, precision, activation
         )
         gradient = tl.zeros([block, outputs], tl.float32)
+        if counts_at is not None:
+            is_row = is_row & (tl.load(counts_at + row, mask=is_row, other=0) != 0)
         if has_policy:
             slope, surrogate, entropy, log_ratio, ratio, is_outside = policy_loss(
                 outcome, row, is_row, mask_at, action_at, log_prob_at, advantage_at, statistics_at, clip_at,
@@ -139,10 +144,12 @@ def _network_gradients(  # type: ignore[no-untyped-def]
         tl.store(terms_at + 1, tl.sum(errors, axis=0) * share)
 
 
-@triton_jit("indices_at", "num_samples", "statistics_at", "clip_at", "entropy_coef_at", "row_size", "num_parameters")
+@triton_jit(
+    "indices_at", "num_samples", "share_at", "statistics_at", "clip_at", "entropy_coef_at", "row_size", "num_parameters"
+)
 def gradients_kernel(  # type: ignore[no-untyped-def]
     inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
-    indices_at, num_samples, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
+    counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
     offsets_at, weights_at, partials_at, num_parameters, row_size,
     is_shared: tl.constexpr, critic_at: tl.constexpr, bound: tl.constexpr, is_normal: tl.constexpr,
     components: tl.constexpr, num_inputs: tl.constexpr, inputs: tl.constexpr, units1: tl.constexpr,
@@ -162,24 +169,24 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
     if is_shared:
         _network_gradients(
             inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
-            indices_at, num_samples, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
-            offsets_at, weights_at, sums_at, terms_at, True, bound, is_normal, components,
+            counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip,
+            value_coef, offsets_at, weights_at, sums_at, terms_at, True, bound, is_normal, components,
             num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, 1, outputs,
             block, precision, activation, low, high, masked_logit,
         )  # fmt: skip
     elif network == 0:
         _network_gradients(
             inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
-            indices_at, num_samples, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
-            offsets_at, weights_at, sums_at, terms_at, True, bound, is_normal, components,
+            counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip,
+            value_coef, offsets_at, weights_at, sums_at, terms_at, True, bound, is_normal, components,
             num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, 0, outputs,
             block, precision, activation, low, high, masked_logit,
         )  # fmt: skip
     else:
         _network_gradients(
             inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
-            indices_at, num_samples, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
-            offsets_at, weights_at + critic_at, sums_at + critic_at, terms_at, False, bound, is_normal, components,
-            num_inputs, inputs, units1, width1, units2, width2, 0, 0, 1, value_outputs,
+            counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip,
+            value_coef, offsets_at, weights_at + critic_at, sums_at + critic_at, terms_at, False, bound, is_normal,
+            components, num_inputs, inputs, units1, width1, units2, width2, 0, 0, 1, value_outputs,
             block, precision, activation, low, high, masked_logit,
         )  # fmt: skip

@@ -128,9 +128,7 @@ def read_weights(  # type: ignore[no-untyped-def]
     if num_inputs < inputs:
         w1 = tl.where(column == num_inputs, b1, w1)
     at += units1
-    w2 = tl.load(
-        at + unit2[:, None] * units1 + unit1[None, :], mask=is_unit2[:, None] & is_unit1[None, :], other=0.0
-    )
+    w2 = tl.load(at + unit2[:, None] * units1 + unit1[None, :], mask=is_unit2[:, None] & is_unit1[None, :], other=0.0)
     w2_turned = tl.load(
         at + unit2[None, :] * units1 + unit1[:, None], mask=is_unit2[None, :] & is_unit1[:, None], other=0.0
     )
@@ -138,9 +136,7 @@ def read_weights(  # type: ignore[no-untyped-def]
     b2 = tl.load(at + unit2[None, :], mask=is_unit2[None, :], other=0.0)
     at += units2
     row, has_weights = weight_rows(num_logits, num_weighted, has_value, outputs)
-    w3 = tl.load(
-        at + row[:, None] * units2 + unit2[None, :], mask=has_weights[:, None] & is_unit2[None, :], other=0.0
-    )
+    w3 = tl.load(at + row[:, None] * units2 + unit2[None, :], mask=has_weights[:, None] & is_unit2[None, :], other=0.0)
     w3_turned = tl.load(
         at + row[None, :] * units2 + unit2[:, None], mask=has_weights[None, :] & is_unit2[:, None], other=0.0
     )

@@ -1,6 +1,7 @@
 """Numbers that decide the speed of `TritonMLP` on a GPU, and not what it computes but for the order of sums.
 
-They were chosen on an H200. Widths and inputs are those of blocks on chip, padded to powers of two.
+They were chosen for an H200: 256 KB of registers and 227 KB of shared memory for each of 132 multiprocessors. Widths
+and inputs are those of blocks on chip, padded to powers of two.
 """
 
 from __future__ import annotations
@@ -21,32 +22,33 @@ class Tuning(NamedTuple):
     block: int  # samples that a program takes at a time
     warps: int
     stages: int  # of the pipeline that loads blocks while others are computed; with 1 each load is waited for
-    programs: int  # most programs for each multiprocessor and network
+    programs: int  # most programs for each multiprocessor: as many as fit on it at a time, of all networks together
 
 
 GRADIENTS: dict[str, dict[tuple[int, int], Tuning]] = {
     "float32": {
-        (64, 32): Tuning(32, 8, 1, 2), (64, 128): Tuning(32, 8, 1, 2),
-        (128, 32): Tuning(16, 8, 1, 1), (128, 128): Tuning(16, 8, 1, 1),
+        (64, 128): Tuning(32, 8, 1, 4),
+        (128, 128): Tuning(16, 8, 1, 2),
     },
     "tf32": {
-        (64, 32): Tuning(64, 4, 2, 2), (64, 128): Tuning(64, 8, 2, 1),
+        (64, 32): Tuning(64, 4, 2, 2), (64, 64): Tuning(64, 4, 1, 2), (64, 128): Tuning(64, 8, 1, 1),
         (128, 32): Tuning(32, 8, 2, 1), (128, 128): Tuning(32, 8, 1, 1),
     },
     "bfloat16": {
-        (64, 32): Tuning(64, 4, 2, 2), (64, 128): Tuning(64, 8, 2, 1),
+        (64, 32): Tuning(64, 4, 2, 2), (64, 64): Tuning(64, 4, 2, 2), (64, 128): Tuning(64, 8, 1, 1),
         (128, 32): Tuning(32, 8, 2, 1), (128, 128): Tuning(32, 8, 1, 1),
     },
 }  # fmt: skip
 """By precision, then by most units and most inputs: the first entry that is large enough counts."""
-PROVEN = {"float32": (64, 64), "tf32": (64, 32), "bfloat16": (64, 64)}
-"""By precision: the most inputs of 64 and of 128 units whose kernels are known to fit on an H200. For more, a launch is
-tried before training begins, with smaller blocks if need be."""
+PROVEN = {"float32": (16, 0), "tf32": (128, 16), "bfloat16": (64, 64)}
+"""By precision: the most inputs of 64 and of 128 units whose compiled kernels need no more shared memory than an H200
+has. For more, a launch is tried before training begins, with smaller blocks if need be."""
 SMALLEST_BLOCK = 16
 FORWARD_BLOCKS = {"float32": (16,), "tf32": (64, 32, 16), "bfloat16": (64, 32, 16)}
 """By precision: samples of a program that only runs the forward pass. The first that leaves no multiprocessor without a
 program counts, else the last."""
-FORWARD_WARPS = 4
+FORWARD_WARPS = {16: 4, 32: 4, 64: 4, 128: 8}
+"""By most units: warps of a program that only runs the forward pass."""
 FAST_TANH = True
 """Whether tanh is one instruction, exact to 11 bits, where products are rounded to 10 bits or fewer as well."""
 REDUCE_ROWS, REDUCE_COLUMNS, REDUCE_WARPS = 64, 32, 4

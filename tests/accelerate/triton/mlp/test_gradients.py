@@ -89,8 +89,7 @@ def test_gradients_and_loss_terms_are_those_of_autograd(triton_device, variant):
         assert found[name] == pytest.approx(getattr(terms, name).item(), rel=1e-4, abs=1e-5), name
 
 
-@pytest.mark.parametrize("log_std", [-11.0, 3.0, 2.0])
-@pytest.mark.parametrize("distance", [0.5, 2.0])
+@pytest.mark.parametrize(("log_std", "distance"), [(-11.0, 0.5), (-11.0, 2.0), (3.0, 0.5), (3.0, 2.0), (2.0, 2.0)])
 def test_a_deviation_outside_its_range_is_only_led_back_into_it(triton_device, log_std, distance):
     case = make_case(triton_device, inputs=3, actions="three numbers")
     samples, distribution = case.samples, case.policy.distribution
@@ -140,7 +139,7 @@ def test_any_number_of_programs_gives_the_same_gradients(triton_device, num_prog
 
 
 def test_the_same_call_twice_gives_the_same_bits(triton_device):
-    case = make_case(triton_device, masked=True)
+    case = make_case(triton_device, masked=True, launch=SMALL)
     first = fused_gradients(case, is_normalized=True, value_clip=0.2)
     sums = case.fused.sums.clone()
     case.fused.sums.fill_(torch.nan)
@@ -160,7 +159,7 @@ def test_kernels_see_weights_that_were_changed_or_replaced(triton_device):
     assert_close(case.fused.gradients_of, autograd_gradients(case)[1], 1e-4)
 
 
-@pytest.mark.parametrize(("size", "num_minibatches"), [(1, 3), (100, 4), (5000, 2), (70000, 1)])
+@pytest.mark.parametrize(("size", "num_minibatches"), [(1, 3), (100, 2), (5000, 1), (70000, 1)])
 def test_advantage_statistics_are_those_that_normalize_uses(triton_device, size, num_minibatches):
     case = make_case(triton_device)
     advantage = torch.randn(size * num_minibatches + 7, device=triton_device) * 3 + 50  # far from 0: squares cancel

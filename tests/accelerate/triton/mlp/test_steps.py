@@ -26,8 +26,7 @@ def random_sums(case, scale):
     case.fused.terms.copy_(torch.arange(6.0))
 
 
-@pytest.mark.parametrize("max_norm", [None, 0.5])
-@pytest.mark.parametrize("eps", [1e-5, 1e-8])
+@pytest.mark.parametrize(("max_norm", "eps"), [(None, 1e-5), (0.5, 1e-8)])
 def test_twenty_steps_are_those_of_torch_whether_gradients_are_clipped_or_not(triton_device, max_norm, eps):
     case = make_case(triton_device, actions="three numbers", hidden=(16, 16))
     others = [nn.Parameter(parameter.detach().clone()) for parameter in case.parameters]
