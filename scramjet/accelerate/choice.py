@@ -18,6 +18,8 @@ WIDEST = 512
 (docs/benchmarks.md)."""
 
 
+_NO_SYMLOG = "kernels do not turn the symlog of values back into values"
+
 LEARNED_BY_TORCH = {"impala": "IMPALA's", "spo": "SPO's", "alphazero": "AlphaZero's"}
 """Losses that kernels do not compute."""
 
@@ -32,15 +34,10 @@ def choose_executor(
     """
     if not fused:
         return TorchExecutor(policy, "--no-fused")
-    if policy.values_are_symlog:
-        return TorchExecutor(policy, "kernels do not turn the symlog of values back into values")
     if policy.device.type == "cuda":
-        from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
-
-        mlp = triton_mlp(policy, pool, precision)
-        if isinstance(mlp, str):
-            return TorchExecutor(policy, mlp)
-        return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
+        return _choose_on_gpu(policy, pool, precision, loss)
+    if policy.values_are_symlog:
+        return TorchExecutor(policy, _NO_SYMLOG)
     widest = max((layer.out_features for layer in policy.modules() if isinstance(layer, nn.Linear)), default=0)
     if widest > WIDEST:
         return TorchExecutor(policy, f"torch's operators are as fast with layers of {widest} units")
@@ -50,6 +47,17 @@ def choose_executor(
         return NumbaExecutor(policy, _why_torch_learns(policy, pool, loss))
     except UnsupportedPolicyError as reason:
         return TorchExecutor(policy, str(reason))
+
+
+def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Executor:
+    """Triton's kernels for the whole network; or torch's operators, whose loss is a kernel where it can be."""
+    from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
+    from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
+
+    mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, pool, precision)
+    if isinstance(mlp, str):
+        return torch_with_kernels(policy, mlp)
+    return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
 
 
 def choose_stack(policy: Policy, count: int, observation_space: Any, *, fused: bool) -> PolicyStack:

@@ -52,14 +52,15 @@ class Samples:
         """The samples, or sequences, numbered `units`."""
         return map_fields(
             self,
-            lambda data: self._take(data, units),
+            lambda data: self.take(data, units),
             state=None if self.state is None else self.state.index_select(0, units),
             begins=None if self.begins is None else self.begins.index_select(1, units),
             num_rows=1,
             unit=None,
         )
 
-    def _take(self, data: Tensor, units: Tensor) -> Tensor:
+    def take(self, data: Tensor, units: Tensor) -> Tensor:
+        """What one field's `data` [B, ...] holds for the samples, or sequences, numbered `units`."""
         if self.state is None:
             return data.index_select(0, units)
         return data.unflatten(0, (-1, len(self.state))).index_select(1, units).flatten(0, 1)
@@ -75,9 +76,15 @@ class Samples:
         torch.index_select(returns.flatten(), 0, place, out=self.returns)
 
     def write_back(self, target: Tensor, data: Tensor) -> None:
-        """Write `data` [B] to `target` [T or T + 1, R] at the steps and rows that the samples come from."""
-        place = self.place
-        if self.state is not None and self.counts is not None:  # sequences may be padded
-            is_step = place >= 0
-            place, data = place[is_step], data[is_step]
-        target.view(-1)[place] = data
+        """Write `data` [B] to `target` [T or T + 1, R] at the steps and rows that the samples come from.
+
+        Padding is left out, and without memory also what does not count. Shapes do not depend on how much that is.
+        """
+        flat, place = target.view(-1), self.place
+        if self.counts is None:
+            flat[place] = data
+            return
+        is_written = self.counts if self.state is None else place >= 0
+        with_spare = torch.cat([flat, flat[:1]])  # what is left out is written to the last place
+        with_spare[torch.where(is_written, place, len(flat))] = data
+        flat.copy_(with_spare[:-1])

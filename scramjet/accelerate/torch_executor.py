@@ -14,6 +14,7 @@ from scramjet.accelerate.flat_gradients import FlatGradients
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
+from scramjet.algorithms.ppo import LossTerms
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.policy import Policy
 
@@ -31,9 +32,21 @@ class TorchExecutor(Executor):
 
     name = "torch"
 
-    def __init__(self, policy: Policy, why: str = "", parameters: Sequence[nn.Parameter] | None = None) -> None:
-        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has."""
+    def __init__(
+        self,
+        policy: Policy,
+        why: str = "",
+        parameters: Sequence[nn.Parameter] | None = None,
+        loss_of: Callable[..., LossTerms] = minibatch_loss,
+        select: Callable[[Samples, Tensor], Samples] = Samples.select,
+    ) -> None:
+        """`parameters`: all weights in the order in which ranks exchange their gradients; None: as the policy has.
+
+        `loss_of` computes the loss of a minibatch and takes what `minibatch_loss` takes; `select` takes the samples of
+        a minibatch out of all of them. Kernels may do both.
+        """
         super().__init__(policy, why)
+        self._loss_of, self._select = loss_of, select
         self.parameters = list(policy.parameters()) if parameters is None else list(parameters)
         self._gradients: FlatGradients | None = None  # with several ranks only
 
@@ -53,7 +66,7 @@ class TorchExecutor(Executor):
         policy.distribution.sample(logits, step.mask, step.noise, step.action, step.log_prob)
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
-        chunk = _chunk_size(obs, is_on_gpu=value.is_cuda)
+        chunk = chunk_size(obs, is_on_gpu=value.is_cuda)
         for start in range(0, len(value), chunk):
             rows = slice(start, start + chunk)
             rows_state = None if state is None else state[rows]
@@ -65,13 +78,13 @@ class TorchExecutor(Executor):
         if not minibatches.ranks.is_alone:
             rows = [self._shared_step(samples, minibatches, k, loss, optimizer) for k in range(len(minibatches))]
         else:
-            selected = (samples.select(minibatches.units(k)) for k in range(len(minibatches)))
+            selected = (self._select(samples, minibatches.units(k)) for k in range(len(minibatches)))
             rows = [self._gradient_step(minibatch, loss, optimizer) for minibatch in selected]
         return Diagnostics(torch.stack(rows), () if self.own_losses is None else self.own_losses.names)
 
     def _gradient_step(self, minibatch: Samples, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:
         """Take a gradient step on one minibatch; returns its diagnostics, one row of the table."""
-        terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses)
+        terms = self._loss_of(self.policy, minibatch, loss, self.own_losses)
         optimizer.zero_grad(set_to_none=True)
         self._backward(terms.total)
         grad_norm = self._clip_and_step(loss, optimizer)
@@ -120,16 +133,16 @@ class TorchExecutor(Executor):
         assert minibatches.num_counted is not None
         units = minibatches.units(k)
         # A rank that holds none of the minibatch takes one of its other units, which weighs nothing.
-        minibatch = samples.select(units if len(units) else minibatches.order[:1])
+        minibatch = self._select(samples, units if len(units) else minibatches.order[:1])
         share = minibatch.num_counted / minibatches.num_counted[k] if len(units) else torch.zeros(())
         share = share.to(self.policy.device, torch.float32)
         statistics = None if minibatches.statistics is None else minibatches.statistics[k]
-        terms = minibatch_loss(self.policy, minibatch, loss, self.own_losses, statistics)
+        terms = self._loss_of(self.policy, minibatch, loss, self.own_losses, statistics)
         named = [getattr(terms, name).detach() for name in Diagnostics.NAMES if name != "grad_norm"]
         return terms.total * share, torch.stack([*named, *self._own_terms]) * share
 
 
-def _chunk_size(obs: Any, *, is_on_gpu: bool) -> int:
+def chunk_size(obs: Any, *, is_on_gpu: bool) -> int:
     """How many observations to value at a time."""
     if not is_on_gpu:
         return VALUE_CHUNK

@@ -28,11 +28,13 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     @torch.no_grad()
-    def update(self, rows: Tensor, ranks: Ranks = ALONE) -> None:
-        """Add the rows of all `ranks`, [B, *shape] on each, to the statistics."""
+    def update(self, rows: Tensor, ranks: Ranks = ALONE, counts: Tensor | None = None) -> None:
+        """Add the rows of all `ranks`, [B, *shape] on each, to the statistics; `counts` [B] bool: which, None: all."""
         if not self.mean.numel():
             return
-        added, row_mean, squares = joined_over(ranks, _moments_of_rows(rows.double()))
+        rows = rows.double()
+        moments = _moments_of_rows(rows) if counts is None else _moments_of_counted(rows, counts)
+        added, row_mean, squares = joined_over(ranks, moments)
         added = added.max()  # the same for each number of a row
         total = self.count + added
         shift = row_mean - self.mean
@@ -50,6 +52,15 @@ def _moments_of_rows(rows: Tensor) -> Tensor:
     return torch.stack([count, rows.mean(0), rows.var(0, unbiased=False) * count])
 
 
+def _moments_of_counted(rows: Tensor, counts: Tensor) -> Tensor:
+    """`_moments_of_rows` of the rows that count [B] bool, without a look at how many they are."""
+    count = counts.sum().double()
+    counts = counts.view(-1, *(1,) * (rows.dim() - 1))
+    mean = torch.where(counts, rows, 0.0).sum(0) / count.clamp(min=1)
+    squares = torch.where(counts, (rows - mean).square(), 0.0).sum(0)
+    return torch.stack([count.expand_as(mean), mean, squares])
+
+
 class ObservationNormalizer(nn.Module):
     """Shifts and scales observations to zero mean and unit variance, clipped."""
 
@@ -63,9 +74,12 @@ class ObservationNormalizer(nn.Module):
         scale = (self.moments.variance + 1e-8).rsqrt().float()
         return ((obs.float() - self.moments.mean.float()) * scale).clamp(-self.clip, self.clip)
 
-    def update(self, obs: Tensor, ranks: Ranks = ALONE) -> None:
-        """Add the observations of a rollout, [B, *shape] on each of the `ranks`, to the statistics."""
-        self.moments.update(obs, ranks)
+    def update(self, obs: Tensor, ranks: Ranks = ALONE, counts: Tensor | None = None) -> None:
+        """Add the observations of a rollout, [B, *shape] on each of the `ranks`, to the statistics.
+
+        `counts` [B] bool: those to add; None: all.
+        """
+        self.moments.update(obs, ranks, counts)
 
 
 class DictNormalizer(nn.Module):
@@ -86,10 +100,10 @@ class DictNormalizer(nn.Module):
         known = zip(self.names, self.entries, strict=True)
         return obs | {name: entry(obs[name]) for name, entry in known if name in obs}
 
-    def update(self, obs: dict[str, Any], ranks: Ranks = ALONE) -> None:
-        """Add the observations of a rollout, on each of the `ranks`, to the statistics."""
+    def update(self, obs: dict[str, Any], ranks: Ranks = ALONE, counts: Tensor | None = None) -> None:
+        """Add the observations of a rollout, on each of the `ranks`, to the statistics; `counts` [B] as above."""
         for name, entry in zip(self.names, self.entries, strict=True):
-            entry.update(obs[name], ranks)  # type: ignore[operator]
+            entry.update(obs[name], ranks, counts)  # type: ignore[operator]
 
 
 def make_normalizer(space: Any, *, is_whole: bool = True) -> ObservationNormalizer | DictNormalizer | None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from scramjet.envs.api import Box, Discrete, MultiBinary, Symmetry
 from scramjet.errors import ConfigError, WorldError
+from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
 from scramjet.policies.layers import PolicyOutput
 
 MOST_SYMMETRIES = 64
@@ -108,13 +109,22 @@ class CanonicalNetwork(nn.Module):
 
     def forward(self, obs: Tensor, *memory: Any) -> PolicyOutput:
         """Logits and values of a batch; see `Policy` for the memory of recurrent networks."""
+        board, chosen = self.canonical(obs)
+        output = PolicyOutput(*self.network(board, *memory))
+        logits = output.logits.gather(1, self.tables.action_sources[chosen])
+        return PolicyOutput(logits, output.value, output.state)
+
+    def canonical(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """The turned boards that the network sees, [B, *shape], and the numbers of their symmetries, [B]."""
+        if takes_kernels(obs) and not is_mapped(obs):
+            from scramjet.policies.encoders.canonical import canonical_boards
+
+            return canonical_boards(obs, self.tables.obs_sources, self.order)
         turned = self.tables.turned(obs)  # [G, B, *shape]
         rank = (turned.flatten(2) * self.order).sum(-1)  # [G, B] in float64: other boards have other numbers
         chosen = rank.argmax(0)  # [B]
         rows = torch.arange(len(obs), device=obs.device)
-        output = PolicyOutput(*self.network(turned[chosen, rows], *memory))
-        logits = output.logits.gather(1, self.tables.action_sources[chosen])
-        return PolicyOutput(logits, output.value, output.state)
+        return turned[chosen, rows], chosen
 
 
 class AveragedNetwork(nn.Module):

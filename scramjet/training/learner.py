@@ -6,7 +6,6 @@ diagnostics stay there until they are read once an update.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,17 +15,15 @@ from torch import Tensor
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.executor import Diagnostics, Executor, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
-from scramjet.algorithms.advantages import MAX_LOG_RATIO
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
 from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
+from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.joined_moments import of_all
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler
@@ -34,6 +31,7 @@ from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.learning import Learning, check_finite, number_on, set_number
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
+from scramjet.training.telemetry.update_metrics import NOTHING_TO_LEARN, summary_of_ratios, summary_of_update
 
 _SHUFFLE_SEED = 0xA11CE
 MOST_SHUFFLED_TOGETHER = 1 << 21
@@ -94,6 +92,9 @@ class Learner(Learning[Batch]):
         self.curiosity = curiosity
         self._ratios: dict[str, float] = {}  # metrics of probability ratios, current policy to the one that acted
         device = policy.device
+        self.fixed_shapes = device.type == "cuda"
+        """Whether samples that are not learned from stay among the others and are marked, so that each rollout has the
+        same number of them, as CUDA graphs need it; else they are left out."""
         self._clip, self._entropy = number_on(device), number_on(device)  # current values of their schedules
         self._units = UnitsOfRanks(ranks)
         num_units = size.num_samples * ranks.size // size.sequence_length
@@ -140,34 +141,30 @@ class Learner(Learning[Batch]):
 
     def warm_up(self, rollout: Rollout) -> None:
         """On the GPU, compile now what the first update would compile; the rollout need not be filled."""
-        if self.policy.device.type == "cpu" or not _has_fixed_shapes(rollout):
+        if self.policy.device.type == "cpu":
             return
-        samples = prepare_batch(rollout, rollout.reward, self.config).samples
+        samples = prepare_batch(rollout, rollout.reward, self.config, fixed=self.fixed_shapes).samples
         unused = Shuffler(self.policy.device, 0)
         minibatches = unused.minibatches(samples, self.num_minibatches)
         self.executor.warm_up(act_step(self.policy, rollout, 0), samples, minibatches, self._loss_settings())
 
     def prepare(self, rollout: Rollout) -> Batch:
         """Estimate the advantages and returns of a rollout, and lay out its samples for gradient steps."""
-        if not _has_fixed_shapes(rollout):
-            return self._prepare(rollout)
         return self._preparing.run(lambda: self._prepare(rollout), may_record=self.ranks.can_be_recorded)
 
     def _prepare(self, rollout: Rollout) -> Batch:
         reward = self.learned_reward(rollout)
         bonus = None if self.curiosity is None else self.curiosity.advantages(rollout)
-        return prepare_batch(rollout, reward, self.config, self.ranks, scale=self.value_scale, bonus=bonus)
+        return prepare_batch(
+            rollout, reward, self.config, self.ranks, scale=self.value_scale, bonus=bonus, fixed=self.fixed_shapes
+        )
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
         samples, config = batch.samples, self.config
-        units = None if self.ranks.is_alone else self._units.find(samples, batch.rollout)
+        units = None if self.ranks.is_alone else self._units.find(samples, batch.rollout, fixed=self.fixed_shapes)
         if not (samples.num_units if units is None else units.total):
-            raise TrainingError(
-                "a whole rollout holds nothing to learn from: nobody was alive (look at the world's alive(): after "
-                "reset someone must be), or every game was cut before a seat moved twice (raise max_episode_steps, "
-                "--num-steps or --num-envs)"
-            )
+            raise TrainingError(NOTHING_TO_LEARN)
         settings = self._follow_schedules(step)
         self.executor.begin_update(samples, self.optimizer)
         epochs: list[Diagnostics] = []
@@ -177,18 +174,25 @@ class Learner(Learning[Batch]):
             epochs.append(self._epoch(batch, units))
             if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
                 break
-        metrics = _summarize(epochs, batch.explained_variance, self.executor.own_losses)
+        metrics = summary_of_update(epochs, batch, self.executor.own_losses)
         if self._entropy_tuner is not None:
             entropy = metrics["entropy"]
             assert entropy is not None
             self._entropy_tuner.follow(entropy)
         if self.policy.normalizer is not None:
-            self.policy.normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
+            self._follow_observations(samples, self.policy.normalizer)
         if self.curiosity is not None:
             is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
             metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
             check_finite(metrics)
         return metrics | settings | {"epochs": len(epochs)} | self._ratios
+
+    def _follow_observations(self, samples: Samples, normalizer: ObservationNormalizer | DictNormalizer) -> None:
+        """Add the observations of the samples that count to the statistics that normalize observations."""
+        if self.fixed_shapes:
+            normalizer.update(samples.obs, self.ranks, samples.counts)
+        else:
+            normalizer.update(map_leaves(samples.counted, samples.obs), self.ranks)
 
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.curiosity is None else self.curiosity.tensors()
@@ -254,7 +258,7 @@ class Learner(Learning[Batch]):
             may_record=self._preparing.is_recorded,
         )
         if self.is_behind and is_first:
-            self._ratios = _summary_of_ratios(log_ratio, self.config.vtrace_rho_clip, self.ranks)
+            self._ratios = summary_of_ratios(log_ratio, self.config.vtrace_rho_clip, self.ranks)
 
 
 def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossSettings:
@@ -277,29 +281,3 @@ def _entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None:
         return None
     target, unit = policy.distribution.entropy_of(config.target_entropy)
     return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)
-
-
-def _summarize(epochs: list[Diagnostics], explained: Tensor, own_losses: OwnLosses | None) -> dict[str, float | None]:
-    """The mean of each diagnostic over the gradient steps; raises a TrainingError if a loss is not finite."""
-    table = torch.cat([epoch.table for epoch in epochs])
-    *means, explained_number = torch.cat([table.double().mean(0), explained.double().view(1)]).tolist()
-    metrics: dict[str, float | None] = dict(zip(Diagnostics.NAMES, means, strict=False))
-    if own_losses is not None:
-        metrics |= own_losses.summary(means[len(Diagnostics.NAMES) :])
-    metrics["explained_variance"] = None if math.isnan(explained_number) else explained_number
-    check_finite(metrics)
-    return metrics
-
-
-def _summary_of_ratios(log_ratio: Tensor, clip: float, ranks: Ranks) -> dict[str, float]:
-    """Metrics of probability ratios, of all ranks: their mean, maximum and the share above `clip`."""
-    ratio = log_ratio.clamp(max=MAX_LOG_RATIO).exp()
-    numbers = torch.stack([ratio.mean(), ratio.max(), (ratio > clip).float().mean()])
-    mean, largest, clipped = of_all(numbers, ranks).unbind(1)  # all ranks have equally many
-    names = ("async/ratio_mean", "async/ratio_max", "async/ratio_clipped")
-    return dict(zip(names, torch.stack([mean.mean(), largest.max(), clipped.mean()]).tolist(), strict=True))
-
-
-def _has_fixed_shapes(rollout: Rollout) -> bool:
-    """Whether every rollout has the same number of samples; agents that die and seats with memory vary it."""
-    return rollout.alive is None and (rollout.seat is None or not rollout.recurrent.is_used)

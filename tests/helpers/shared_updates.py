@@ -45,6 +45,7 @@ class Case:
     policy: dict[str, Any] = field(default_factory=dict)
     network: type[nn.Module] | None = None
     is_behind: bool = False
+    fixed_shapes: bool = False
     ppo: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,6 +76,7 @@ class Case:
         parts = [_copied(rollout.part(rows)) for rollout in self.rollouts]
         given = {"total_steps": 10_000, "seed": 3, "is_behind": self.is_behind}
         learner = Learner.for_rollout(parts[0], self.executor(), self.config, **given, ranks=ranks)
+        learner.fixed_shapes = self.fixed_shapes
         metrics = [learner.update(learner.prepare(part), 100 * k) for k, part in enumerate(parts)]
         tensors = {name: tensor.clone() for name, tensor in learner.policy.state_dict().items()}
         for number, moments in learner.optimizer.state_dict()["state"].items():

@@ -18,6 +18,7 @@ import scramjet
 from scramjet.accelerate.choice import choose_executor
 from scramjet.accelerate.cuda_graphs import Recorder
 from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.accelerate.triton.torch_with_kernels import torch_with_kernels
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
 from scramjet.engine.worlds.cuda_pool import CudaPool
@@ -42,9 +43,15 @@ def ppo_config(**changes: Any) -> PPOConfig:
 
 
 def make(
-    world: str | Env, config: PolicyConfig, ppo: PPOConfig | None = None, *, recorded: bool = True, fused: bool = False
+    world: str | Env,
+    config: PolicyConfig,
+    ppo: PPOConfig | None = None,
+    *,
+    recorded: bool = True,
+    fused: bool = False,
+    with_kernels: bool = False,
 ):
-    """What plays rollouts on the GPU, and a learner there."""
+    """What plays rollouts on the GPU, and a learner there; `with_kernels`: around torch's operators."""
     torch.manual_seed(0)
     env = load_env(world) if isinstance(world, str) else world
     pool = CudaPool(env, NUM_ENVS)
@@ -53,6 +60,8 @@ def make(
     ppo = ppo or ppo_config()
     executor = choose_executor(policy, pool, fused=fused)
     assert executor.name == ("triton" if fused else "torch")
+    if with_kernels:
+        executor = torch_with_kernels(policy)
     player = RolloutPlayer(pool, executor, NUM_STEPS, ppo.bptt_horizon)
     pool.reset(1, out=player.buffers.last)
     learner = Learner.for_rollout(player.rollout, executor, ppo, total_steps=10**6, seed=0)
@@ -79,6 +88,27 @@ CASES = {
     "gru and horizon": ("tmaze", PolicyConfig(memory="gru", memory_size=32), ppo_config(bptt_horizon=16)),
     "masks and seats": ("connect_four", PolicyConfig(), ppo_config()),
     "seats cut short": (load_env("connect_four", max_episode_steps=9), PolicyConfig(), ppo_config(advantage="vtrace")),
+    "agents": (load_env("snake", size=8, snakes=3), PolicyConfig(encoder="mlp"), ppo_config()),
+    "agents, vtrace": (
+        load_env("snake", size=6, snakes=2),
+        PolicyConfig(encoder="mlp"),
+        ppo_config(advantage="vtrace"),
+    ),
+    "agents with memory": (
+        load_env("snake", size=6, snakes=2),
+        PolicyConfig(encoder="mlp", memory="gru", memory_size=32),
+        ppo_config(bptt_horizon=16),
+    ),
+    "seats with memory": (
+        load_env("connect_four", max_episode_steps=9),
+        PolicyConfig(encoder="mlp", memory="lstm", memory_size=32),
+        ppo_config(bptt_horizon=16),
+    ),
+    "seats with memory, vtrace": (
+        "connect_four",
+        PolicyConfig(encoder="mlp", memory="mingru", memory_size=32),
+        ppo_config(advantage="vtrace"),
+    ),
     "vtrace": ("cartpole", PolicyConfig(), ppo_config(advantage="vtrace")),
     "schedules": ("cartpole", PolicyConfig(), ppo_config(clip_epsilon="0.3@0,0.1@end", learning_rate="0.001@0,0@end")),
     "batch normalization of advantages": ("cartpole", PolicyConfig(), ppo_config(normalize_advantages="batch")),
@@ -91,6 +121,7 @@ def test_recorded_updates_give_what_plain_ones_give(case):
     plain, recorded = make(*case, recorded=False), make(*case)
     expected, got = train(plain, 6), train(recorded, 6)
     assert recorded[0].is_recorded
+    assert recorded[1]._preparing.is_recorded
     assert recorded[1]._learning.is_recorded
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
@@ -107,6 +138,17 @@ def test_fused_kernels_learn_what_the_network_would(name):
         assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
     for key, weight in plain[1].policy.state_dict().items():
         torch.testing.assert_close(fused[1].policy.state_dict()[key], weight, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["shared", "gaussian", "lstm", "agents", "masks and seats", "seats with memory"])
+def test_recorded_kernels_around_a_network_learn_what_the_operators_would(name):
+    plain, kernel = make(*CASES[name]), make(*CASES[name], with_kernels=True)
+    expected, got = train(plain, 4), train(kernel, 4)
+    assert kernel[1]._learning.is_recorded
+    for before, after in zip(expected, got, strict=True):
+        assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
+    for key, weight in plain[1].policy.state_dict().items():
+        torch.testing.assert_close(kernel[1].policy.state_dict()[key], weight, rtol=1e-2, atol=1e-3)
 
 
 def test_a_rollout_on_the_gpu_is_that_of_the_cpu_for_the_same_noise():

@@ -53,6 +53,9 @@ CASES: dict[str, dict[str, Any]] = {
     "agents": {"world": AGENTS, "masked": True},
     "agents_batch": {"world": AGENTS, "ppo": {"normalize_advantages": "batch"}},
     "agents_lstm": {"world": AGENTS, "policy": LSTM, "ppo": {"bptt_horizon": 3}},
+    "agents_fixed": {"world": AGENTS, "fixed_shapes": True, "is_fused": False},
+    "agents_lstm_fixed": {"world": AGENTS, "policy": LSTM, "fixed_shapes": True, "ppo": {"bptt_horizon": 3}},
+    "seats_gru_fixed": {"world": SEATS, "policy": GRU, "fixed_shapes": True, "ppo": {"bptt_horizon": 6}},
     "seats": {"world": SEATS},
     "seats_gru": {"world": SEATS, "policy": GRU, "ppo": {"bptt_horizon": 6}},
     "small_minibatches": {"num_envs": 4, "num_steps": 6, "ppo": {"num_minibatches": 12}},
@@ -106,8 +109,9 @@ def test_ranks_with_more_samples_than_are_shuffled_together_shuffle_their_own(mo
     assert all(torch.equal(tensor, second.tensors[name]) for name, tensor in first.tensors.items())
 
 
-def test_a_rank_whose_agents_are_all_dead_learns_with_the_others():
-    case = Case(world=AGENTS)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_rank_whose_agents_are_all_dead_learns_with_the_others(fixed):
+    case = Case(world=AGENTS, fixed_shapes=fixed)
     for rollout in case.rollouts:
         rollout.alive[:, :8] = False
     (expected,), (first, second) = case.learned_together(1), case.learned_together(2)

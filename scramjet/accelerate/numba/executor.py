@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,10 @@ from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distr
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
 from scramjet.policies.policy import Policy
 from scramjet.policies.recurrent.cores import Core, LayeredCore
+from scramjet.policies.symmetries import CanonicalNetwork
+
+if TYPE_CHECKING:
+    from scramjet.accelerate.numba.encoders import CompiledEncoder
 
 
 class UnsupportedPolicyError(Exception):
@@ -94,6 +98,8 @@ class NumbaExecutor(Executor):
 def numba_network(policy: Policy) -> NumbaNetwork:
     """Prepare the compiled functions for a policy; raises `UnsupportedPolicyError` if they cannot run it."""
     network, distribution = policy.network, policy.distribution
+    symmetric = network if type(network) is CanonicalNetwork else None
+    network = network if symmetric is None else symmetric.network
     if not AVAILABLE:
         raise UnsupportedPolicyError("of Numba only the public parts are used")
     if not HAS_BLAS:
@@ -103,33 +109,51 @@ def numba_network(policy: Policy) -> NumbaNetwork:
         raise UnsupportedPolicyError(f"compiled functions do not run a {type(network).__name__}")
     if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
         raise UnsupportedPolicyError("compiled functions do not squash actions")
-    _check_weights(network)
+    _check_weights(policy.network)
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
-    heads = _policy_heads(network.actor_head, distribution)
-    critic = _linear(network.critic_head)
-    value = Head(critic.weight, critic.bias, distribution.num_inputs)
-    if isinstance(network, SharedActorCritic):
-        encoder = network.encoder
-        towers = [_tower(network.trunk, network.core, [*heads, value])]
-    else:
-        # What the critic sees begins with what the policy sees.
-        encoder = network.critic_encoder if is_privileged(policy.observation_space) else network.actor_encoder
-        towers = [
-            _tower(network.actor, network.actor_core, heads),
-            _tower(network.critic, network.critic_core, [value]),
-        ]
-    if encoder is not None and any(True for _ in encoder.parameters()):
-        raise UnsupportedPolicyError(f"compiled functions do not learn an encoder ({type(encoder).__name__})")
+    encoder, towers = _towers(network, policy)
     offsets = distribution.offsets if isinstance(distribution, MultiCategorical) else None
     if isinstance(distribution, Categorical):
         offsets = torch.tensor([0, distribution.num_inputs])
     return NumbaNetwork(
         towers,
-        lambda obs: encode(encoder, policy.prepare(obs)),
+        partial(_inputs, policy, symmetric, encoder, towers[0].encoder is not None),
         num_inputs=distribution.num_inputs,
         num_components=math.prod(distribution.action_shape),
         offsets=offsets,
+        turns=None if symmetric is None else symmetric.tables.action_sources,
     )
+
+
+def _towers(network: SeparateActorCritic | SharedActorCritic, policy: Policy) -> tuple[nn.Module | None, list[Tower]]:
+    """The encoder that observations go through first, and the towers of a network."""
+    heads = _policy_heads(network.actor_head, policy.distribution)
+    critic = _linear(network.critic_head)
+    value = Head(critic.weight, critic.bias, policy.distribution.num_inputs)
+    if isinstance(network, SharedActorCritic):
+        return network.encoder, [_tower(network.encoder, network.trunk, network.core, [*heads, value])]
+    towers = [
+        _tower(network.actor_encoder, network.actor, network.actor_core, heads),
+        _tower(network.critic_encoder, network.critic, network.critic_core, [value]),
+    ]
+    # What the critic sees begins with what the policy sees.
+    is_more = is_privileged(policy.observation_space)
+    return network.critic_encoder if is_more else network.actor_encoder, towers
+
+
+def _inputs(policy: Policy, symmetric: CanonicalNetwork | None, encoder: Any, is_compiled: bool, obs: Any) -> Tensor:
+    """The inputs [B, D] of a network: features, or if its encoder is compiled what that takes; then the number of the
+    symmetry by which a board was turned, where boards are."""
+    obs = policy.prepare(obs)
+    if symmetric is not None:
+        obs, chosen = symmetric.canonical(obs)
+    if is_compiled:
+        from scramjet.accelerate.numba.encoders import inputs_of
+
+        inputs = inputs_of(encoder, obs)
+    else:
+        inputs = encode(encoder, obs)
+    return inputs if symmetric is None else torch.cat([inputs, chosen.unsqueeze(1).to(inputs.dtype)], dim=1)
 
 
 def _is_supported(network: nn.Module) -> bool:
@@ -169,14 +193,26 @@ def _linear(module: nn.Module) -> nn.Linear:
     return module
 
 
-def _tower(trunk: nn.Sequential, core: Core | None, heads: list[Head]) -> Tower:
+def _tower(encoder: nn.Module | None, trunk: nn.Sequential, core: Core | None, heads: list[Head]) -> Tower:
     modules = list(trunk)
     linears, activations = [_linear(module) for module in modules[::2]], modules[1::2]
     if len(linears) != len(activations) or not all(type(activation) in ACTIVATIONS for activation in activations):
         raise UnsupportedPolicyError("a trunk is not linear layers each with tanh or ReLU")
     if core is not None and not (isinstance(core, LayeredCore) and type(core) in CORES and len(core.layers) == 1):
         raise UnsupportedPolicyError("the memory core has several layers or is of another kind")
-    return Tower(list(zip(linears, activations, strict=True)), core, heads)
+    return Tower(list(zip(linears, activations, strict=True)), core, heads, _encoder(encoder))
+
+
+def _encoder(encoder: nn.Module | None) -> CompiledEncoder | None:
+    """The compiled functions of an encoder with weights; None if it has none; raises if there are no such functions."""
+    if encoder is None or not any(True for _ in encoder.parameters()):
+        return None
+    from scramjet.accelerate.numba.encoders import compiled_encoder
+
+    found = compiled_encoder(encoder)
+    if found is None:
+        raise UnsupportedPolicyError(f"compiled functions do not learn an encoder ({type(encoder).__name__})")
+    return found
 
 
 def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head]:

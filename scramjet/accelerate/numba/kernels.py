@@ -21,6 +21,8 @@ from scramjet.accelerate.numba.towers import (
     CORE,
     CORE_SIZE,
     CORE_STATE,
+    ENCODER,
+    ENCODER_PACK,
     END,
     FIRST_HEAD,
     FLOAT,
@@ -28,6 +30,7 @@ from scramjet.accelerate.numba.towers import (
     NUM_ACTIVATIONS,
     NUM_LAYER_COLUMNS,
     WIDTH,
+    encoder_floats,
     features_back,
     features_of,
     give_outputs,
@@ -137,30 +140,36 @@ def _gradients_of_part(address, part, num_parts, x):  # type: ignore[no-untyped-
             begins = 0
         at = kept
         for tower in range(num_towers):
-            features = features_of(address, tower, x, rows, num_units, state, begins, at)
+            features = features_of(address, tower, x, rows, num_units, state, begins, 1, at)
             give_outputs(work, tower, features, outputs, rows)
-            at += FLOAT * rows * tower_numbers(work, tower)[WIDTH]
+            own = tower_numbers(work, tower)
+            at += FLOAT * (rows * own[WIDTH] + encoder_floats(own, rows))
+        if work.turns != 0:
+            call(work.turn_outputs, (address, x, rows, outputs))
         call(
             work.loss, (address, samples.ctypes.data, rows, outputs, to_outputs, scale.ctypes.data, terms)
         )  # fmt: skip
+        if work.turns != 0:
+            call(work.turn_back, (address, x, rows, to_outputs))
         at = kept
         for tower in range(num_towers):
             own = tower_numbers(work, tower)
+            layers_at = at + FLOAT * encoder_floats(own, rows)
             size = words(layer_numbers(work.layers, own[FIRST_HEAD]), NUM_LAYER_COLUMNS)[INPUTS]
-            features = at + FLOAT * rows * (own[NUM_ACTIVATIONS] - size)
+            features = layers_at + FLOAT * rows * (own[NUM_ACTIVATIONS] - size)
             if own[CORE] != 0:
                 size = own[CORE_SIZE]
-                features = at + FLOAT * (rows * own[NUM_ACTIVATIONS] + num_units * own[CORE_STATE])
+                features = layers_at + FLOAT * (rows * own[NUM_ACTIVATIONS] + num_units * own[CORE_STATE])
             for k in range(own[FIRST_HEAD], own[END]):  # the first has inputs
                 numbers, keep = layer_numbers(work.layers, k), 0 if k == own[FIRST_HEAD] else 1
                 call(work.head_back, (numbers, features, to_outputs, to_features, keep, rows, width, partial))
             features_back(address, tower, x, rows, num_units, begins, at, to_features, other, partial)
-            at += FLOAT * rows * own[WIDTH]
+            at = layers_at + FLOAT * rows * own[WIDTH]
 
 
 @AddressedFunction
 def begin_step(address, k):  # type: ignore[no-untyped-def]
-    """Prepare the step on minibatch k: its units, the statistics of its advantages, and transposed memory weights.
+    """Prepare the step on minibatch k: its units, the statistics of its advantages, and copies of weights.
 
     Its units are `order[bounds[k] : bounds[k + 1]]`. Losses are means over `totals[k]` samples, with several ranks
     those of all of them. Row k of `statistics` normalizes advantages; without `statistics` it is computed here.
@@ -177,8 +186,11 @@ def begin_step(address, k):  # type: ignore[no-untyped-def]
     elif work.normalizes != 0:
         _normalize_advantages(work)
     for tower in range(work.num_towers):
-        if tower_numbers(work, tower)[CORE] != 0:
-            call(work.turn_weights, (tower_numbers(work, tower)[CORE],))
+        own = tower_numbers(work, tower)
+        if own[CORE] != 0:
+            call(work.turn_weights, (own[CORE],))
+        if own[ENCODER_PACK] != 0:
+            call(own[ENCODER_PACK], (own[ENCODER],))
 
 
 @callable_from_compiled
@@ -420,8 +432,10 @@ def act_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         x, state = work.inputs + FLOAT * start * work.num_inputs, work.state + FLOAT * start * work.state_size
         kept = outputs + FLOAT * rows * work.num_outputs
         for tower in range(num_towers):
-            features = features_of(address, tower, x, rows, rows, state, 0, kept)
+            features = features_of(address, tower, x, rows, rows, state, 0, 0, kept)
             give_outputs(work, tower, features, outputs, rows)
+        if work.turns != 0:
+            call(work.turn_outputs, (address, x, rows, outputs))
         if work.value != 0:
             _give_values(work, outputs, start, rows)
         call(work.draw, (address, start, rows, outputs))
@@ -461,7 +475,7 @@ def value_in_part(part, num_parts, address):  # type: ignore[no-untyped-def]
         if states > 0:
             copy(floats(state, rows * states), floats(work.state + FLOAT * start * states, rows * states))
         x = work.inputs + FLOAT * start * work.num_inputs
-        features = features_of(address, tower, x, rows, rows, state, 0, kept)
+        features = features_of(address, tower, x, rows, rows, state, 0, 0, kept)
         give_outputs(work, tower, features, outputs, rows)
         _give_values(work, outputs, start, rows)
     set_blas_threads(threads)

@@ -1,8 +1,8 @@
 """Runs small networks on the CPU with compiled functions (kernels.py, towers.py) instead of torch's operators: acting,
 values and gradient steps, on the network's own weights in place.
 
-Networks: one or two towers of tanh or ReLU layers, each with or without a recurrent core; actions are discrete or from
-normal distributions. Inputs are float32 [B, D]: an encoder before the first layer may not have weights.
+Networks: one or two towers of tanh or ReLU layers, each with or without an encoder of boards before and a recurrent core
+after them; actions are discrete or from normal distributions. Inputs are float32 [B, D].
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,9 +23,13 @@ from scramjet.accelerate.numba import towers as layers
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import StepCalls, Task
 from scramjet.compile.jit import AdaptiveThreading
+from scramjet.compile.vector_blocks import BOARDS
 from scramjet.policies.recurrent import kernels as memory_kernels
 from scramjet.policies.recurrent.autograd import CoreNumbers
 from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
+
+if TYPE_CHECKING:
+    from scramjet.accelerate.numba.encoders import CompiledEncoder
 
 BLOCK = 128
 """Rows that a thread computes at a time; gradient steps with memory take whole sequences instead."""
@@ -61,11 +65,17 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """One part of a network: hidden layers, possibly a recurrent core, then heads."""
+    """One part of a network: possibly an encoder, hidden layers, possibly a recurrent core, then heads."""
 
     layers: Sequence[tuple[nn.Linear, nn.Module]]  # linear layers, each with its activation
     core: LayeredCore | None
     heads: Sequence[Head]
+    encoder: CompiledEncoder | None = None
+
+    @property
+    def num_inputs(self) -> int:
+        """Columns of the inputs that it takes."""
+        return self.layers[0][0].in_features if self.encoder is None else self.encoder.num_inputs
 
 
 class NumbaStep(NamedTuple):
@@ -99,10 +109,12 @@ class NumbaNetwork:
         num_inputs: int,
         num_components: int,
         offsets: Tensor | None,
+        turns: Tensor | None = None,
     ) -> None:
         """`encode` turns observations into inputs [B, D], of which each tower takes the first so many. `num_inputs` is
         the size of the distribution's inputs and `num_components` that of an action. `offsets` are where each
-        component's logits begin and the last ones end, or None for normal distributions.
+        component's logits begin and the last ones end, or None for normal distributions. `turns` [G, A] says for
+        boards that are shown turned which logit is that of each action; the last of the inputs is the number of its row.
 
         The first tower has the policy's heads; the last head of the last tower is the value, column `num_inputs`.
         """
@@ -113,13 +125,17 @@ class NumbaNetwork:
         self._num_weights = 0
         self._layers_of: list[tuple[int, Tensor | None, Tensor]] = []  # layer, weight, bias
         self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
+        self._encoders: list[CompiledEncoder] = []
         self._places: list[tuple[Tensor, int]] = []  # each parameter, and where its gradient begins
         self._offsets = None if offsets is None else offsets.numpy()
         self._task = Task(layers.WORK)
+        self._width_of_inputs = max(tower.num_inputs for tower in towers) + (turns is not None)
         self._number(towers)
+        if turns is not None:
+            self._turn_outputs(turns)
         self._task.set(
             num_towers=len(towers), num_outputs=self.num_outputs, num_components=num_components,
-            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._layers[0, layers.STRIDE],
+            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._width_of_inputs,
             state_size=sum(core.state_size for core, _ in self._cores),
             widest=self._layers[:, [layers.INPUTS, layers.OUTPUTS]].max(),
             layer=layers.layer.address, head=layers.head.address,
@@ -141,11 +157,13 @@ class NumbaNetwork:
     def _number(self, towers: Sequence[Tower]) -> None:
         """Describe the network in the tables of numbers that compiled functions read (see towers.py)."""
         rows: list[list[int]] = []
-        width_of_inputs = max(tower.layers[0][0].in_features for tower in towers)
         for tower in towers:
-            first, place, core = len(self._rows), 0, [0] * 7
+            first, place, core, encoder = len(self._rows), 0, [0] * 7, [0] * 7
+            if tower.encoder is not None:
+                encoder = self._add_encoder(tower.encoder)
             for linear, activation in tower.layers:
-                stride = width_of_inputs if place == 0 else linear.in_features
+                reads_inputs = place == 0 and tower.encoder is None
+                stride = self._width_of_inputs if reads_inputs else linear.in_features
                 self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place, stride)
                 place += len(linear.bias)
             first_head, width = len(self._rows), place
@@ -155,10 +173,11 @@ class NumbaNetwork:
             for head in tower.heads:
                 stride = 0 if head.weight is None else head.weight.shape[1]
                 self._add_layer(head.weight, head.bias, layers.NOTHING, head.place, stride)
-            rows.append([first, first_head, len(self._rows), place, width, *core])
+            rows.append([first, first_head, len(self._rows), place, width, *core, *encoder])
         self._layers = np.array(self._rows, np.int64)
         self._width = sum(row[layers.WIDTH] for row in rows)
-        self._task.set(layers=self._layers, towers=np.array(rows, np.int64))
+        self._towers = np.array(rows, np.int64)
+        self._task.set(layers=self._layers, towers=self._towers)
 
     def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int, stride: int) -> None:
         outputs, inputs = len(bias), 0 if weight is None else weight.shape[1]
@@ -166,6 +185,26 @@ class NumbaNetwork:
         self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place, stride])
         for parameter in (bias,) if weight is None else (weight, bias):
             self._add_weights(parameter)
+
+    def _add_encoder(self, encoder: CompiledEncoder) -> list[int]:
+        """Add an encoder; returns its columns in the table of towers."""
+        self._encoders.append(encoder)
+        encoder.place_gradients(self._num_weights)
+        for parameter in encoder.parameters:
+            self._add_weights(parameter)
+        pack = 0 if encoder.pack is None else encoder.pack.address
+        functions = encoder.forward.address, 0, pack  # the backward pass is compiled when something is to be learned
+        sizes = encoder.num_features, encoder.width, encoder.scratch
+        return [encoder.numbers.ctypes.data, *functions, *sizes]
+
+    def _turn_outputs(self, turns: Tensor) -> None:
+        """Have logits of turned boards turned back."""
+        from scramjet.accelerate.numba import turned_boards
+
+        self._task.set(
+            turns=turns.contiguous().numpy(), turn_outputs=turned_boards.turn_outputs.address,
+            turn_back=turned_boards.turn_back.address,
+        )  # fmt: skip
 
     def _add_core(self, core: LayeredCore) -> tuple[list[int], int]:
         """Add a recurrent core; returns its columns in the table of towers and the number of floats it keeps a row."""
@@ -196,6 +235,8 @@ class NumbaNetwork:
                 self._layers[index, layers.WEIGHT] = weight.data_ptr()
         for core, numbers in self._cores:
             numbers.point_to(core.layers[0].weights())
+        for encoder in self._encoders:
+            encoder.refresh()
 
     def acts(self, steps: Sequence[NumbaStep], state: Tensor | None) -> list[Callable[[], None]]:
         """Return one function for each step, which draws its actions and writes their log-probabilities.
@@ -232,6 +273,8 @@ class NumbaNetwork:
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
         """Write the values of observations to `value` [B]; `state` [B, state_size] are their recurrent states."""
         inputs = self.encode(obs)
+        for encoder in self._encoders:
+            encoder.refresh()
         num_parts = self._num_parts(len(inputs), ROWS_PER_PART)
         self._give_scratch(num_parts, BLOCK)
         self._task.set(inputs=_array(inputs), state=_array(state), value=_array(value), num_taken=len(inputs))
@@ -241,6 +284,8 @@ class NumbaNetwork:
     def use_samples(self, samples: Samples) -> None:
         """Take minibatches from these samples from now on; call it again when their tensors have moved."""
         steps = 1 if samples.begins is None else len(samples.begins)
+        for row, encoder in zip(self._towers, self._encoders, strict=False):  # all towers have one, or none
+            row[layers.ENCODER_BACKWARD] = encoder.backward.address
         self._task.set(
             inputs=_array(self.encode(samples.obs)), mask=_array(samples.mask), action=_array(samples.action),
             log_prob=_array(samples.log_prob), value=_array(samples.value), advantage=_array(samples.advantage),
@@ -363,7 +408,9 @@ class NumbaNetwork:
 
     def _scratch_size(self, rows: int) -> int:
         """Floats of scratch memory that a thread needs for `rows` rows."""
-        return rows * self._scratch_per_row
+        whole = -(-rows // BOARDS) * BOARDS  # see towers.encoder_floats
+        encoders = (rows * each.num_features + whole * each.width + each.scratch for each in self._encoders)
+        return rows * self._scratch_per_row + sum(encoders)
 
     def _give_scratch(self, num_parts: int, rows: int) -> None:
         size = self._scratch_size(rows)

@@ -1,7 +1,7 @@
 """Forward and backward passes of layers, recurrent cores and heads, as compiled functions.
 
-A network is one or two towers: hidden layers, possibly a recurrent core, and heads that write some columns of the
-outputs [rows, A + 1]: the inputs of the distribution, then the value. Tables of numbers describe the network, such as
+A network is one or two towers: possibly an encoder, hidden layers, possibly a recurrent core, and heads that write some
+columns of the outputs [rows, A + 1]: the inputs of the distribution, then the value. Tables of numbers describe the network, such as
 the addresses and sizes of its weights, so that one compilation serves every network (see compile/addresses.py); the
 address 0 means that something does not exist. Matrix products are those of torch's BLAS (see compile/blas.py).
 """
@@ -13,6 +13,7 @@ import numpy as np
 from scramjet.compile.addresses import AddressedFunction, call, float_rows, floats, record_at, use_wide_vectors, words
 from scramjet.compile.blas import multiply, multiply_by_transposed, multiply_transposed
 from scramjet.compile.jit import callable_from_compiled
+from scramjet.compile.vector_blocks import BOARDS
 from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, tanh
 
 # Columns of the table of layers: addresses of the weight [outputs, inputs] and the bias; sizes; the activation; where
@@ -24,12 +25,14 @@ NUM_LAYER_COLUMNS = 8
 NOTHING, TANH, RELU = range(3)
 # Columns of the table of towers: its first layer, first head and end in the table of layers; floats of activations and
 # of everything it keeps, for each row; for a recurrent core the address of its numbers, its functions, its sizes, and
-# where its gradients and its part of a recurrent state begin.
+# where its gradients and its part of a recurrent state begin; for an encoder the address of its numbers, its functions,
+# its features, floats that it keeps for each row besides them, and those that it needs besides.
 (
     FIRST_LAYER, FIRST_HEAD, END, NUM_ACTIVATIONS, WIDTH,
     CORE, CORE_FORWARD, CORE_BACKWARD, CORE_SIZE, CORE_STATE, CORE_GRADIENT, STATE_PLACE,
-) = range(12)  # fmt: skip
-NUM_TOWER_COLUMNS = 12
+    ENCODER, ENCODER_FORWARD, ENCODER_BACKWARD, ENCODER_PACK, ENCODER_FEATURES, ENCODER_WIDTH, ENCODER_SCRATCH,
+) = range(19)  # fmt: skip
+NUM_TOWER_COLUMNS = 19
 
 WORK = np.dtype(
     [
@@ -40,7 +43,7 @@ WORK = np.dtype(
             "begins", "units", "num_units", "num_taken", "steps", "block", "scratch", "scratch_size", "partials",
             "num_weights", "terms", "normalizes", "order", "bounds", "totals", "statistics", "diagnostics",
             "parameters", "num_parameters", "draw", "loss", "layer", "layer_back", "head", "head_back",
-            "turn_weights", "core", "core_back", "next_part",
+            "turn_weights", "core", "core_back", "next_part", "turns", "turn_outputs", "turn_back",
         )
     ]
     + [
@@ -219,14 +222,28 @@ def tower_numbers(work, tower):  # type: ignore[no-untyped-def]
 
 
 @callable_from_compiled
-def features_of(address, tower, x, rows, sequences, state, begins, kept):  # type: ignore[no-untyped-def]
+def encoder_floats(own, rows):  # type: ignore[no-untyped-def]
+    """Floats that a tower's encoder writes for so many rows before the activations of the first layer."""
+    if own[ENCODER] == 0:
+        return 0
+    whole = (rows + BOARDS - 1) // BOARDS * BOARDS  # it takes BOARDS rows at a time
+    return rows * own[ENCODER_FEATURES] + whole * own[ENCODER_WIDTH] + own[ENCODER_SCRATCH]
+
+
+@callable_from_compiled
+def features_of(address, tower, x, rows, sequences, state, begins, keeps, kept):  # type: ignore[no-untyped-def]
     """Run a tower up to its heads on the inputs at `x`; returns the address of its features.
 
-    All activations are written from the address `kept` on. `rows` counts all steps of all `sequences`; a recurrent core
-    updates `state` [sequences, state size].
+    All activations are written from the address `kept` on, and stay there for a backward pass if `keeps` is 1. `rows`
+    counts all steps of all `sequences`; a recurrent core updates `state` [sequences, state size].
     """
     work = work_at(address)
     own = tower_numbers(work, tower)
+    if own[ENCODER] != 0:
+        memory = kept + FLOAT * rows * own[ENCODER_FEATURES]
+        call(own[ENCODER_FORWARD], (own[ENCODER], x, work.num_inputs, rows, keeps, kept, memory))
+        x = kept
+        kept += FLOAT * encoder_floats(own, rows)
     for k in range(own[FIRST_LAYER], own[FIRST_HEAD]):
         call(work.layer, (layer_numbers(work.layers, k), x, kept, rows))
         x = kept
@@ -298,6 +315,8 @@ def features_back(address, tower, x, rows, sequences, begins, kept, to_features,
     """
     work = work_at(address)
     own = tower_numbers(work, tower)
+    encoded = kept
+    kept += FLOAT * encoder_floats(own, rows)
     if own[CORE] != 0:
         last = words(layer_numbers(work.layers, own[FIRST_HEAD] - 1), NUM_LAYER_COLUMNS)
         core_kept = kept + FLOAT * rows * own[NUM_ACTIVATIONS]
@@ -311,11 +330,20 @@ def features_back(address, tower, x, rows, sequences, begins, kept, to_features,
     for k in range(own[FIRST_HEAD] - 1, own[FIRST_LAYER] - 1, -1):
         numbers = words(layer_numbers(work.layers, k), NUM_LAYER_COLUMNS)
         y = kept + FLOAT * rows * (numbers[PLACE] - first)
-        is_first = k == own[FIRST_LAYER]
+        is_first = k == own[FIRST_LAYER] and own[ENCODER] == 0
         below = x if is_first else y - FLOAT * rows * numbers[INPUTS]
+        if k == own[FIRST_LAYER] and own[ENCODER] != 0:
+            below = encoded
         arguments = layer_numbers(work.layers, k), below, y, to_features, other, 1 if is_first else 0, rows, to_weights
         call(work.layer_back, arguments)
         to_features, other = other, to_features
+    if own[ENCODER] != 0:
+        memory = encoded + FLOAT * rows * own[ENCODER_FEATURES]
+        scratch = kept - FLOAT * own[ENCODER_SCRATCH]
+        call(
+            own[ENCODER_BACKWARD],
+            (own[ENCODER], x, work.num_inputs, rows, to_features, memory, scratch, to_weights),
+        )
 
 
 @callable_from_compiled

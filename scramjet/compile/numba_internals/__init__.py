@@ -36,23 +36,41 @@ if numba_versions.IS_TESTED:
         use_wide_vectors,
     )
     from scramjet.compile.numba_internals.kernel_cache import c_function, keep_on_disk
+    from scramjet.compile.numba_internals.vector_blocks import (
+        LANES,
+        OUTPUTS,
+        PAIRED,
+        PARTNERS,
+        VECTORS,
+        products_over_lanes,
+        transpose,
+        weighted_sums,
+    )
 else:
     from scramjet.compile.numba_internals.plain import (
         BORROWING_HELPER_OPTIONS,
         ENTRY_OPTIONS,
         HELPER_OPTIONS,
         INLINED_HELPER_OPTIONS,
+        LANES,
+        OUTPUTS,
+        PAIRED,
+        PARTNERS,
+        VECTORS,
         array_at,
         c_function,
         call,
         exchange_openmp_threads,
         fetch_and_increment,
         keep_on_disk,
+        products_over_lanes,
         record_at,
         register_blas,
         set_blas_threads,
         sgemm,
+        transpose,
         use_wide_vectors,
+        weighted_sums,
     )
 
     warnings.warn(numba_versions.untested_note(), stacklevel=2)
@@ -67,6 +85,11 @@ __all__ = [
     "ENTRY_OPTIONS",
     "HELPER_OPTIONS",
     "INLINED_HELPER_OPTIONS",
+    "LANES",
+    "OUTPUTS",
+    "PAIRED",
+    "PARTNERS",
+    "VECTORS",
     "array_at",
     "c_function",
     "call",
@@ -77,10 +100,13 @@ __all__ = [
     "jitclass_members",
     "keep_cuda_on_disk",
     "keep_on_disk",
+    "products_over_lanes",
     "quiet_cuda",
     "record_at",
     "register_blas",
     "set_blas_threads",
     "sgemm",
+    "transpose",
     "use_wide_vectors",
+    "weighted_sums",
 ]  # fmt: skip

@@ -44,6 +44,10 @@ def c_function(function: FunctionType, fingerprint: str) -> Any:
     unavailable()
 
 
+LANES, VECTORS, OUTPUTS, PAIRED, PARTNERS = 8, 2, 4, 2, 4
+weighted_sums: Any = unavailable
+products_over_lanes: Any = unavailable
+transpose: Any = unavailable
 call: Any = unavailable
 use_wide_vectors: Any = unavailable
 fetch_and_increment: Any = unavailable

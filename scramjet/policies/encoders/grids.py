@@ -9,18 +9,23 @@ in that cell. A MultiDiscrete entry with three axes is a grid of symbols, and ea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
+from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
 from scramjet.policies.encoders.images import ImageLayout, is_image
 from scramjet.policies.encoders.symbols import SymbolEntry, is_symbol_grid
 from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor
 from scramjet.policies.layers import convolution
+
+if TYPE_CHECKING:
+    from scramjet.policies.encoders.convolutions.modules import Source
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,18 @@ class GridEntry:
         planes = planes.to(torch.float32, memory_format=torch.contiguous_format)
         return planes if self.divisor == 1.0 else planes / self.divisor
 
+    @property
+    def is_channels_first(self) -> bool:
+        """Whether a grid's planes lie one behind the other in memory, not the numbers of a cell."""
+        return self.layout is not None and not self.layout.is_channels_last
+
+    def write(self, entry: Tensor, out: Tensor, first: int) -> None:
+        """The same on the GPU, as planes `first` and following of [B, H, W, P]."""
+        from scramjet.policies.encoders.convolutions.planes import write_grid
+
+        settings: dict[str, Any] = {"channels_first": self.is_channels_first, "divisor": self.divisor}
+        write_grid(out, first, entry, self.num_planes, **settings)
+
 
 @dataclass(frozen=True)
 class PositionEntry:
@@ -51,6 +68,12 @@ class PositionEntry:
         """int64 [B, 2] as float32 [B, 1, H, W]."""
         cells = torch.arange(self.height * self.width, device=entry.device)
         return (self.cell(entry).unsqueeze(1) == cells).float().view(-1, 1, self.height, self.width)
+
+    def write(self, entry: Tensor, out: Tensor, first: int) -> None:
+        """The same on the GPU, as plane `first` of [B, H, W, P]."""
+        from scramjet.policies.encoders.convolutions.planes import write_position
+
+        write_position(out, first, entry, self.start)
 
     def cell(self, entry: Tensor) -> Tensor:
         """The number of each position's cell, row by row, [B]."""
@@ -99,6 +122,22 @@ class GridPlanes(nn.Module):
         """The planes of a batch."""
         planes = [entry.planes(obs if name is None else obs[name]) for name, _, entry in self._entries]
         return planes[0] if len(planes) == 1 else torch.cat(planes, dim=1)
+
+    def source(self, obs: Any) -> Source:
+        """What convolutions on the GPU read: a single grid as it lies in the observation, else all planes,
+        channels last."""
+        from scramjet.policies.encoders.convolutions.modules import Source
+
+        name, _, entry = self._entries[0]
+        first = obs if name is None else obs[name]
+        if len(self._entries) == 1 and isinstance(entry, GridEntry):
+            return Source(first, self.height, self.width, entry.is_channels_first, entry.divisor)
+        if is_mapped(first):
+            return Source(self(obs).permute(0, 2, 3, 1), self.height, self.width)
+        out = torch.empty(len(first), self.height, self.width, self.num_planes, device=first.device)
+        for name, place, entry in self._entries:
+            entry.write(obs if name is None else obs[name], out, place.start)
+        return Source(out, self.height, self.width)
 
     def with_rest(self, features: Tensor, obs: Any) -> Tensor:
         """Features [B, F] concatenated with those of the entries that are no planes, [B, F + num_rest]."""
@@ -168,6 +207,19 @@ class GridCNN(Encoder):
 
     def forward(self, obs: Any) -> Tensor:
         """A batch of observations to [B, F]."""
-        cells: Tensor = self.layers(self.planes(obs)).flatten(2)  # [B, C, H * W]
+        cells = self._on_gpu(obs) if takes_kernels(leaves(obs)[0]) else self.layers(self.planes(obs)).flatten(2)
         features = torch.cat([cells.mean(-1), cells.amax(-1)], dim=1) if self.pools else cells.flatten(1)
         return self.planes.with_rest(features, obs)
+
+    def _on_gpu(self, obs: Any) -> Tensor:
+        """The boards after all layers, [B, C, H * W]."""
+        from scramjet.policies.encoders.convolutions.modules import convolve_modules
+
+        convolutions: list[tuple[nn.Conv2d, bool]] = []
+        for layer in self.layers:
+            if isinstance(layer, ResidualBlock):
+                convolutions += [(layer.first, False), (layer.second, True)]
+            elif isinstance(layer, nn.Conv2d):
+                convolutions.append((layer, False))
+        features = convolve_modules(self.planes.source(obs), convolutions)
+        return features.unflatten(1, (-1, self.planes.height * self.planes.width))

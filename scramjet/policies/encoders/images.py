@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.convolutions.choice import takes_kernels
 from scramjet.policies.encoders.vectors import Encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 
@@ -97,6 +98,17 @@ class NatureCNN(ImageEncoder):
                 convolution(64, 64, 3), relu(),
             ],
         )  # fmt: skip
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """[B, *image] to [B, F]; on the GPU pixels are read as they are."""
+        if not takes_kernels(obs):
+            return super().forward(obs)
+        from scramjet.policies.encoders.convolutions.modules import Source, convolve_modules
+
+        layout = self.layout
+        divisor = 1.0 if obs.dtype == torch.float32 else layout.divisor
+        source = Source(obs, layout.height, layout.width, not layout.is_channels_last, divisor)
+        return convolve_modules(source, [(layer, False) for layer in self.layers if isinstance(layer, nn.Conv2d)])
 
 
 class ImpalaCNN(ImageEncoder):

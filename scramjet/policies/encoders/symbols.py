@@ -45,3 +45,9 @@ class SymbolEntry:
             for k, (size, start) in enumerate(zip(self.sizes, self.starts, strict=True))
         ]
         return torch.cat(hot, dim=-1).permute(0, 3, 1, 2).to(torch.float32)
+
+    def write(self, entry: Tensor, out: Tensor, first: int) -> None:
+        """The same on the GPU, as planes `first` and following of [B, H, W, P]."""
+        from scramjet.policies.encoders.convolutions.planes import write_symbols
+
+        write_symbols(out, first, entry, self.sizes, self.starts)

@@ -43,6 +43,10 @@ FIRST_GUESS = 3.0
 """What a position entry adds to its cell's reward before anything is learned: every named place is first taken for a
 goal. Otherwise chance decides in the first updates whether a goal is worth more or less than the cells around it, and
 a policy that has learned to go beside it stays with that, because values spread from peaks only."""
+LEAK = 0.2
+"""The slope of the embedding below 0, so that no unit is ever dead."""
+PAUSE = 0.01
+"""Steps are counted in the logarithm of a share, which is this much more than 0 where all of a value passes."""
 AGENT = "agent"
 """The Dict entry from which it plans: the agent's position, a MultiDiscrete([height, width]) as other positions are."""
 
@@ -89,23 +93,28 @@ class ValuePropagation(Encoder):
         reward, passes = self.reward_and_passes(obs)
         value = propagate(reward, passes, self.max_sweeps)
         # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
-        corner = ((obs[AGENT] - self.start) * self.strides).sum(1)  # the GPU has no product of whole-number matrices
-        places = corner.unsqueeze(1) + self.around
+        places = self.corner(obs).unsqueeze(1) + self.around
         values = functional.pad(value, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
         passable = functional.pad(passes, (1, 1, 1, 1)).flatten(1).gather(1, places)  # [B, 9]
         # Logarithms tell near from far where all values are tiny. Divided by that of the agent's own share, they count
         # steps: the neighbour that its value came from is about 1 better than its own cell.
         logs = (values + SMALLEST).log()
         log_pass = (passable[:, 4:5] + SMALLEST).log()
-        steps = torch.tanh((logs - logs[:, 4:5]) / (0.01 - log_pass))
-        distance = logs[:, 4:5] / (log_pass - 0.01) / (self.planes.height + self.planes.width)
+        steps = torch.tanh((logs - logs[:, 4:5]) / (PAUSE - log_pass))
+        distance = logs[:, 4:5] / (log_pass - PAUSE) / (self.planes.height + self.planes.width)
         features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
         return self.planes.with_rest(features, obs)
+
+    def corner(self, obs: Any) -> Tensor:
+        """The number of the cell above and to the left of the agent in a grid with a border, [B]."""
+        # The GPU has no product of whole-number matrices.
+        corner: Tensor = ((obs[AGENT] - self.start) * self.strides).sum(1)
+        return corner
 
     def reward_and_passes(self, obs: Any) -> tuple[Tensor, Tensor]:
         """Each cell's reward and the share of value it lets through, both in (0, 1), [B, H, W]."""
         planes = self.planes(obs)
-        maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), 0.2))  # no unit is ever dead
+        maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), LEAK))
         guess = functional.conv2d(planes, self.guess, self.bias)
         maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND))
         return maps[:, 0], maps[:, 1]
@@ -128,7 +137,7 @@ class _Propagate(torch.autograd.Function):
         if reward.is_cuda:
             _on_gpu().sweep(reward, passes, max_sweeps, value)
         else:
-            _sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
+            sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
         ctx.save_for_backward(reward, passes, value)
         return value
 
@@ -140,7 +149,7 @@ class _Propagate(torch.autograd.Function):
         if reward.is_cuda:
             _on_gpu().route_back(*tensors)
         else:
-            _route_back(*(tensor.numpy() for tensor in tensors))
+            route_back(*(tensor.numpy() for tensor in tensors))
         return to_reward, to_passes, None
 
 
@@ -152,7 +161,7 @@ def _on_gpu() -> Any:
 
 
 @compiled
-def _sweep(reward: np.ndarray, passes: np.ndarray, max_sweeps: int, value: np.ndarray) -> None:
+def sweep(reward: np.ndarray, passes: np.ndarray, max_sweeps: int, value: np.ndarray) -> None:
     """Sweep until nothing changes. 16 grids are computed side by side, so that the compiler can vectorize."""
     rows, height, width = reward.shape
     stride = width + 2  # a border of cells without value saves checks at the edges
@@ -191,7 +200,7 @@ def _sweep(reward: np.ndarray, passes: np.ndarray, max_sweeps: int, value: np.nd
 
 
 @compiled
-def _route_back(
+def route_back(
     reward: np.ndarray, passes: np.ndarray, value: np.ndarray, grad: np.ndarray,
     to_reward: np.ndarray, to_passes: np.ndarray,
 ) -> None:  # fmt: skip

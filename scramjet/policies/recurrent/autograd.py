@@ -1,12 +1,12 @@
-"""The compiled recurrences of kernels.py as differentiable torch functions on the CPU.
+"""The compiled recurrences as differentiable torch functions: those of kernels.py on the CPU, those of gpu/ on a GPU.
 
-All is float32 and time-major. A thread takes a part of the rows through all steps.
+All is time-major. On the CPU all is float32, and a thread takes a part of the rows through all steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,24 +22,52 @@ ROWS_PER_PART = 4
 """The fewest rows for a thread: each thread reads all weights at every step."""
 
 
+class Passes(Protocol):
+    """The forward and backward pass of a recurrence on one kind of device."""
+
+    def forward(
+        self, features: Tensor, state: Tensor, begins: Tensor | None, weights: Sequence[Tensor], keeps: bool
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Outputs [T, B, H], the state after the last step and, with `keeps`, what `backward` needs."""
+
+    def backward(
+        self, to_outputs: Tensor, to_after: Tensor, features: Tensor, state: Tensor, begins: Tensor | None,
+        weights: Sequence[Tensor], needs_features: bool, kept: Any,
+    ) -> tuple[Tensor | None, ...]:  # fmt: skip
+        """Gradients of features, state and weights; may overwrite what was kept."""
+
+
 class Recurrence(NamedTuple):
-    """One kind of recurrence: as torch's operators compute it, and as the compiled kernels do."""
+    """One kind of recurrence: as torch's operators compute it, and as the compiled kernels do on CPU and GPU."""
 
     plain: Callable[..., tuple[Tensor, Tensor]]
     """(features, state, begins, *weights) to (outputs, state after); weights: of the features, bias, of the state."""
     sequences: Sequences
+    name: str
+    """lstm, gru or mingru."""
 
     def run(self, features: Tensor, state: Tensor, begins: Tensor | None, weights: tuple[Tensor, ...]) -> Any:
         """Outputs [T, B, H] and the state after the last step: compiled where these tensors allow it, else by torch."""
-        if not can_run_compiled(features, state, weights):
+        passes = self.passes(features, state, weights)
+        if passes is None:
             return self.plain(features, state, begins, *weights)
         if torch.is_grad_enabled():
-            return _CompiledRecurrence.apply(self, features, state, begins, *weights)
-        return forward(self.sequences, features, state, begins, weights)[:2]
+            return _CompiledRecurrence.apply(self, passes, features, state, begins, *weights)
+        return passes.forward(features, state, begins, weights, keeps=False)[:2]
+
+    def passes(self, features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> Passes | None:
+        """The compiled passes that take these tensors; None if there are none."""
+        if can_run_compiled(features, state, weights):
+            return _CompiledPasses(self.sequences)
+        if not features.is_cuda:
+            return None
+        from scramjet.policies.recurrent.gpu import passes  # loads Triton, which takes a while
+
+        return passes.choose(self.name, features, state, weights)
 
 
 def can_run_compiled(features: Tensor, state: Tensor, weights: tuple[Tensor, ...]) -> bool:
-    """Whether the compiled kernels take these tensors: float32 on the CPU, outside autocast and torch.compile."""
+    """Whether the kernels for the CPU take these tensors: float32 there, outside autocast and torch.compile."""
     tensors = (features, state, weights[0])
     return (
         AVAILABLE
@@ -50,42 +78,61 @@ def can_run_compiled(features: Tensor, state: Tensor, weights: tuple[Tensor, ...
 
 
 class _CompiledRecurrence(torch.autograd.Function):
-    """A recurrence whose forward and backward passes are the compiled kernels."""
+    """A recurrence whose forward and backward passes are compiled kernels."""
 
     @staticmethod
     def forward(
-        ctx: Any, kind: Recurrence, features: Tensor, state: Tensor, begins: Tensor | None, *weights: Tensor
+        ctx: Any,
+        kind: Recurrence,
+        passes: Passes,
+        features: Tensor,
+        state: Tensor,
+        begins: Tensor | None,
+        *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        outputs, after, ctx.kept = forward(kind.sequences, features, state, begins, weights)
-        ctx.kind = kind
+        outputs, after, ctx.kept = passes.forward(features, state, begins, weights, keeps=True)
+        ctx.kind, ctx.passes = kind, passes
         ctx.save_for_backward(features, state, begins, *weights)
         return outputs, after
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        to_outputs, to_after = grads
         features, state, begins, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():
             return _plain_backward(ctx, grads, features, state, begins, weights)
         kept, ctx.kept = ctx.kept, None
         if kept is None:  # a second backward pass: the first one overwrote it
-            kept = forward(ctx.kind.sequences, features, state, begins, weights)[2]
-        to_features, to_state, *to_weights = backward(
-            ctx.kind.sequences, to_outputs, to_after, features, state, begins, weights, ctx.needs_input_grad[1], kept
+            kept = ctx.passes.forward(features, state, begins, weights, keeps=True)[2]
+        to_features, to_state, *to_weights = ctx.passes.backward(
+            *grads, features, state, begins, weights, ctx.needs_input_grad[2], kept
         )
-        return None, to_features, to_state, None, *to_weights[: len(weights)]
+        return None, None, to_features, to_state, None, *to_weights[: len(weights)]
 
 
 def _plain_backward(
     ctx: Any, grads: tuple[Tensor, ...], features: Tensor, state: Tensor, begins: Tensor | None, weights: list[Tensor]
 ) -> tuple[Any, ...]:
     """The gradients by torch's operators, which can be differentiated again."""
-    is_needed = [ctx.needs_input_grad[i] for i in (1, 2, *range(4, 4 + len(weights)))]
+    is_needed = [ctx.needs_input_grad[i] for i in (2, 3, *range(5, 5 + len(weights)))]
     inputs = [tensor for tensor, needed in zip((features, state, *weights), is_needed, strict=True) if needed]
     outputs = ctx.kind.plain(features, state, begins, *weights)
     found = iter(torch.autograd.grad(outputs, inputs, grads, create_graph=True))
     to_features, to_state, *to_weights = [next(found) if needed else None for needed in is_needed]
-    return None, to_features, to_state, None, *to_weights
+    return None, None, to_features, to_state, None, *to_weights
+
+
+class _CompiledPasses(NamedTuple):
+    """The passes of the kernels for the CPU."""
+
+    sequences: Sequences
+
+    def forward(
+        self, features: Tensor, state: Tensor, begins: Tensor | None, weights: Sequence[Tensor], keeps: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return forward(self.sequences, features, state, begins, weights)
+
+    def backward(self, *arguments: Any) -> tuple[Tensor | None, ...]:
+        return backward(self.sequences, *arguments)
 
 
 class CoreNumbers:

@@ -4,7 +4,8 @@ A core stands between a network's trunk and its heads. It takes the features of 
 row's state, one row of numbers; a state of zeros is the beginning of an episode.
 
 The functions `lstm`, `gru` and `mingru` are the recurrences in torch's operators, to be read and to run on any device.
-On the CPU compiled kernels with the same results up to rounding take their place (autograd.py, kernels.py).
+Compiled kernels with the same results up to rounding take their place (autograd.py), on the CPU those of kernels.py and
+on a GPU those of gpu/.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class LayeredCore(Core):
 class LSTM(LayeredCore):
     """Long short-term memory; the forget gate is open at first (Jozefowicz et al. 2015)."""
 
-    recurrence = Recurrence(lstm, kernels.LSTM)
+    recurrence = Recurrence(lstm, kernels.LSTM, "lstm")
     gates, states_per_unit = Gates(4, 4, 4), 2
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
@@ -171,7 +172,7 @@ class LSTM(LayeredCore):
 class GRU(LayeredCore):
     """Gated recurrent unit; its first bias lets it keep more of the state than it replaces."""
 
-    recurrence = Recurrence(gru, kernels.GRU)
+    recurrence = Recurrence(gru, kernels.GRU, "gru")
     gates = Gates(4, 3, 3)
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:
@@ -182,7 +183,7 @@ class GRU(LayeredCore):
 class MinGRU(LayeredCore):
     """Minimal gated recurrent unit, whose gates see the features only; at first it keeps more than it replaces."""
 
-    recurrence = Recurrence(mingru, kernels.MINGRU)
+    recurrence = Recurrence(mingru, kernels.MINGRU, "mingru")
     gates = Gates(2, 2, 0)
 
     def __init__(self, num_inputs: int, size: int, layers: int = 1) -> None:

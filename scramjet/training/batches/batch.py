@@ -33,6 +33,7 @@ class Batch:
     rollout: Rollout
     samples: Samples
     explained_variance: Tensor  # [], share of the returns' variance that the values at the time of acting explain
+    num_counted: Tensor  # [], samples of all ranks that count
     targets: Targets | None  # with V-trace, to estimate advantages again as the policy changes; else None
 
 
@@ -44,32 +45,35 @@ def prepare_batch(
     *,
     scale: ValueScale | None = None,
     bonus: BonusAdvantages | None = None,
+    fixed: bool = False,
 ) -> Batch:
     """Estimate the advantages and returns of a rollout from rewards [T, R] or [T, N, S], and lay out its samples.
 
     Statistics are those over the rollouts of all `ranks`. With a `scale`, the rollout's values are outputs in it; its
     statistics take in the returns, and the samples' values and returns are outputs in the scale after that. `bonus` is
-    added to the advantages.
+    added to the advantages. `fixed`: whether samples have the same shapes for every rollout, see `lay_out`.
     """
     targets = Targets.of(rollout, reward, config, scale, bonus)
-    samples = lay_out(rollout, *targets.on_policy())
+    samples = lay_out(rollout, *targets.on_policy(), fixed=fixed)
     if scale is not None:
         samples.value = scale.to_returns(samples.value)
-    explained = _explained_variance(samples, ranks)
+    explained, num_counted = _explained_variance(samples, ranks)
     if scale is not None:
         scale.follow(samples.returns, samples.counts)
         samples.value, samples.returns = scale.to_outputs(samples.value), scale.to_outputs(samples.returns)
     _normalize(samples, config, ranks)
-    return Batch(rollout, samples, explained, targets if config.advantage == "vtrace" else None)
+    return Batch(rollout, samples, explained, num_counted, targets if config.advantage == "vtrace" else None)
 
 
-def _explained_variance(samples: Samples, ranks: Ranks) -> Tensor:
-    """How much of the variance of all ranks' returns the values explain, a scalar."""
+def _explained_variance(samples: Samples, ranks: Ranks) -> tuple[Tensor, Tensor]:
+    """How much of the variance of all ranks' returns the values explain, and the number of these returns; scalars."""
     value, returns, counts = samples.value, samples.returns, samples.counts
     if ranks.is_alone:
-        return explained_variance(value, returns, counts)
+        number = torch.full((), len(returns), device=returns.device) if counts is None else counts.sum()
+        return explained_variance(value, returns, counts), number
     moments = torch.stack([moments_of(returns, counts), moments_of(returns - value, counts)], 1)
-    return explained_by_moments(*joined_over(ranks, moments).unbind(1))
+    of_returns, of_errors = joined_over(ranks, moments).unbind(1)
+    return explained_by_moments(of_returns, of_errors), of_returns[0]
 
 
 def _normalize(samples: Samples, config: PPOConfig, ranks: Ranks) -> None:

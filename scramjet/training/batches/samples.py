@@ -1,4 +1,8 @@
-"""Lays out the samples of a rollout: flat, or with memory as sequences that begin from a kept recurrent state."""
+"""Lays out the samples of a rollout: flat, or with memory as sequences that begin from a kept recurrent state.
+
+On the CPU, samples that are not learned from are left out, so their number varies from rollout to rollout. CUDA graphs
+need the same shapes every time and may not wait for the host, so on the GPU such samples stay and are marked.
+"""
 
 from __future__ import annotations
 
@@ -10,45 +14,64 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.samples import Samples
-from scramjet.compile.jit import compiled
+from scramjet.compile.jit import RowKernel
 from scramjet.engine.trees import map_optional
 from scramjet.training.rollout.recurrent_states import begins
 from scramjet.training.rollout.rollout import Rollout
 
 
-def lay_out(rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None) -> Samples:
+def lay_out(
+    rollout: Rollout, advantage: Tensor, returns: Tensor, counts: Tensor | None = None, *, fixed: bool = False
+) -> Samples:
     """The samples of a rollout, without those of dead agents and opponents and those with `counts` [T, R] False.
 
-    Where shapes are fixed or sequences are padded, such samples stay and are marked in `Samples.counts`.
+    Where sequences are padded, such samples stay and are marked in `Samples.counts`. With `fixed` shapes all of them
+    stay, and sequences of seats are padded to the horizon, the most turns that one seat can have.
     """
     alive = None if rollout.alive is None else rollout.alive[:-1].bool()
     valid = _all_of(counts, alive, rollout.mine)
-    everywhere = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
     if not rollout.recurrent.is_used:
-        return _lay_flat(rollout, advantage, returns, valid, everywhere)
-    ended = rollout.terminated | rollout.truncated
+        return _lay_flat(rollout, advantage, returns, valid, fixed=fixed)
+    place, first = _sequences(rollout, alive, fixed=fixed)
     states = rollout.states.flatten(0, 1)
-    if rollout.seat is not None:
-        place, first = _turns_of_seats(rollout.seat[:-1], ended, rollout.horizon, len(states))
-    else:
-        place = _segments(everywhere.view(ended.shape), rollout.horizon)
-        first = _segments(begins(ended, alive), rollout.horizon)
+    is_one_stretch = rollout.seat is None and rollout.horizon == rollout.num_steps
     if rollout.seat is None and alive is None:  # every step is valid
-        samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=rollout.horizon == rollout.num_steps)
+        samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=is_one_stretch)
         samples.state, samples.begins = states, first
         return samples
     assert valid is not None
     is_valid = (place >= 0) & valid.flatten()[place]
-    played = is_valid.any(0).nonzero().squeeze(1)  # sequences with at least one valid step
-    unit = played if len(played) < len(states) else None
+    unit = None if fixed else _played(is_valid)
     if unit is not None:
-        place, first, is_valid, states = place[:, played], first[:, played], is_valid[:, played], states[played]
-    is_whole = torch.equal(place.flatten(), everywhere)
+        place, first, is_valid, states = place[:, unit], first[:, unit], is_valid[:, unit], states[unit]
+    is_whole = is_one_stretch if fixed else torch.equal(place.flatten(), _everywhere(rollout))
     samples = _gather(rollout, advantage, returns, place.flatten(), is_whole=is_whole)
     samples.state, samples.begins = states, first
-    samples.counts = None if bool(is_valid.all()) else is_valid.flatten()
+    samples.counts = None if not fixed and bool(is_valid.all()) else is_valid.flatten()
     samples.unit = unit
     return samples
+
+
+def _sequences(rollout: Rollout, alive: Tensor | None, *, fixed: bool) -> tuple[Tensor, Tensor]:
+    """The places of each sequence's steps in the flattened rollout, -1 for padding, and which steps are an episode's
+    first: [L, sequences] each."""
+    ended = rollout.terminated | rollout.truncated
+    if rollout.seat is not None:
+        num_sequences = rollout.states.shape[0] * rollout.states.shape[1]
+        return _turns_of_seats(rollout.seat[:-1], ended, rollout.horizon, num_sequences, fixed=fixed)
+    place = _segments(_everywhere(rollout).view(ended.shape), rollout.horizon)
+    return place, _segments(begins(ended, alive), rollout.horizon)
+
+
+def _played(is_valid: Tensor) -> Tensor | None:
+    """The numbers of sequences with at least one valid step [L, sequences]; None if all have one."""
+    played = is_valid.any(0).nonzero().squeeze(1)
+    return played if len(played) < is_valid.shape[1] else None
+
+
+def _everywhere(rollout: Rollout) -> Tensor:
+    """The places of all steps and rows, [T * R]."""
+    return torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
 
 
 def _all_of(*conditions: Tensor | None) -> Tensor | None:
@@ -59,22 +82,16 @@ def _all_of(*conditions: Tensor | None) -> Tensor | None:
 
 def every_step(rollout: Rollout) -> Samples:
     """All steps of a rollout of a policy without memory, whether or not they count; targets are not filled in."""
-    place = torch.arange(rollout.log_prob.numel(), device=rollout.log_prob.device)
-    return _gather(rollout, rollout.log_prob, rollout.log_prob, place, is_whole=True)
+    return _gather(rollout, rollout.log_prob, rollout.log_prob, _everywhere(rollout), is_whole=True)
 
 
-def _lay_flat(
-    rollout: Rollout, advantage: Tensor, returns: Tensor, valid: Tensor | None, everywhere: Tensor
-) -> Samples:
-    """Samples without memory. Invalid ones are left out; for seats on the GPU they are marked instead, because CUDA
-    graphs need fixed shapes."""
-    if valid is not None and rollout.seat is not None and valid.is_cuda:
-        samples = _gather(rollout, advantage, returns, everywhere, is_whole=True)
-        samples.counts = valid.flatten()
-        return samples
-    is_whole = valid is None or bool(valid.all())
+def _lay_flat(rollout: Rollout, advantage: Tensor, returns: Tensor, valid: Tensor | None, *, fixed: bool) -> Samples:
+    """Samples without memory. Invalid ones are left out, or with `fixed` shapes marked."""
+    everywhere = _everywhere(rollout)
+    is_whole = valid is None or fixed or bool(valid.all())
     place = everywhere if valid is None or is_whole else valid.flatten().nonzero().squeeze(1)
     samples = _gather(rollout, advantage, returns, place, is_whole=is_whole)
+    samples.counts = valid.flatten() if fixed and valid is not None else None
     samples.unit = None if is_whole else place
     return samples
 
@@ -103,34 +120,45 @@ def _segments(data: Tensor, horizon: int) -> Tensor:
     return data.unflatten(0, (-1, horizon)).transpose(0, 1).flatten(1).contiguous()
 
 
-def _turns_of_seats(seat: Tensor, ended: Tensor, horizon: int, num_sequences: int) -> tuple[Tensor, Tensor]:
+def _turns_of_seats(
+    seat: Tensor, ended: Tensor, horizon: int, num_sequences: int, *, fixed: bool
+) -> tuple[Tensor, Tensor]:
     """Sequences of each seat's own turns.
 
-    Returns their places in the flattened rollout and which turns are an episode's first, [L, sequences] each. Sequences
-    shorter than the longest are padded with places of -1.
+    Returns their places in the flattened rollout and which turns are an episode's first, [L, sequences] each. L is the
+    horizon where shapes are `fixed`, else the length of the longest. Shorter ones are padded with places of -1.
     """
-    place = np.full((horizon, num_sequences), -1, np.int64)
-    first = np.zeros((horizon, num_sequences), np.bool_)
-    longest = _list_turns(seat.cpu().numpy(), ended.cpu().numpy(), horizon, place, first)
-    return torch.from_numpy(place[:longest]).to(seat.device), torch.from_numpy(first[:longest]).to(seat.device)
+    place = torch.full((horizon, num_sequences), -1, device=seat.device)
+    first = torch.zeros(horizon, num_sequences, dtype=torch.bool, device=seat.device)
+    num_turns = torch.zeros(num_sequences, dtype=torch.int64, device=seat.device)
+    is_new = torch.zeros(num_sequences, dtype=torch.bool, device=seat.device)
+    _list_turns.on(seat.shape[1], seat, ended, horizon, place, first, num_turns, is_new)
+    length = horizon if fixed else int(num_turns.max())
+    return place[:length], first[:length]
 
 
-@compiled
-def _list_turns(seat: np.ndarray, ended: np.ndarray, horizon: int, place: np.ndarray, first: np.ndarray) -> int:
-    """Fill `place` and `first` of `_turns_of_seats`; returns the number of turns of the longest sequence."""
+@RowKernel
+def _list_turns(
+    start: int, stop: int,
+    seat: np.ndarray, ended: np.ndarray, horizon: int, place: np.ndarray, first: np.ndarray, num_turns: np.ndarray,
+    is_new: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill `place` and `first` of `_turns_of_seats` for the envs start to stop.
+
+    `num_turns` [sequences] are those listed so far, at the end all; `is_new` [sequences] says whether an episode began
+    since a sequence's last turn.
+    """
     num_steps, num_rows = seat.shape
     num_seats = place.shape[1] // (num_rows * (num_steps // horizon))
-    num_turns = np.zeros(place.shape[1], np.int64)
-    is_new = np.zeros(place.shape[1], np.bool_)  # an episode began since this sequence's last turn
-    for t in range(num_steps):
-        for n in range(num_rows):
-            start = ((t // horizon) * num_rows + n) * num_seats
-            sequence = start + seat[t, n]
+    for n in range(start, stop):
+        for t in range(num_steps):
+            first_seat = ((t // horizon) * num_rows + n) * num_seats
+            sequence = first_seat + seat[t, n]
             turn = num_turns[sequence]
             place[turn, sequence] = t * num_rows + n
             first[turn, sequence] = is_new[sequence]
             num_turns[sequence] += 1
             is_new[sequence] = False
             if ended[t, n]:
-                is_new[start : start + num_seats] = True
-    return int(num_turns.max())
+                for each in range(first_seat, first_seat + num_seats):
+                    is_new[each] = True

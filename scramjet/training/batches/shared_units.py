@@ -36,12 +36,15 @@ class UnitsOfRanks:
         self._ranks = ranks
         self._fixed: SharedUnits | None = None  # where every rollout has the same
 
-    def find(self, samples: Samples, rollout: Rollout) -> SharedUnits:
-        """The units of this rollout on each rank. Where one rank marks samples that count, all do from now on."""
+    def find(self, samples: Samples, rollout: Rollout, *, fixed: bool) -> SharedUnits:
+        """The units of this rollout on each rank; with `fixed` shapes, each has all of them in every rollout.
+
+        Where one rank marks samples that count, all do from now on.
+        """
         ranks = self._ranks
         layers = len(rollout.states) if rollout.recurrent.is_used else rollout.num_steps
         grid = layers, rollout.states.shape[1] if rollout.recurrent.is_used else rollout.action.shape[1]
-        if rollout.alive is None and rollout.seat is None and rollout.mine is None:
+        if fixed or (rollout.alive is None and rollout.seat is None and rollout.mine is None):
             if self._fixed is None:
                 self._fixed = _numbered(np.ones((ranks.size, *grid), np.bool_), ranks.rank)
             return self._fixed

@@ -1,0 +1,52 @@
+"""Finds out whether a network's kernels fit on the GPU at hand, by launching them."""
+
+from __future__ import annotations
+
+import torch
+
+from scramjet.accelerate.executor import LossSettings
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
+from scramjet.accelerate.triton.mlp.plan import Plan
+from scramjet.accelerate.triton.mlp.tuning import SMALLEST_BLOCK
+
+
+def fitted_mlp(plan: Plan, precision: str) -> TritonMLP | str:
+    """The kernels of a network with the largest blocks that fit on the GPU; the reason in words if none do.
+
+    Sizes that are known to fit are not tried, since that compiles the kernels.
+    """
+    from triton.runtime.errors import OutOfResources  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    mlp = TritonMLP(plan, precision=precision)
+    while not mlp.is_proven and mlp.device.type == "cuda":
+        launch, (first, second) = mlp.launch, plan.towers[0].hidden
+        try:
+            _launch_all(mlp)
+            break
+        except OutOfResources as error:
+            if launch.block <= SMALLEST_BLOCK:
+                return (
+                    f"{first.in_features} inputs and hidden layers of {first.out_features} and {second.out_features} "
+                    f"units do not fit on this GPU in {precision}: {error}"
+                )
+        mlp = TritonMLP(plan, precision=precision, launch=launch._replace(block=launch.block // 2, stages=1))
+        mlp.is_proven = False
+    return mlp
+
+
+def _launch_all(mlp: TritonMLP) -> None:
+    """Launch each kernel that holds a network's weights on one sample; weights and optimizer stay as they are."""
+    plan, kept = mlp.plan, mlp.flat.snapshot()
+    number = torch.zeros(1, device=mlp.device)
+    inputs = number.new_zeros(1, mlp.num_inputs)
+    noise = number.new_zeros(1, plan.num_components)
+    action = noise.clone() if plan.is_normal else noise.long()
+    samples = Samples(inputs, None, action, number, number, number, number, place=number.long())
+    loss = LossSettings(
+        clip=number, entropy_coef=number, value_coef=1.0, value_clip=None, max_grad_norm=None,
+        normalizes_advantages=False,
+    )  # fmt: skip
+    mlp.act(inputs, None, noise, action, number.clone(), number.clone() if plan.is_shared else None)
+    mlp.gradients(inputs, samples, number.long(), None, loss)
+    mlp.flat.restore(kept)

@@ -1,0 +1,202 @@
+"""PPO of a small actor and critic on a GPU, in Triton kernels that keep activations on chip.
+
+Run layer by layer, a small network spends its time on moving activations through memory. Here a program takes a block
+of samples through forward pass, loss gradient and backward pass without writing activations to memory; it only writes
+the gradients of the weights. A gradient step is three launches: partial gradients (`gradients.py`), their sum, and the
+clipped step of Adam (`steps.py`). There are no atomics: the same inputs give the same bits. Nothing waits for the host
+and scratch memory is kept, so a CUDA graph can capture every call; make the same calls once before capturing, because
+kernels compile on first use.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scramjet.accelerate.executor import Diagnostics, LossSettings
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.triton.mlp import tuning
+from scramjet.accelerate.triton.mlp.acting import act_kernel, value_kernel
+from scramjet.accelerate.triton.mlp.flat_weights import FlatWeights
+from scramjet.accelerate.triton.mlp.gradients import gradients_kernel
+from scramjet.accelerate.triton.mlp.plan import Plan
+from scramjet.accelerate.triton.mlp.statistics import chunk_kernel, statistics_kernel
+from scramjet.accelerate.triton.mlp.steps import TERMS, reduce_kernel, step_kernel
+from scramjet.accelerate.triton.mlp.tuning import Tuning, blocks_of, even_programs, forward_block, power_of_two
+from scramjet.compile.triton import HAS_TRITON
+
+
+class TritonMLP:
+    """Draws actions, computes values and takes gradient steps for an actor and a critic, with a few launches each.
+
+    `sums` [row] hold the gradients of all weights in the order of `FlatWeights`, then the loss terms: what ranks add
+    up. `gradients_of` are views of it in the shapes of the parameters.
+    """
+
+    def __init__(self, plan: Plan, *, precision: str, launch: Tuning | None = None) -> None:
+        """`precision` of the inputs of matrix products: float32, tf32 or bfloat16; sums are float32.
+
+        `launch` replaces the numbers of `tuning.py`; the order in which gradients are added depends on them.
+        """
+        assert HAS_TRITON, "TritonMLP needs Triton"
+        self.plan, self.precision = plan, precision
+        first, second = plan.towers[0].hidden
+        self.device = first.weight.device
+        self.num_inputs = first.in_features
+        widths = [power_of_two(layer.out_features) for layer in (first, second)]
+        inputs = power_of_two(self.num_inputs)
+        self.launch = launch or tuning.gradients_tuning(precision, max(widths), inputs)
+        self.is_proven = launch is not None or tuning.is_proven(precision, max(widths), inputs)
+        places, begins, size = plan.places()
+        self._critic_at = begins[-1]
+        self.num_parameters = blocks_of(size, tuning.STEP_COLUMNS) * tuning.STEP_COLUMNS  # with padding of zeros
+        self.flat = FlatWeights(plan.parameters, places, self.num_parameters)
+        self._multiprocessors = _multiprocessors(self.device)
+        self._allocate()
+        self.gradients_of = self.flat.views_of(self.sums)
+        is_fast = tuning.FAST_TANH and precision != "float32" and self.device.type == "cuda"
+        normalizer = plan.normalizer
+        self._scale = (None, None) if normalizer is None else _moments(normalizer)
+        self._shape: dict[str, Any] = {
+            "num_inputs": self.num_inputs, "inputs": inputs,
+            "units1": first.out_features, "width1": widths[0], "units2": second.out_features, "width2": widths[1],
+            "bound": None if normalizer is None else normalizer.clip, "precision": precision,
+            "activation": "fast_tanh" if is_fast and plan.towers[0].activation == "tanh" else plan.towers[0].activation,
+        }  # fmt: skip
+        self._policy: dict[str, Any] = {
+            "is_normal": plan.is_normal, "components": plan.num_components,
+            "num_logits": plan.num_logits, "num_weighted": plan.num_weighted,
+            "outputs": power_of_two(plan.num_logits + plan.is_shared),
+        }  # fmt: skip
+
+    def _allocate(self) -> None:
+        """Scratch memory, kept: a CUDA graph may use it."""
+        row, device = self.num_parameters + tuning.REDUCE_COLUMNS, self.device
+        assert tuning.REDUCE_COLUMNS >= TERMS
+        # What no program writes, padding between parameters, has to be 0.
+        self._partials = torch.zeros(self._most_programs, row, device=device)
+        self.sums = torch.zeros(row, device=device)
+        self.terms = self.sums[self.num_parameters :][: len(Diagnostics.NAMES) - 1]
+        self._squares = torch.zeros(row // tuning.REDUCE_COLUMNS, device=device)
+        self._learning_rate = torch.zeros((), device=device)
+        self._chunks: dict[int, Tensor] = {}  # by number of minibatches
+
+    @property
+    def _most_programs(self) -> int:
+        """The most programs that compute the gradients of one network."""
+        return self._multiprocessors * self.launch.programs
+
+    def act(
+        self, inputs: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor, value: Tensor | None
+    ) -> None:
+        """Draw `action` [B, ...] for `inputs` [B, D], as `Distribution.sample` does, and write its `log_prob` [B].
+
+        `mask` [B, A] bool marks legal choices, None if all are; `noise` [B, ...] are the distribution's random numbers.
+        With a shared trunk `value` [B] is written as well. All tensors are contiguous.
+        """
+        assert value is None or self.plan.is_shared
+        block = forward_block(self.precision, len(inputs), self._multiprocessors)
+        act_kernel[(blocks_of(len(inputs), block),)](
+            inputs, *self._scale, _bytes(mask), noise, self.plan.offsets, self.flat.weights, action, log_prob, value,
+            len(inputs), has_value=int(self.plan.is_shared), block=block, num_warps=tuning.FORWARD_WARPS,
+            **self._shape, **self._policy,
+        )  # fmt: skip
+
+    def values(self, inputs: Tensor, value: Tensor) -> None:
+        """Write the values of `inputs` [B, D] to `value` [B]; both are contiguous."""
+        block = forward_block(self.precision, len(inputs), self._multiprocessors)
+        names = ("num_logits", "num_weighted", "outputs")
+        shape = {name: self._policy[name] for name in names}
+        if not self.plan.is_shared:
+            shape = {"num_logits": 0, "num_weighted": 0, "outputs": tuning.OUTPUTS[0]}
+        value_kernel[(blocks_of(len(inputs), block),)](
+            inputs, *self._scale, self.flat.weights[self._critic_at :], value, len(inputs),
+            block=block, num_warps=tuning.FORWARD_WARPS, **self._shape, **shape,
+        )  # fmt: skip
+
+    def advantage_statistics(self, advantage: Tensor, order: Tensor, num_minibatches: int, out: Tensor) -> None:
+        """Write the mean and 1 / (deviation + 1e-8) of each minibatch's advantages to `out` [num_minibatches, 2].
+
+        They normalize advantages as `ppo.normalize` does. Minibatches are equal parts of `order`
+        [num_minibatches * size], the numbers of samples of `advantage` [N].
+        """
+        size, most = len(order) // num_minibatches, tuning.STATISTICS_CHUNKS
+        assert size * num_minibatches == len(order), (len(order), num_minibatches)
+        num_chunks = min(most, blocks_of(size, tuning.STATISTICS_BLOCK))
+        if num_minibatches not in self._chunks:
+            self._chunks[num_minibatches] = torch.empty(num_minibatches, most, 2, device=self.device)
+        chunks, chunk_size = self._chunks[num_minibatches], blocks_of(size, num_chunks)
+        chunk_kernel[(num_chunks, num_minibatches)](
+            advantage, order, chunks, size, chunk_size, max_chunks=most, block=tuning.STATISTICS_BLOCK
+        )
+        statistics_kernel[(num_minibatches,)](chunks, out, size, chunk_size, max_chunks=most)
+
+    def gradients(
+        self, inputs: Tensor, samples: Samples, indices: Tensor, statistics: Tensor | None, loss: LossSettings
+    ) -> None:
+        """Write the gradient of `ppo_loss` over the samples `indices` [MB], and the loss terms, to `sums`.
+
+        `inputs` [B, D] are the samples' observations, encoded. The samples' tensors are contiguous. `statistics` [2],
+        one row from `advantage_statistics`, normalizes the advantages; with None they are not normalized. `loss.clip`
+        and `loss.entropy_coef` are scalars on the device, which schedules change between replays of a CUDA graph.
+        """
+        launch, plan = self.launch, self.plan
+        num_programs = even_programs(blocks_of(len(indices), launch.block), self._most_programs)
+        gradients_kernel[(num_programs, len(plan.towers))](
+            inputs, *self._scale, _bytes(samples.mask), samples.action, samples.log_prob, samples.value,
+            samples.advantage, samples.returns, indices, len(indices), statistics, loss.clip, loss.entropy_coef,
+            loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights, self._partials, self.num_parameters,
+            self._partials.shape[1],
+            is_shared=plan.is_shared, critic_at=self._critic_at, value_outputs=tuning.OUTPUTS[0],
+            block=launch.block, num_warps=launch.warps, num_stages=launch.stages, **self._shape, **self._policy,
+        )  # fmt: skip
+        self._reduce(self._partials, num_programs, increment=1)
+
+    def sum_again(self) -> None:
+        """Find the norm again after `sums` have been changed: ranks add theirs up."""
+        self._reduce(self.sums, 1, increment=0)
+
+    def _reduce(self, rows: Tensor, num_rows: int, *, increment: int) -> None:
+        counts = self.flat.counts
+        reduce_kernel[(len(self._squares),)](
+            rows, self.sums, self._squares, counts, num_rows, self.num_parameters, len(self.sums), len(counts),
+            increment, rows=tuning.REDUCE_ROWS, columns=tuning.REDUCE_COLUMNS, counts=power_of_two(len(counts)),
+            num_warps=tuning.REDUCE_WARPS,
+        )  # fmt: skip
+
+    def step(self, optimizer: torch.optim.Adam, max_grad_norm: float | None, *, diagnostics: Tensor) -> None:
+        """Clip the gradient, take the step that this Adam would take with it, and write the diagnostics [7].
+
+        The optimizer's moments and step counts are those that `use_optimizer` of the weights took over; `gradients` has
+        counted the step.
+        """
+        (group,) = optimizer.param_groups
+        assert not any(group[name] for name in ("weight_decay", "amsgrad", "maximize"))
+        flat, learning_rate = self.flat, group["lr"]
+        if not isinstance(learning_rate, Tensor):  # on the CPU, where no graph is recorded
+            learning_rate = self._learning_rate.fill_(learning_rate)
+        beta1, beta2 = group["betas"]
+        step_kernel[(self.num_parameters // tuning.STEP_COLUMNS,)](
+            flat.weights, flat.exp_avg, flat.exp_avg_sq, self.sums, self._squares, flat.counts, learning_rate,
+            diagnostics, len(self._squares), self.num_parameters, max_grad_norm, group["eps"],
+            beta1=beta1, beta2=beta2, log_beta1=math.log(beta1), log_beta2=math.log(beta2),
+            columns=tuning.STEP_COLUMNS, block=tuning.STEP_SQUARES, num_warps=tuning.STEP_WARPS,
+        )  # fmt: skip
+
+
+def _multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _moments(normalizer: Any) -> tuple[Tensor, Tensor]:
+    """Mean and variance, float64 [D] each; the normalizer changes them in place."""
+    return normalizer.moments.mean.view(-1), normalizer.moments.variance.view(-1)
+
+
+def _bytes(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else mask.view(torch.uint8)

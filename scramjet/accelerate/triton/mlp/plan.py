@@ -1,0 +1,203 @@
+"""Reads from a policy what `TritonMLP` needs to run it, or the reason why it cannot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import Tensor, nn
+
+from scramjet.accelerate.triton.mlp.tuning import INPUTS, OUTPUTS, WIDTHS, power_of_two
+from scramjet.engine.privileged import is_privileged
+from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
+from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
+from scramjet.policies.normalization import ObservationNormalizer
+from scramjet.policies.policy import Policy
+
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
+ALIGNMENT = 16
+"""Each network's weights begin at a multiple of so many floats."""
+
+
+class UnsupportedMLPError(Exception):
+    """A policy that the kernels cannot run; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """One network: two hidden layers, then outputs."""
+
+    hidden: tuple[nn.Linear, nn.Linear]
+    activation: str
+    weights: list[Tensor]  # of the outputs, [some outputs, units] each
+    biases: list[Tensor]  # of the outputs, [some outputs] each; the first have weights, but for the value
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All weights in the order in which kernels read them."""
+        first, second = self.hidden
+        return [first.weight, first.bias, second.weight, second.bias, *self.weights, *self.biases]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A policy as the kernels see it."""
+
+    towers: list[Tower]
+    """The actor and the critic; with a shared trunk, one network whose last output is the value."""
+    num_logits: int
+    """Numbers that the distribution needs."""
+    num_weighted: int
+    """The first so many of them have weights; the others are a bias."""
+    is_normal: bool
+    """Whether actions are normal numbers; else they are choices."""
+    num_components: int
+    """Numbers or choices in an action."""
+    offsets: Tensor
+    """Where the logits of each component of a choice begin, and where the last ones end, int32 [components + 1]."""
+    normalizer: ObservationNormalizer | None
+    """The normalizer that kernels apply; None if there is none or `encode` applies it."""
+    encode: Callable[[Any], Tensor] | None
+    """Turns observations into inputs, float32 [B, D]; None where they are that already but for their shape."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether actor and critic are one network."""
+        return len(self.towers) == 1
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All weights, the actor's first."""
+        return [parameter for tower in self.towers for parameter in tower.parameters]
+
+    def places(self) -> tuple[list[int], list[int], int]:
+        """Where each parameter, and each network, begins in a row of all weights; and the length of that row."""
+        places, begins, place = [], [], 0
+        for tower in self.towers:
+            place = -(-place // ALIGNMENT) * ALIGNMENT
+            begins.append(place)
+            for parameter in tower.parameters:
+                places.append(place)
+                place += parameter.numel()
+        return places, begins, place
+
+
+def plan_of(policy: Policy) -> Plan:
+    """How the kernels run a policy; raises `UnsupportedMLPError` if they cannot."""
+    network, distribution = policy.network, policy.distribution
+    # A user's own class may do anything, share weights or exclude some from learning.
+    if type(network) not in (SeparateActorCritic, SharedActorCritic):
+        raise UnsupportedMLPError(f"Triton kernels do not run a {type(network).__name__}")
+    assert isinstance(network, SeparateActorCritic | SharedActorCritic)
+    if network.state_size:
+        raise UnsupportedMLPError("Triton kernels of MLPs know no memory")
+    if is_privileged(policy.observation_space):
+        raise UnsupportedMLPError("Triton kernels give policy and critic the same observations (observe_critic)")
+    if policy.two_hot_head is not None:
+        raise UnsupportedMLPError("Triton kernels learn values by their squared error, not as a distribution")
+    if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
+        raise UnsupportedMLPError("Triton kernels do not squash actions (policy.bounded_actions='tanh')")
+    check_weights(network)
+    towers, num_weighted = _towers(network, distribution)
+    _check_sizes(towers[0], distribution.num_inputs + (len(towers) == 1))
+    encoder = network.encoder if isinstance(network, SharedActorCritic) else network.actor_encoder
+    if encoder is not None and any(True for _ in encoder.parameters()):
+        raise UnsupportedMLPError(f"Triton kernels do not learn an encoder ({type(encoder).__name__})")
+    space, normalizer = policy.observation_space, policy.normalizer
+    reads_directly = encoder is None and isinstance(space, Box) and space.dtype == np.float32
+    assert not reads_directly or normalizer is None or isinstance(normalizer, ObservationNormalizer)
+    return Plan(
+        towers,
+        num_logits=distribution.num_inputs,
+        num_weighted=num_weighted,
+        is_normal=isinstance(distribution, DiagonalGaussian),
+        num_components=math.prod(distribution.action_shape),
+        offsets=_offsets(distribution).to(policy.device, torch.int32),
+        normalizer=normalizer if reads_directly else None,  # type: ignore[arg-type]
+        encode=None if reads_directly else lambda obs: encode(encoder, policy.prepare(obs)),
+    )
+
+
+def check_weights(network: nn.Module) -> None:
+    """Raise unless all weights are float32, contiguous, learn and are not shared, and no module has hooks."""
+    parameters: list[Any] = [parameter for _, parameter in network.named_parameters(remove_duplicate=False)]
+    if not all(p.dtype == torch.float32 and p.requires_grad and p.is_contiguous() for p in parameters):
+        raise UnsupportedMLPError("not all weights are contiguous float32 and learn")
+    if len({id(p) for p in parameters}) < len(parameters):
+        raise UnsupportedMLPError("the network shares weights")
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(module, hook) for module in network.modules() for hook in hooks) or any(
+        p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters
+    ):
+        raise UnsupportedMLPError("the network has hooks")
+
+
+def _towers(network: SeparateActorCritic | SharedActorCritic, distribution: Distribution) -> tuple[list[Tower], int]:
+    """The networks, and how many of the distribution's numbers have weights."""
+    weights, biases = _policy_outputs(network.actor_head)
+    num_weighted = sum(len(weight) for weight in weights)
+    value = _linear(network.critic_head)
+    if isinstance(network, SharedActorCritic):
+        return [_tower(network.trunk, [*weights, value.weight], [*biases, value.bias])], num_weighted
+    actor, critic = _tower(network.actor, weights, biases), _tower(network.critic, [value.weight], [value.bias])
+    shapes = [[parameter.shape for parameter in tower.parameters[:4]] for tower in (actor, critic)]
+    if shapes[0] != shapes[1] or actor.activation != critic.activation:
+        raise UnsupportedMLPError("the critic's hidden layers are not those of the actor")
+    return [actor, critic], num_weighted
+
+
+def _policy_outputs(head: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """The weights and biases that give the distribution's numbers; those without weights come last."""
+    if type(head) is not GaussianHead:
+        linear = _linear(head)
+        return [linear.weight], [linear.bias]
+    mean, log_std = _linear(head.mean), head.log_std
+    if isinstance(log_std, nn.Parameter):
+        return [mean.weight], [mean.bias, log_std]
+    return [mean.weight, _linear(log_std).weight], [mean.bias, log_std.bias]
+
+
+def _tower(trunk: nn.Sequential, weights: list[Tensor], biases: list[Tensor]) -> Tower:
+    linears = [layer for layer in trunk if isinstance(layer, nn.Linear)]
+    kinds = {type(layer) for layer in trunk if not isinstance(layer, nn.Linear)}
+    if len(linears) != 2:
+        raise UnsupportedMLPError(f"{len(linears)} hidden layers: Triton kernels take two")
+    if len(trunk) != 4 or len(kinds) != 1 or (kind := kinds.pop()) not in ACTIVATIONS:
+        raise UnsupportedMLPError("Triton kernels take hidden layers that are linear with tanh or ReLU after each")
+    return Tower((_linear(linears[0]), _linear(linears[1])), ACTIVATIONS[kind], weights, biases)
+
+
+def _linear(module: nn.Module) -> nn.Linear:
+    """Return the module if it is a plain linear layer with a bias; raises if it is not."""
+    if type(module) is not nn.Linear or module.bias is None:
+        raise UnsupportedMLPError(f"Triton kernels do not run a {type(module).__name__} there")
+    return module
+
+
+def _check_sizes(tower: Tower, num_outputs: int) -> None:
+    """Raise if a layer is too wide for the chip."""
+    first, second = tower.hidden
+    widest = max(first.out_features, second.out_features)
+    if widest > WIDTHS[-1]:
+        raise UnsupportedMLPError(
+            f"hidden layers of {first.out_features} and {second.out_features} units: at most {WIDTHS[-1]}, since the "
+            f"gradients of the weights between them are kept in a multiprocessor's registers"
+        )
+    if power_of_two(first.in_features) > INPUTS[-1]:
+        raise UnsupportedMLPError(f"{first.in_features} inputs: Triton kernels take at most {INPUTS[-1]}")
+    if num_outputs > OUTPUTS[-1]:
+        raise UnsupportedMLPError(
+            f"{num_outputs} outputs (logits, means and deviations; with a shared trunk the value): Triton kernels take "
+            f"at most {OUTPUTS[-1]}"
+        )
+
+
+def _offsets(distribution: Distribution) -> Tensor:
+    if isinstance(distribution, MultiCategorical):
+        return distribution.offsets
+    return torch.tensor([0, distribution.num_inputs])

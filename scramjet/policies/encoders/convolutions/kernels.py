@@ -1,0 +1,289 @@
+"""The Triton kernels of `tower.py`: a convolution, its gradients, and the sum of partial gradients.
+
+A convolution is a product of matrices: a row for each cell of the result, and along the axis that is summed up an entry
+for each tap of the kernel and channel of the source. The first matrix is never written down: a program gathers its
+block of rows, one block of (tap, channel) after the other; neighbouring taps find the same numbers in the cache.
+
+Names that end in `_at` are pointers. Constexpr arguments, and whether a pointer is None, are known when a kernel is
+compiled. Functions without `kernel` in their name are called by kernels. Sums are taken in a fixed order, without
+atomics. Unless said otherwise, boards lie in memory cell by cell, the channels of a cell side by side.
+"""
+
+from __future__ import annotations
+
+from scramjet.compile.triton import HAS_TRITON, triton_jit
+
+if HAS_TRITON:
+    import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+
+@triton_jit()
+def _dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
+    """`a` @ `b` + `total` in float32; numbers are rounded as `precision` says before they are multiplied."""
+    if precision == "bfloat16":
+        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc=total)
+    elif precision == "float32":
+        product = tl.dot(a.to(tl.float32), b.to(tl.float32), acc=total, input_precision="ieee")
+    else:
+        product = tl.dot(a.to(tl.float32), b.to(tl.float32), acc=total, input_precision="tf32")
+    return product
+
+
+@triton_jit()
+def _tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Taps and channels of a block of the summed axis, [1, block]; the tap is [1, 1] if all have the same."""
+    if channels % block == 0:
+        tap = tl.zeros([1, 1], tl.int32) + start // channels
+        channel = start % channels + tl.arange(0, block)[None, :]
+    else:
+        tap = (start + tl.arange(0, block)[None, :]) // channels
+        channel = (start + tl.arange(0, block)[None, :]) % channels
+    return tap, channel
+
+
+@triton_jit()
+def _steps(  # type: ignore[no-untyped-def]
+    start, size: tl.constexpr, channels: tl.constexpr, by_rows: tl.constexpr, block: tl.constexpr
+):
+    """Of a block of the summed axis, what `_gather` and `_weights` ask for: down, right, tap and channel.
+
+    Where no tap lies outside of the board, all of a row of the kernel lie side by side, cell after cell, and count as
+    the channels of one tap (`by_rows`): fewer and longer reads.
+    """
+    if by_rows:
+        tap, channel = _tap_and_channel(start, size * channels, block)
+        down, right = tap, 0
+    else:
+        tap, channel = _tap_and_channel(start, channels, block)
+        down, right = tap // size, tap % size
+    return down, right, tap, channel
+
+
+@triton_jit()
+def _gather(  # type: ignore[no-untyped-def]
+    source_at, board, y, x, down, right, channel, is_there, leaves: tl.constexpr,
+    height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, channels_first: tl.constexpr,
+):  # fmt: skip
+    """Numbers [rows, block] of the cells `down` and `right` [1, block] from the cells `y`, `x` [rows, 1] of boards.
+
+    0 where `is_there` is not set; and outside of the board, where steps that `leaves` may lead.
+    """
+    if leaves:
+        is_there = is_there & (y + down >= 0) & (y + down < height) & (x + right >= 0) & (x + right < width)
+    if channels_first:
+        row_at = source_at + (board * (channels * height * width) + (y * width + x))
+        step = channel * (height * width) + (down * width + right)
+    else:
+        row_at = source_at + (board * (channels * height * width) + (y * width + x) * channels)
+        step = (down * width + right) * channels + channel
+    return tl.load(row_at + step, mask=is_there, other=0)
+
+
+@triton_jit("num_boards")
+def convolution_kernel(  # type: ignore[no-untyped-def]
+    source_at, weight_at, bias_at, added_at, mask_at, out_at, num_boards,
+    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
+    outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr, out_is_channels_first: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr, divisor: tl.constexpr,
+    rectifies: tl.constexpr, precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr,
+    block_sum: tl.constexpr,
+):  # fmt: skip
+    """Convolve boards [boards, height, width, channels] with `weight` [outputs, size, size, channels].
+
+    The result [boards, out_height, out_width, outputs] is divided by `divisor`; then `bias` and `added`, of the
+    result's shape, are added; and what is below 0 becomes 0 if it `rectifies`. `mask`, of the result's shape, sets to 0
+    what is not above 0 there. The grid is (blocks of rows, blocks of outputs, groups): groups are the weights and
+    `num_boards` boards of each of several networks.
+    """
+    taps: tl.constexpr = size if by_rows else size * size
+    group = tl.program_id(2).to(tl.int64)
+    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)[:, None]
+    is_row = row < num_boards * (out_height * out_width)
+    board = row // (out_height * out_width) + group * num_boards
+    y, x = row // out_width % out_height * stride - padding, row % out_width * stride - padding
+    output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
+    sums = tl.zeros([block_rows, block_outputs], tl.float32)
+    for start in tl.static_range(0, size * size * channels, block_sum):
+        down, right, tap, channel = _steps(start, size, channels, by_rows, block_sum)
+        numbers = _gather(
+            source_at, board, y, x, down, right, channel, is_row & (tap < taps), padding > 0,
+            height, width, channels, source_is_channels_first,
+        )  # fmt: skip
+        weights = _weights(weight_at, group, output, tap, channel, outputs, taps, size * size * channels // taps)
+        sums = _dot(numbers, tl.trans(weights), sums, precision)
+    if divisor != 1.0:
+        sums = sums / divisor
+    output = output[None, :]
+    cell = row % (out_height * out_width)
+    is_result = is_row & (output < outputs)
+    _finish(
+        sums, bias_at, added_at, mask_at, out_at, group, board, cell, output, is_result,
+        outputs, out_height * out_width, out_is_channels_first, rectifies,
+    )  # fmt: skip
+
+
+@triton_jit()
+def _weights(  # type: ignore[no-untyped-def]
+    weight_at, group, output, tap, channel, outputs: tl.constexpr, taps: tl.constexpr, channels: tl.constexpr
+):
+    """Weights [block of outputs, block of the summed axis], 0 beyond the last."""
+    place = ((group * outputs + output[:, None]) * taps + tap) * channels + channel
+    return tl.load(weight_at + place, mask=(output < outputs)[:, None] & (tap < taps), other=0.0)
+
+
+@triton_jit()
+def _finish(  # type: ignore[no-untyped-def]
+    sums, bias_at, added_at, mask_at, out_at, group, board, cell, output, is_result,
+    outputs: tl.constexpr, cells: tl.constexpr, channels_first: tl.constexpr, rectifies: tl.constexpr,
+):  # fmt: skip
+    """Add bias and another board, rectify, mask, and write the results of a block."""
+    place = (board * cells + cell) * outputs + output
+    if bias_at is not None:
+        sums += tl.load(bias_at + group * outputs + output, mask=output < outputs, other=0.0)
+    if added_at is not None:
+        sums += tl.load(added_at + place, mask=is_result, other=0.0).to(tl.float32)
+    if rectifies:
+        sums = tl.where(sums < 0.0, 0.0, sums)  # NaN stays NaN
+    if mask_at is not None:
+        sums = tl.where(tl.load(mask_at + place, mask=is_result, other=0.0) > 0.0, sums, 0.0)
+    if channels_first:
+        place = (board * outputs + output) * cells + cell
+    tl.store(out_at + place, sums, mask=is_result)
+
+
+@triton_jit("num_boards")
+def source_gradient_kernel(  # type: ignore[no-untyped-def]
+    gradient_at, weight_at, added_at, mask_at, out_at, num_boards,
+    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr,
+    outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr,
+    precision: tl.constexpr, block_rows: tl.constexpr, block_channels: tl.constexpr, block_sum: tl.constexpr,
+):  # fmt: skip
+    """Write the gradient of a convolution's source [boards, height, width, channels] from that of its result,
+    [boards, out_height, out_width, outputs], and `weight` [channels, size, size, outputs].
+
+    `added`, of the source's shape, is added to it; then it is 0 where `mask`, the source itself, is not above 0. The
+    grid is (blocks of rows, blocks of channels, stride * stride): of source cells whose y and x leave the same rest
+    when divided by the stride, each meets the same taps.
+    """
+    taps: tl.constexpr = (size + stride - 1) // stride  # of one such kind of cells, in each direction
+    rows: tl.constexpr = (height + stride - 1) // stride
+    columns: tl.constexpr = (width + stride - 1) // stride
+    rest_y, rest_x = tl.program_id(2) // stride, tl.program_id(2) % stride
+    first_y, first_x = (rest_y + padding) % stride, (rest_x + padding) % stride  # taps of the kernel
+    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)[:, None]
+    board = (row // (rows * columns)).to(tl.int64)
+    down, right = row // columns % rows, row % columns
+    y, x = (rest_y + padding - first_y) // stride + down, (rest_x + padding - first_x) // stride + right
+    channel = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
+    is_row = row < num_boards * (rows * columns)
+    sums = tl.zeros([block_rows, block_channels], tl.float32)
+    for start in tl.static_range(0, taps * taps * outputs, block_sum):
+        tap, output = _tap_and_channel(start, outputs, block_sum)
+        tap_y, tap_x = first_y + tap // taps * stride, first_x + tap % taps * stride
+        is_tap = (tap < taps * taps) & (tap_y < size) & (tap_x < size)
+        numbers = _gather(
+            gradient_at, board, y, x, -(tap // taps), -(tap % taps), output, is_row & is_tap, True,
+            out_height, out_width, outputs, False,
+        )  # fmt: skip
+        kernel_tap = tl.where(is_tap, tap_y * size + tap_x, size * size)
+        weights = _weights(weight_at, 0, channel, kernel_tap, output, channels, size * size, outputs)
+        sums = _dot(numbers, tl.trans(weights), sums, precision)
+    y, x = rest_y + down * stride, rest_x + right * stride
+    is_result = is_row & (y < height) & (x < width) & (channel < channels)[None, :]
+    _finish(
+        sums, None, added_at, mask_at, out_at, 0, board, y * width + x, channel[None, :], is_result,
+        channels, height * width, False, False,
+    )  # fmt: skip
+
+
+@triton_jit("num_boards", "chunk")
+def weight_gradient_kernel(  # type: ignore[no-untyped-def]
+    source_at, gradient_at, result_at, masked_at, partials_at, num_boards, chunk,
+    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
+    outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr, out_is_channels_first: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr, divisor: tl.constexpr,
+    precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr, block_sum: tl.constexpr,
+    blocks: tl.constexpr,
+):  # fmt: skip
+    """Write the part of the weights' and bias's gradients that `chunk` rows make, to a row of `partials`.
+
+    Such a row is [size, size, channels, outputs], then [outputs] of the bias. The gradient of the result is 0 where
+    `result` is not above 0, if that is given; and is written so to `masked`, channels last, if that is given. The grid
+    is (chunks, groups of `blocks` blocks of the summed axis, blocks of outputs).
+    """
+    cells: tl.constexpr = out_height * out_width
+    entries: tl.constexpr = size * size * channels
+    taps: tl.constexpr = size if by_rows else size * size
+    first = tl.program_id(1) * (blocks * block_sum)
+    output = tl.program_id(2) * block_outputs + tl.arange(0, block_outputs)[None, :]
+    end = tl.minimum((tl.program_id(0) + 1) * chunk, num_boards * cells)
+    bias = tl.zeros([block_rows, block_outputs], tl.float32)
+    sums = ()
+    for _ in tl.static_range(blocks):
+        sums += (tl.zeros([block_sum, block_outputs], tl.float32),)
+    for begin in range(tl.program_id(0) * chunk, end, block_rows):
+        row = begin + tl.arange(0, block_rows)[:, None]
+        board, cell = (row // cells).to(tl.int64), row % cells
+        is_there = (row < end) & (output < outputs)
+        gradient = _result_gradient(
+            gradient_at, result_at, masked_at, board, cell, output, is_there, first == 0,
+            outputs, cells, out_is_channels_first,
+        )  # fmt: skip
+        bias += gradient.to(tl.float32)
+        y, x = cell // out_width * stride - padding, cell % out_width * stride - padding
+        new_sums = ()
+        for block in tl.static_range(blocks):
+            down, right, tap, channel = _steps(first + block * block_sum, size, channels, by_rows, block_sum)
+            numbers = _gather(
+                source_at, board, y, x, down, right, channel, (row < end) & (tap < taps),
+                padding > 0, height, width, channels, source_is_channels_first,
+            )  # fmt: skip
+            new_sums += (_dot(tl.trans(numbers), gradient, sums[block], precision),)
+        sums = new_sums
+    partials_at += tl.program_id(0).to(tl.int64) * ((entries + 1) * outputs)
+    for block in tl.static_range(blocks):
+        entry = first + block * block_sum + tl.arange(0, block_sum)[:, None]
+        is_there = (entry < entries) & (output < outputs)
+        tl.store(partials_at + entry * outputs + output, sums[block] / divisor, mask=is_there)
+    if first == 0:
+        column = tl.program_id(2) * block_outputs + tl.arange(0, block_outputs)
+        tl.store(partials_at + entries * outputs + column, tl.sum(bias, axis=0), mask=column < outputs)
+
+
+@triton_jit()
+def _result_gradient(  # type: ignore[no-untyped-def]
+    gradient_at, result_at, masked_at, board, cell, output, is_there, writes,
+    outputs: tl.constexpr, cells: tl.constexpr, channels_first: tl.constexpr,
+):  # fmt: skip
+    """The gradient [rows, block of outputs] before the ReLU, and if it `writes` write it; see the kernel above."""
+    last = (board * cells + cell) * outputs + output
+    place = (board * outputs + output) * cells + cell if channels_first else last
+    gradient = tl.load(gradient_at + place, mask=is_there, other=0.0)
+    if result_at is not None:
+        gradient = tl.where(tl.load(result_at + place, mask=is_there, other=0.0) > 0.0, gradient, 0.0)
+    if masked_at is not None:  # noqa: SIM102 - the other is known only when the kernel runs
+        if writes:
+            tl.store(masked_at + last, gradient, mask=is_there)
+    return gradient
+
+
+@triton_jit("num_partials")
+def reduce_kernel(  # type: ignore[no-untyped-def]
+    partials_at, weight_at, bias_at, num_partials,
+    channels: tl.constexpr, taps: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
+):  # fmt: skip
+    """Add up the rows of `partials`, into the gradients of weights [outputs, channels, taps] and bias [outputs]."""
+    entries: tl.constexpr = taps * channels
+    place = tl.program_id(0) * columns + tl.arange(0, columns)
+    is_place = place < (entries + 1) * outputs
+    sums = tl.zeros([rows, columns], tl.float32)
+    for start in range(0, num_partials, rows):
+        row = start + tl.arange(0, rows)
+        at = partials_at + row[:, None].to(tl.int64) * ((entries + 1) * outputs) + place[None, :]
+        sums += tl.load(at, mask=(row < num_partials)[:, None] & is_place[None, :], other=0.0)
+    gradient = tl.sum(sums, axis=0)
+    entry, output = place // outputs, place % outputs
+    weight = (output * channels + entry % channels) * taps + entry // channels
+    tl.store(weight_at + weight, gradient, mask=entry < entries)
+    tl.store(bias_at + output, gradient, mask=is_place & (entry == entries))

@@ -1,0 +1,14 @@
+"""Wide programs where Triton interprets kernels: its time is that of their number."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def few_programs(triton_device, monkeypatch):
+    if triton_device.type == "cpu":
+        from scramjet.accelerate.triton.mlp import tuning
+
+        for name in ("REDUCE_COLUMNS", "STEP_COLUMNS"):
+            monkeypatch.setattr(tuning, name, 2048)
+        monkeypatch.setattr(tuning, "REDUCE_ROWS", 4)
+        monkeypatch.setitem(tuning.FORWARD_BLOCKS, "float32", (64,))

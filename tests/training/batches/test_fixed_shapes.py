@@ -1,0 +1,158 @@
+"""Samples in fixed shapes, as CUDA graphs need them: what is learned is the same, and nothing looks at the numbers."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.torch_executor import TorchExecutor
+from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.errors import TrainingError
+from scramjet.policies.normalization import make_normalizer
+from scramjet.training.learner import Learner, loss_settings
+from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.rollout import Rollout
+from tests.helpers.choosing import choosing_world
+from tests.helpers.memory_training import make_policy
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PPO = PPOConfig(num_epochs=2, num_minibatches=1, learning_rate=0.01, normalize_advantages="minibatch")
+CASES = [(players, memory) for players in ("agents", "seats") for memory in (None, "lstm", "gru", "mingru")]
+
+
+class Played:
+    """A policy, what plays it and a learner; `fixed` shapes or not, the same rollouts are played."""
+
+    def __init__(
+        self,
+        players: str,
+        memory: str | None,
+        ppo: PPOConfig = PPO,
+        *,
+        fixed: bool,
+        limit: int | None = 5,
+        horizon: int = 5,
+    ) -> None:
+        env = choosing_world(obs="box", action="multi", players=players, masked=True)
+        type(env).max_episode_steps = limit
+        self.policy = make_policy(env, memory=memory)
+        self.policy.normalizer = make_normalizer(env.observation_space)
+        pool = NativePool(env, 4, backend="interpreted")
+        executor = TorchExecutor(self.policy)
+        self.player = RolloutPlayer(pool, executor, 10, horizon=horizon if memory else None)
+        pool.reset(7, out=self.player.buffers.last)
+        self.learner = Learner.for_rollout(self.player.rollout, executor, ppo, total_steps=100, seed=0)
+        self.learner.fixed_shapes = fixed
+        self._generator = torch.Generator().manual_seed(5)
+
+    def play(self) -> Rollout:
+        return self.player.play(self._generator)
+
+    def update(self) -> dict[str, Any]:
+        return self.learner.update(self.learner.prepare(self.play()), 0)
+
+
+def both(*given: Any, **settings: Any) -> tuple[Played, Played]:
+    return Played(*given, fixed=True, **settings), Played(*given, fixed=False, **settings)
+
+
+@pytest.mark.parametrize(("players", "memory"), CASES)
+def test_gradients_of_a_whole_rollout_are_those_of_the_samples_that_count(players: str, memory: str | None) -> None:
+    found = []
+    for each in both(players, memory):
+        each.play()
+        samples = each.learner.prepare(each.play()).samples
+        terms = minibatch_loss(each.policy, samples, loss_settings(PPO, clip=0.2, entropy_coef=0.01))
+        terms.total.backward()
+        found.append([getattr(terms, name) for name in terms.__slots__] + [p.grad for p in each.policy.parameters()])
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("advantage", ["gae", "vtrace"])
+@pytest.mark.parametrize(
+    ("players", "memory"), [("agents", None), ("agents", "gru"), ("seats", None), ("seats", "gru")]
+)
+def test_updates_learn_the_same(players: str, memory: str | None, advantage: Any) -> None:
+    # In one stretch: of several, V-trace keeps old values of those in which nothing counts, if they are left out.
+    fixed, selected = both(players, memory, replace(PPO, advantage=advantage, normalize_rewards=False), horizon=10)
+    for _ in range(3):
+        assert fixed.update() == pytest.approx(selected.update(), rel=1e-3, abs=1e-5)
+    for name, tensor in selected.policy.state_dict().items():  # statistics of observations too
+        torch.testing.assert_close(fixed.policy.state_dict()[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+class NoLook(TorchDispatchMode):
+    """Fails where the host looks at a tensor's numbers, or a shape would depend on them."""
+
+    REFUSED = ("nonzero", "masked_select", "_local_scalar_dense", "unique", "equal", "is_nonzero", "item")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        assert name not in self.REFUSED, name
+        if name in ("index", "index_put_", "index_put"):
+            assert all(index is None or index.dtype is torch.int64 for index in args[1]), f"{name} by a mask"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("advantage", ["gae", "vtrace"])
+@pytest.mark.parametrize(("players", "memory"), CASES)
+def test_nothing_from_rollout_to_the_end_of_an_epoch_depends_on_numbers_looked_at(
+    players: str, memory: str | None, advantage: Any
+) -> None:
+    played = Played(players, memory, replace(PPO, advantage=advantage, num_minibatches=2), fixed=True)
+    learner, rollout = played.learner, played.play()
+    assert played.policy.normalizer is not None
+    with NoLook():
+        batch = learner.prepare(rollout)
+        learner.executor.begin_update(batch.samples, learner.optimizer)
+        if advantage == "vtrace":
+            learner._estimate_again(batch, is_first=True)
+        learner._epoch(batch, None)
+        learner._follow_observations(batch.samples, played.policy.normalizer)
+
+
+def test_the_watch_itself_sees_what_the_layout_of_the_cpu_looks_at() -> None:
+    played = Played("agents", None, fixed=False)
+    rollout = played.play()
+    with pytest.raises(AssertionError, match=r"nonzero|_local_scalar_dense"), NoLook():
+        played.learner.prepare(rollout)
+
+
+@pytest.mark.parametrize(("players", "memory"), [("agents", None), ("agents", "gru"), ("seats", "gru")])
+def test_every_rollout_has_the_same_shapes_and_each_step_once(players: str, memory: str | None) -> None:
+    played, shapes = Played(players, memory, fixed=True), set()
+    for _ in range(4):
+        rollout = played.play()
+        samples = played.learner.prepare(rollout).samples
+        shapes.add(tuple(samples.action.shape))
+        assert 0 < samples.num_counted < len(samples.action)
+        assert sorted(samples.place[samples.place >= 0].tolist()) == list(range(rollout.log_prob.numel()))
+    assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("memory", [None, "gru"])
+def test_a_rollout_in_which_no_turn_counts_is_an_error(memory: str | None) -> None:
+    with pytest.raises(TrainingError, match="nothing to learn from"):
+        Played("seats", memory, fixed=True, limit=1).update()
+
+
+def test_statistics_of_observations_are_those_of_the_rows_that_count() -> None:
+    space = choosing_world(obs="box", action="multi", players="one").observation_space
+    weighted = make_normalizer(space)
+    assert weighted is not None
+    selected = copy.deepcopy(weighted)
+    for size in (40, 7):
+        rows, counts = torch.rand(size, *space.shape), torch.rand(size) < 0.5
+        weighted.update(rows, counts=counts)
+        selected.update(rows[counts])
+    for name, tensor in selected.state_dict().items():
+        torch.testing.assert_close(weighted.state_dict()[name], tensor)
