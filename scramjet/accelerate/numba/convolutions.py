@@ -57,7 +57,10 @@ def pack_convolutions(numbers):  # type: ignore[no-untyped-def]
         own = _convolution(numbers, k)
         inputs, outputs = own[INPUTS], own[CHANNELS]
         weight = floats(own[WEIGHT], TAPS * inputs * outputs)
-        forth, back = floats(own[FORTH], TAPS * inputs * padded(outputs)), floats(own[BACK], TAPS * outputs * padded(inputs))
+        forth, back = (
+            floats(own[FORTH], TAPS * inputs * padded(outputs)),
+            floats(own[BACK], TAPS * outputs * padded(inputs)),
+        )
         for o in range(outputs):
             for i in range(inputs):
                 for tap in range(TAPS):
@@ -217,7 +220,10 @@ def _read_out(sizes, last, kept, result, num):  # type: ignore[no-untyped-def]
             _lay_in_rows(board, count, result + FLOAT * count * c, width, num)
             continue
         for row in range(num):
-            cells, own = floats(board + FLOAT * row, BOARDS * (count - 1) + 1), floats(result + FLOAT * row * width, width)
+            cells, own = (
+                floats(board + FLOAT * row, BOARDS * (count - 1) + 1),
+                floats(result + FLOAT * row * width, width),
+            )
             total, highest = np.float32(0), cells[0]
             for j in range(count):
                 total += cells[BOARDS * j]
@@ -238,7 +244,10 @@ def _read_out_back(sizes, last, kept, to_result, num, to_boards):  # type: ignor
         for row in range(num):
             to_cells = floats(to_board + FLOAT * row, BOARDS * (count - 1) + 1)
             board = kept + FLOAT * last[RESULT] + CELL * sizes[CHANNEL] * c
-            cells, own = floats(board + FLOAT * row, BOARDS * (count - 1) + 1), floats(to_result + FLOAT * row * width, width)
+            cells, own = (
+                floats(board + FLOAT * row, BOARDS * (count - 1) + 1),
+                floats(to_result + FLOAT * row * width, width),
+            )
             highest, equal = cells[0], 0
             for j in range(count):
                 highest = cells[BOARDS * j] if cells[BOARDS * j] > highest else highest

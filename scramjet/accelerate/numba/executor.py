@@ -141,9 +141,7 @@ def _towers(network: SeparateActorCritic | SharedActorCritic, policy: Policy) ->
     return network.critic_encoder if is_more else network.actor_encoder, towers
 
 
-def _inputs(
-    policy: Policy, symmetric: CanonicalNetwork | None, encoder: Any, is_compiled: bool, obs: Any
-) -> Tensor:
+def _inputs(policy: Policy, symmetric: CanonicalNetwork | None, encoder: Any, is_compiled: bool, obs: Any) -> Tensor:
     """The inputs [B, D] of a network: features, or if its encoder is compiled what that takes; then the number of the
     symmetry by which a board was turned, where boards are."""
     obs = policy.prepare(obs)

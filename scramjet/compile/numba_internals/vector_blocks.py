@@ -128,8 +128,7 @@ def _products_over_lanes(typing_context, n0, n1, x, x_row, x0, x1, y, y_row, y0,
             xs = [_load(builder, builder.add(at[0], row), _VECTOR) for row in x_rows]
             ys = [_load(builder, builder.add(at[1], row), _VECTOR) for row in y_rows]
             return [
-                _multiplied_and_added(builder, xs[i // PARTNERS], ys[i % PARTNERS], held)
-                for i, held in enumerate(sums)
+                _multiplied_and_added(builder, xs[i // PARTNERS], ys[i % PARTNERS], held) for i, held in enumerate(sums)
             ]
 
         zeros = [ir.Constant(_VECTOR, [0.0] * LANES)] * (PAIRED * PARTNERS)
