@@ -128,13 +128,12 @@ def _products_over_lanes(typing_context, n0, n1, x, x_row, x0, x1, y, y_row, y0,
             xs = [_load(builder, builder.add(at[0], row), _VECTOR) for row in x_rows]
             ys = [_load(builder, builder.add(at[1], row), _VECTOR) for row in y_rows]
             return [
-                _multiplied_and_added(builder, xs[i // PARTNERS], ys[i % PARTNERS], held)
-                for i, held in enumerate(sums)
+                _multiplied_and_added(builder, xs[i // PARTNERS], ys[i % PARTNERS], held) for i, held in enumerate(sums)
             ]
 
         zeros = [ir.Constant(_VECTOR, [0.0] * LANES)] * (PAIRED * PARTNERS)
         held = _rounds(builder, [(n0, [x0, y0]), (n1, [x1, y1])], [x, y], zeros, body)
-        _store(builder, _sums_over_lanes(builder, held), result)
+        _store(builder, builder.fadd(_load(builder, result, _VECTOR), _sums_over_lanes(builder, held)), result)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 11), generate

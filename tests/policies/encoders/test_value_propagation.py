@@ -140,12 +140,12 @@ for height, width, max_sweeps, kind in (
         reward *= 0.01
         reward[:, 0, 0] = 1
     value, simulated = torch.empty_like(reward), torch.empty_like(reward)
-    on_cpu._sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
+    on_cpu.sweep(reward.numpy(), passes.numpy(), max_sweeps, value.numpy())
     on_gpu.sweep(reward, passes, max_sweeps, simulated)
     torch.testing.assert_close(simulated, value, rtol=0, atol=1e-6)
     inputs = (reward, passes, value, grad)
     gradients, simulated = torch.empty(2, *reward.shape), torch.empty(2, *reward.shape)
-    on_cpu._route_back(*(each.numpy() for each in (*inputs, *gradients)))
+    on_cpu.route_back(*(each.numpy() for each in (*inputs, *gradients)))
     on_gpu.route_back(*inputs, *simulated)
     torch.testing.assert_close(simulated, gradients, rtol=1e-5, atol=1e-6)
 print("simulated")
