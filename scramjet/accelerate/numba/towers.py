@@ -3,7 +3,8 @@
 A network is one or two towers: possibly an encoder, hidden layers, possibly a recurrent core, and heads that write some
 columns of the outputs [rows, A + 1]: the inputs of the distribution, then the value. Tables of numbers describe the
 network, such as the addresses and sizes of its weights, so that one compilation serves every network (see
-compile/addresses.py); the address 0 means that something does not exist. Matrix products are those of torch's BLAS (see compile/blas.py).
+compile/addresses.py); the address 0 means that something does not exist. Matrix products are those of torch's BLAS (see
+compile/blas.py).
 """
 
 from __future__ import annotations
