@@ -78,8 +78,6 @@ def test_each_policy_of_a_stack_acts_for_its_rows_as_it_does_alone(kind: str, na
     if kind == "torch":
         stack = TorchStack(policies[0], COUNT, space)
         assert stack.is_mapped == (name != "lstm")  # its compiled recurrence cannot be mapped
-    elif name == "board":
-        pytest.skip("compiled functions run no convolutions")
     else:
         stack = NumbaStack(policies[0], COUNT)
     step = make_step(policies[0], space)
@@ -100,4 +98,7 @@ def test_a_stack_uses_compiled_functions_where_it_may_and_can() -> None:
     assert isinstance(choose_stack(policy, 2, space, fused=True), NumbaStack)
     assert isinstance(choose_stack(policy, 2, space, fused=False), TorchStack)
     space, settings, normalizes = POLICIES["board"]
-    assert isinstance(choose_stack(make_policy(space, settings, normalizes, 1), 2, space, fused=True), TorchStack)
+    board = make_policy(space, settings, normalizes, 1)
+    assert isinstance(choose_stack(board, 2, space, fused=True), NumbaStack)
+    board.network.register_forward_hook(lambda *_: None)
+    assert isinstance(choose_stack(board, 2, space, fused=True), TorchStack)

@@ -57,18 +57,20 @@ def _mark(entry: Path) -> Path:
 
 
 def _compile() -> None:
-    """Compile the functions for an MLP with discrete actions, by far the most common policy."""
+    """Compile the functions for an MLP with discrete actions, by far the most common policy, then those for boards."""
     entry = _entry()
     with entry_lock(entry):  # a second such process waits, and finds the mark
         if _mark(entry).exists():
             return
-        from scramjet.accelerate.numba import kernels, loss_kernels, towers
+        from scramjet.accelerate.numba import convolutions, kernels, loss_kernels, towers, turned_boards
 
         # The three that share most of their code come first, so that the shared code is compiled once.
         for function in (
             kernels.gradients_of_parts, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
             kernels.end_step, kernels.begin_step, towers.layer_back, towers.head_back,
-            kernels.draw_choices, towers.head, towers.layer,
+            kernels.draw_choices, towers.head, towers.layer, convolutions.convolutions_back,
+            convolutions.convolutions, convolutions.pack_convolutions, turned_boards.turn_outputs,
+            turned_boards.turn_back,
         ):  # fmt: skip
             function.address  # noqa: B018 - reading the address compiles the function
         _mark(entry).touch(mode=0o600)

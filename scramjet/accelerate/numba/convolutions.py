@@ -15,7 +15,14 @@ import numpy as np
 from scramjet.compile.addresses import AddressedFunction, floats, use_wide_vectors, words
 from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_blocks import (
-    BOARDS, LANES, OUTPUTS, PAIRED, PARTNERS, products_over_lanes, transpose, weighted_sums,
+    BOARDS,
+    LANES,
+    OUTPUTS,
+    PAIRED,
+    PARTNERS,
+    products_over_lanes,
+    transpose,
+    weighted_sums,
 )  # fmt: skip
 from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum
 
@@ -24,9 +31,10 @@ CELL = FLOAT * BOARDS  # bytes of one cell of all boards of a group
 
 # The sizes: convolutions; rows and columns of a board; cells from one channel to the next; planes; whether features are
 # means and maxima; features of the planes, and others that are copied to them; floats that a group's activations take;
-# and those of the widest of them.
-NUM_LAYERS, HEIGHT, WIDTH, CHANNEL, PLANES, POOLS, FEATURES, REST, GROUP, WIDEST = range(10)
-NUM_SIZES = 10
+# those of the widest of them; and the addresses of the weight of the linear layer that follows [outputs, features] and
+# of its transpose, and its outputs.
+NUM_LAYERS, HEIGHT, WIDTH, CHANNEL, PLANES, POOLS, FEATURES, REST, GROUP, WIDEST, FOLLOWING, TURNED, UNITS = range(13)
+NUM_SIZES = 13
 # Columns of a convolution: addresses of the weight [outputs, inputs, 3, 3] and the bias; channels; where its source,
 # its result and the board that is added to it (-1: none) begin among a group's activations; the addresses of the packed
 # weights of both directions and of the packed bias; where its gradient begins among all gradients.
@@ -51,9 +59,12 @@ def padded(channels):  # type: ignore[no-untyped-def]
 def pack_convolutions(numbers):  # type: ignore[no-untyped-def]
     """Copy the weights of all convolutions into blocks of OUTPUTS channels, [blocks, 9, inputs, OUTPUTS].
 
-    Those of the backward pass have inputs and outputs exchanged and taps turned around.
+    Those of the backward pass have inputs and outputs exchanged and taps turned around. The weight of the linear layer
+    that follows is transposed.
     """
-    for k in range(words(numbers, NUM_SIZES)[NUM_LAYERS]):
+    sizes = words(numbers, NUM_SIZES)
+    _turn(sizes[FOLLOWING], sizes[UNITS], sizes[FEATURES] + sizes[REST], sizes[TURNED])
+    for k in range(sizes[NUM_LAYERS]):
         own = _convolution(numbers, k)
         inputs, outputs = own[INPUTS], own[CHANNELS]
         weight = floats(own[WEIGHT], TAPS * inputs * outputs)
@@ -70,6 +81,19 @@ def pack_convolutions(numbers):  # type: ignore[no-untyped-def]
                     block, place = i // OUTPUTS, i % OUTPUTS
                     back[((block * TAPS + TAPS - 1 - tap) * outputs + o) * OUTPUTS + place] = value
         copy(floats(own[PADDED_BIAS], outputs), floats(own[BIAS], outputs))
+
+
+@callable_from_compiled
+def _turn(matrix, rows, columns, turned):  # type: ignore[no-untyped-def]
+    """Write the transpose of a matrix."""
+    for first in range(0, rows, LANES):
+        whole = columns // LANES * LANES if first + LANES <= rows else 0
+        for j in range(0, whole, LANES):
+            source, result = matrix + FLOAT * (first * columns + j), turned + FLOAT * (j * rows + first)
+            transpose(source, FLOAT * columns, result, FLOAT * rows)
+        for row in range(first, min(first + LANES, rows)):
+            for j in range(whole, columns):
+                floats(turned, rows * columns)[j * rows + row] = floats(matrix, rows * columns)[row * columns + j]
 
 
 @callable_from_compiled
@@ -100,25 +124,37 @@ def _convolve_back(sizes, own, source, to_result, to_weights):  # type: ignore[n
     to_bias = floats(to_weights + FLOAT * (own[GRADIENT] + TAPS * inputs * outputs), outputs)
     for o in range(outputs):
         to_bias[o] += _sum(floats(to_result + o * channel, BOARDS * height * width))
-    sums = np.empty(PAIRED * PARTNERS, np.float32)
-    vectors, vector = BOARDS // LANES, FLOAT * LANES
+    sums = np.empty(TAPS * PAIRED * PARTNERS, np.float32)
     for i in range(0, inputs, PAIRED):
         for o in range(0, outputs, PARTNERS):
-            for tap in range(TAPS):
-                down, across = tap // 3 - 1, tap % 3 - 1
-                top, bottom = max(-down, 0), min(height - down, height)
-                left, right = max(-across, 0), min(width - across, width)
-                if bottom <= top or right <= left:
-                    continue
-                products_over_lanes(
-                    bottom - top, vectors * (right - left),
-                    source + i * channel + CELL * ((top + down) * width + left + across), channel, CELL * width, vector,
-                    to_result + o * channel + CELL * (top * width + left), channel, CELL * width, vector,
-                    sums.ctypes.data,
+            for vector in range(0, CELL, FLOAT * LANES):  # one half of the boards of all these channels fits into L1
+                _products_of_taps(
+                    sizes, source + i * channel + vector, to_result + o * channel + vector, vector, sums.ctypes.data
                 )  # fmt: skip
-                for a in range(min(PAIRED, inputs - i)):
-                    for b in range(min(PARTNERS, outputs - o)):
-                        to_weight[((o + b) * inputs + i + a) * TAPS + tap] += sums[a * PARTNERS + b]
+            for a in range(min(PAIRED, inputs - i)):
+                for b in range(min(PARTNERS, outputs - o)):
+                    own_taps = to_weight[((o + b) * inputs + i + a) * TAPS : ((o + b) * inputs + i + a + 1) * TAPS]
+                    for tap in range(TAPS):
+                        own_taps[tap] += sums[(tap * PAIRED + a) * PARTNERS + b]
+
+
+@callable_from_compiled
+def _products_of_taps(sizes, source, to_result, keeps, sums):  # type: ignore[no-untyped-def]
+    """Write, or add with `keeps`, the gradients `sums` [9, PAIRED, PARTNERS] of some channels' weights."""
+    height, width, channel = sizes[HEIGHT], sizes[WIDTH], CELL * sizes[CHANNEL]
+    for tap in range(TAPS):
+        down, across = tap // 3 - 1, tap % 3 - 1
+        top, bottom = max(-down, 0), min(height - down, height)
+        left, right = max(-across, 0), min(width - across, width)
+        result = sums + FLOAT * tap * PAIRED * PARTNERS
+        if keeps == 0:
+            fill(floats(result, PAIRED * PARTNERS), np.float32(0))
+        if bottom > top and right > left:
+            products_over_lanes(
+                bottom - top, right - left,
+                source + CELL * ((top + down) * width + left + across), channel, CELL * width, CELL,
+                to_result + CELL * (top * width + left), channel, CELL * width, CELL, result,
+            )  # fmt: skip
 
 
 @inlined_sum

@@ -40,6 +40,8 @@ class CompiledEncoder(ABC):
     """Floats that its backward pass needs whatever the number of rows."""
     parameters: list[Tensor]
     """Its weights, in the order of their gradients."""
+    turned: np.ndarray | None = None
+    """The weight of the layer after it, transposed by `pack`, [inputs, outputs]; None if that is not transposed."""
 
     @abstractmethod
     def place_gradients(self, start: int) -> None:
@@ -62,17 +64,19 @@ class CompiledConvolutions(CompiledEncoder):
     forward, backward = convolutions.convolutions, convolutions.convolutions_back
     pack = convolutions.pack_convolutions
 
-    def __init__(self, encoder: GridCNN) -> None:
+    def __init__(self, encoder: GridCNN, following: nn.Linear) -> None:
         planes = encoder.planes
         cells = planes.height * planes.width
         channel = cells + (cells % 8 == 0)  # channels 4 KB apart would push each other out of the cache
         self.num_inputs, self.num_features = planes.num_planes * cells + planes.num_rest, encoder.num_features
-        self._layers = list(_convolutions(encoder.layers))
+        self._layers, self._following = list(_convolutions(encoder.layers)), following
+        self.turned = np.zeros((following.in_features, following.out_features), np.float32)
         self.parameters = [weight for layer, _ in self._layers for weight in (layer.weight, _bias(layer))]
         rows, group, widest = self._rows(planes.num_planes, channel)
         sizes = [
             len(rows), planes.height, planes.width, channel, planes.num_planes, int(encoder.pools),
             encoder.num_features - planes.num_rest, planes.num_rest, group, widest,
+            0, self.turned.ctypes.data, following.out_features,
         ]  # fmt: skip
         self.numbers = np.array([*sizes, *(number for row in rows for number in row)], np.int64)
         self.width, self.scratch = group // BOARDS, 3 * widest
@@ -109,6 +113,7 @@ class CompiledConvolutions(CompiledEncoder):
             start += layer.weight.numel() + layer.out_channels
 
     def point_to_weights(self) -> None:
+        self.numbers[convolutions.FOLLOWING] = self._following.weight.data_ptr()
         for row, (layer, _) in zip(self._table, self._layers, strict=True):
             row[convolutions.WEIGHT], row[convolutions.BIAS] = layer.weight.data_ptr(), _bias(layer).data_ptr()
 
@@ -139,13 +144,13 @@ class CompiledPlanning(CompiledEncoder):
         self.numbers[: len(tensors)] = [tensor.data_ptr() for tensor in tensors]
 
 
-def compiled_encoder(encoder: nn.Module) -> CompiledEncoder | None:
-    """The functions for an encoder with weights; None if there are none for it."""
+def compiled_encoder(encoder: nn.Module, following: nn.Linear) -> CompiledEncoder | None:
+    """The functions for an encoder with weights before the layer `following`; None if there are none for it."""
     planes = getattr(encoder, "planes", None)
     if not isinstance(planes, GridPlanes) or any(True for _ in planes.parameters()):
         return None
     if type(encoder) is GridCNN:
-        return CompiledConvolutions(encoder)
+        return CompiledConvolutions(encoder, following)
     return CompiledPlanning(encoder) if type(encoder) is ValuePropagation else None
 
 

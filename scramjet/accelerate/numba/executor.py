@@ -200,16 +200,16 @@ def _tower(encoder: nn.Module | None, trunk: nn.Sequential, core: Core | None, h
         raise UnsupportedPolicyError("a trunk is not linear layers each with tanh or ReLU")
     if core is not None and not (isinstance(core, LayeredCore) and type(core) in CORES and len(core.layers) == 1):
         raise UnsupportedPolicyError("the memory core has several layers or is of another kind")
-    return Tower(list(zip(linears, activations, strict=True)), core, heads, _encoder(encoder))
+    return Tower(list(zip(linears, activations, strict=True)), core, heads, _encoder(encoder, linears[0]))
 
 
-def _encoder(encoder: nn.Module | None) -> CompiledEncoder | None:
+def _encoder(encoder: nn.Module | None, following: nn.Linear) -> CompiledEncoder | None:
     """The compiled functions of an encoder with weights; None if it has none; raises if there are no such functions."""
     if encoder is None or not any(True for _ in encoder.parameters()):
         return None
     from scramjet.accelerate.numba.encoders import compiled_encoder
 
-    found = compiled_encoder(encoder)
+    found = compiled_encoder(encoder, following)
     if found is None:
         raise UnsupportedPolicyError(f"compiled functions do not learn an encoder ({type(encoder).__name__})")
     return found

@@ -1,8 +1,8 @@
 """Runs small networks on the CPU with compiled functions (kernels.py, towers.py) instead of torch's operators: acting,
 values and gradient steps, on the network's own weights in place.
 
-Networks: one or two towers of tanh or ReLU layers, each with or without an encoder of boards before and a recurrent core
-after them; actions are discrete or from normal distributions. Inputs are float32 [B, D].
+Networks: one or two towers of tanh or ReLU layers, each with or without an encoder of boards before and a recurrent
+core after them; actions are discrete or from normal distributions. Inputs are float32 [B, D].
 """
 
 from __future__ import annotations
@@ -43,9 +43,13 @@ all of them."""
 SAMPLES_TO_SHARE, PARTS_PER_THREAD = 2048, 8
 """Larger minibatches are split into up to PARTS_PER_THREAD parts for each thread, of at least SAMPLES_TO_SHARE samples;
 threads take parts until none is left, so that a slow thread takes fewer."""
+BOARDS_TO_SHARE = 256
+"""As SAMPLES_TO_SHARE, for networks with an encoder of boards, of which each sample takes far longer."""
 ROWS_IN_SCRATCH = 8192
 """With memory: most steps that a thread computes at a time, in whole sequences, since it keeps all their
 activations."""
+ROWS_PER_ENCODER = 1024
+"""The same with memory after an encoder of boards, which keeps thousands of numbers of each step."""
 ACTIVATIONS: dict[type, int] = {nn.Tanh: layers.TANH, nn.ReLU: layers.RELU}
 CORES: dict[type, memory_kernels.Sequences] = {
     LSTM: memory_kernels.LSTM,
@@ -114,7 +118,8 @@ class NumbaNetwork:
         """`encode` turns observations into inputs [B, D], of which each tower takes the first so many. `num_inputs` is
         the size of the distribution's inputs and `num_components` that of an action. `offsets` are where each
         component's logits begin and the last ones end, or None for normal distributions. `turns` [G, A] says for
-        boards that are shown turned which logit is that of each action; the last of the inputs is the number of its row.
+        boards that are shown turned which logit is that of each action; the last of the inputs is the number of the
+        row.
 
         The first tower has the policy's heads; the last head of the last tower is the value, column `num_inputs`.
         """
@@ -166,6 +171,8 @@ class NumbaNetwork:
                 stride = self._width_of_inputs if reads_inputs else linear.in_features
                 self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place, stride)
                 place += len(linear.bias)
+            if tower.encoder is not None and tower.encoder.turned is not None:
+                self._rows[first][layers.TURNED] = tower.encoder.turned.ctypes.data
             first_head, width = len(self._rows), place
             if tower.core is not None:
                 core, core_width = self._add_core(tower.core)
@@ -182,7 +189,7 @@ class NumbaNetwork:
     def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int, stride: int) -> None:
         outputs, inputs = len(bias), 0 if weight is None else weight.shape[1]
         self._layers_of.append((len(self._rows), weight, bias))
-        self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place, stride])
+        self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place, stride, 0])
         for parameter in (bias,) if weight is None else (weight, bias):
             self._add_weights(parameter)
 
@@ -353,10 +360,12 @@ class NumbaNetwork:
         """Set the task for gradient steps on these minibatches; the optimizer steps if it has `num_parameters`."""
         self.refresh()
         steps, fewest = int(self._task.record["steps"]), len(minibatches.order) // len(minibatches)
-        block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, ROWS_IN_SCRATCH // steps))
+        most_rows = ROWS_PER_ENCODER if self._encoders else ROWS_IN_SCRATCH
+        block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, most_rows // steps))
         most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # one thread adds up all gradients
         num_workers = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
-        to_share = max(SAMPLES_TO_SHARE, 2 * block * steps)  # large enough that most blocks are full
+        # Large enough that most blocks are full.
+        to_share = max(BOARDS_TO_SHARE if self._encoders else SAMPLES_TO_SHARE, 2 * block * steps)
         parts_each = max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
         num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
@@ -409,8 +418,9 @@ class NumbaNetwork:
     def _scratch_size(self, rows: int) -> int:
         """Floats of scratch memory that a thread needs for `rows` rows."""
         whole = -(-rows // BOARDS) * BOARDS  # see towers.encoder_floats
-        encoders = (rows * each.num_features + whole * each.width + each.scratch for each in self._encoders)
-        return rows * self._scratch_per_row + sum(encoders)
+        return rows * self._scratch_per_row + sum(
+            rows * each.num_features + layers.ALIGNMENT + whole * each.width + each.scratch for each in self._encoders
+        )
 
     def _give_scratch(self, num_parts: int, rows: int) -> None:
         size = self._scratch_size(rows)

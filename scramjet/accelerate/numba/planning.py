@@ -13,7 +13,13 @@ from scramjet.compile.addresses import AddressedFunction, float_rows, floats, us
 from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_maths import add, copy, fill, inlined, log, sigmoid, tanh
 from scramjet.policies.encoders.value_propagation import (
-    BOUND, LEAK, PAUSE, SHARPNESS, SMALLEST, route_back, sweep,
+    BOUND,
+    LEAK,
+    PAUSE,
+    SHARPNESS,
+    SMALLEST,
+    route_back,
+    sweep,
 )  # fmt: skip
 
 FLOAT = 4  # bytes

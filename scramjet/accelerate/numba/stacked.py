@@ -20,6 +20,7 @@ from scramjet.accelerate.stacked import PolicyStack
 from scramjet.compile.jit import AdaptiveThreading
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
+from scramjet.policies.symmetries import CanonicalNetwork
 
 
 class NumbaStack(PolicyStack):
@@ -37,7 +38,8 @@ class NumbaStack(PolicyStack):
     def load(self, index: int, weights: Mapping[str, Tensor] | None) -> None:
         policy = self._policies[index]
         if weights is None:
-            head: Any = policy.network.actor_head
+            network: Any = policy.network
+            head: Any = (network.network if isinstance(network, CanonicalNetwork) else network).actor_head
             for parameter in head.parameters():
                 parameter.zero_()  # all logits are 0
             return
@@ -77,7 +79,7 @@ class NumbaStack(PolicyStack):
         return network.act_tasks(bound, own[0].state, num_parts=1)
 
     def _encode_and_act(self, obs: Any, inputs: Tensor, act: Callable[[], None]) -> None:
-        if self._policies[0].normalizer is None:  # the encoders have no weights: one pass serves all
+        if self._policies[0].normalizer is None:  # what encodes has no weights: one pass serves all
             inputs.copy_(self._networks[0].encode(obs))
         else:
             size = len(inputs) // self.count

@@ -1,9 +1,10 @@
 """Forward and backward passes of layers, recurrent cores and heads, as compiled functions.
 
 A network is one or two towers: possibly an encoder, hidden layers, possibly a recurrent core, and heads that write some
-columns of the outputs [rows, A + 1]: the inputs of the distribution, then the value. Tables of numbers describe the network, such as
-the addresses and sizes of its weights, so that one compilation serves every network (see compile/addresses.py); the
-address 0 means that something does not exist. Matrix products are those of torch's BLAS (see compile/blas.py).
+columns of the outputs [rows, A + 1]: the inputs of the distribution, then the value. Tables of numbers describe the
+network, such as the addresses and sizes of its weights, so that one compilation serves every network (see
+compile/addresses.py); the address 0 means that something does not exist. Matrix products are those of torch's BLAS (see
+compile/blas.py).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum,
 
 # Columns of the table of layers: addresses of the weight [outputs, inputs] and the bias; sizes; the activation; where
 # the gradients of weight and bias begin among all gradients; the first column of its results: among the tower's
-# activations, or for a head among the outputs; and floats from one row of its inputs to the next, more than it takes
-# where a policy sees the first columns of what its critic sees.
-WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE, STRIDE = range(8)
-NUM_LAYER_COLUMNS = 8
+# activations, or for a head among the outputs; floats from one row of its inputs to the next, more than it takes
+# where a policy sees the first columns of what its critic sees; and the address of its weight transposed, 0 without.
+WEIGHT, BIAS, INPUTS, OUTPUTS, ACTIVATION, GRADIENT, PLACE, STRIDE, TURNED = range(9)
+NUM_LAYER_COLUMNS = 9
 NOTHING, TANH, RELU = range(3)
 # Columns of the table of towers: its first layer, first head and end in the table of layers; floats of activations and
 # of everything it keeps, for each row; for a recurrent core the address of its numbers, its functions, its sizes, and
@@ -59,6 +60,8 @@ coefficients."""
 
 work_at = record_at(WORK)
 FLOAT = 4  # bytes
+ALIGNMENT = 16
+"""Floats in a line of the cache: vectors that lie across two lines take an encoder up to a third longer."""
 
 
 @inlined
@@ -112,9 +115,12 @@ def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
     use_wide_vectors()
     own = words(numbers, NUM_LAYER_COLUMNS)
     num_inputs, num_outputs = own[INPUTS], own[OUTPUTS]
-    multiply_by_transposed(
-        rows, num_outputs, num_inputs, x, own[STRIDE], own[WEIGHT], num_inputs, 0.0, y, num_outputs
-    )  # fmt: skip
+    if own[TURNED] != 0:  # takes half the time where inputs are many
+        multiply(rows, num_outputs, num_inputs, x, own[STRIDE], own[TURNED], num_outputs, 0.0, y, num_outputs)
+    else:
+        multiply_by_transposed(
+            rows, num_outputs, num_inputs, x, own[STRIDE], own[WEIGHT], num_inputs, 0.0, y, num_outputs
+        )  # fmt: skip
     bias = floats(own[BIAS], num_outputs)
     for row in range(rows):
         if own[ACTIVATION] == TANH:
@@ -226,8 +232,20 @@ def encoder_floats(own, rows):  # type: ignore[no-untyped-def]
     """Floats that a tower's encoder writes for so many rows before the activations of the first layer."""
     if own[ENCODER] == 0:
         return 0
-    whole = (rows + BOARDS - 1) // BOARDS * BOARDS  # it takes BOARDS rows at a time
-    return rows * own[ENCODER_FEATURES] + whole * own[ENCODER_WIDTH] + own[ENCODER_SCRATCH]
+    return rows * own[ENCODER_FEATURES] + ALIGNMENT + _whole(rows) * own[ENCODER_WIDTH] + own[ENCODER_SCRATCH]
+
+
+@callable_from_compiled
+def _whole(rows):  # type: ignore[no-untyped-def]
+    """Rows that an encoder has memory for: it takes BOARDS of them at a time."""
+    return (rows + BOARDS - 1) // BOARDS * BOARDS
+
+
+@callable_from_compiled
+def _encoder_memory(own, rows, features):  # type: ignore[no-untyped-def]
+    """Where an encoder keeps its activations: behind its features, at the beginning of a line of the cache."""
+    line = FLOAT * ALIGNMENT
+    return (features + FLOAT * rows * own[ENCODER_FEATURES] + line - 1) // line * line
 
 
 @callable_from_compiled
@@ -240,7 +258,7 @@ def features_of(address, tower, x, rows, sequences, state, begins, keeps, kept):
     work = work_at(address)
     own = tower_numbers(work, tower)
     if own[ENCODER] != 0:
-        memory = kept + FLOAT * rows * own[ENCODER_FEATURES]
+        memory = _encoder_memory(own, rows, kept)
         call(own[ENCODER_FORWARD], (own[ENCODER], x, work.num_inputs, rows, keeps, kept, memory))
         x = kept
         kept += FLOAT * encoder_floats(own, rows)
@@ -338,8 +356,8 @@ def features_back(address, tower, x, rows, sequences, begins, kept, to_features,
         call(work.layer_back, arguments)
         to_features, other = other, to_features
     if own[ENCODER] != 0:
-        memory = encoded + FLOAT * rows * own[ENCODER_FEATURES]
-        scratch = kept - FLOAT * own[ENCODER_SCRATCH]
+        memory = _encoder_memory(own, rows, encoded)
+        scratch = memory + FLOAT * _whole(rows) * own[ENCODER_WIDTH]
         call(
             own[ENCODER_BACKWARD],
             (own[ENCODER], x, work.num_inputs, rows, to_features, memory, scratch, to_weights),

@@ -133,7 +133,7 @@ def _products_over_lanes(typing_context, n0, n1, x, x_row, x0, x1, y, y_row, y0,
 
         zeros = [ir.Constant(_VECTOR, [0.0] * LANES)] * (PAIRED * PARTNERS)
         held = _rounds(builder, [(n0, [x0, y0]), (n1, [x1, y1])], [x, y], zeros, body)
-        _store(builder, _sums_over_lanes(builder, held), result)
+        _store(builder, builder.fadd(_load(builder, result, _VECTOR), _sums_over_lanes(builder, held)), result)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 11), generate
