@@ -73,10 +73,12 @@ def wait_for_lines(path: Path, count: int) -> None:
         time.sleep(0.1)
 
 
-def test_a_second_signal_ends_a_compiled_endless_loop_and_names_it(snail: Path) -> None:
+@pytest.mark.parametrize("flag", ["--normalize-observations", "--no-normalize-observations"])
+def test_a_second_signal_ends_a_compiled_endless_loop_and_names_it(flag: str, snail: Path) -> None:
+    """Without normalized observations a whole rollout is one compiled function."""
     runs = snail.parent / "runs"
     flags = "--env.where 1 --num-envs 4 --num-steps 16 --checkpoint.every 1 --eval.every 0 --device cpu --display plain"
-    training = start("train", snail, *flags.split(), "--num-threads", 1, "--runs-dir", runs)
+    training = start("train", snail, *flags.split(), flag, "--num-threads", 1, "--runs-dir", runs)
     try:
         wait_for_lines(runs / "snail-1" / "metrics.jsonl", 3)
         time.sleep(1.0)  # until it hangs

@@ -20,6 +20,10 @@ from scramjet.compile.vector_blocks import BOARDS, OUTPUTS
 from scramjet.policies.encoders.grids import GridCNN, GridPlanes, ResidualBlock
 from scramjet.policies.encoders.value_propagation import ValuePropagation
 
+MOST_BYTES = 2 << 20
+"""Most bytes of the activations of BOARDS boards: what does not fit into a core's cache, torch's operators learn as
+fast."""
+
 
 class CompiledEncoder(ABC):
     """What compiled functions need to know of an encoder: its weights, sizes and functions."""
@@ -144,14 +148,24 @@ class CompiledPlanning(CompiledEncoder):
         self.numbers[: len(tensors)] = [tensor.data_ptr() for tensor in tensors]
 
 
-def compiled_encoder(encoder: nn.Module, following: nn.Linear) -> CompiledEncoder | None:
-    """The functions for an encoder with weights before the layer `following`; None if there are none for it."""
+def compiled_encoder(encoder: nn.Module, following: nn.Linear) -> CompiledEncoder | str:
+    """The functions for an encoder with weights before the layer `following`; or the reason why there are none."""
     planes = getattr(encoder, "planes", None)
+    no_functions = f"compiled functions do not learn an encoder ({type(encoder).__name__})"
     if not isinstance(planes, GridPlanes) or any(True for _ in planes.parameters()):
-        return None
-    if type(encoder) is GridCNN:
-        return CompiledConvolutions(encoder, following)
-    return CompiledPlanning(encoder) if type(encoder) is ValuePropagation else None
+        return no_functions
+    if type(encoder) is ValuePropagation:
+        is_plain = all(_is_plain(layer, 1) for layer in (encoder.embed, encoder.maps))
+        return CompiledPlanning(encoder) if is_plain else no_functions
+    if type(encoder) is not GridCNN:
+        return no_functions
+    if not _has_known_layers(encoder.layers):
+        return "compiled functions run boards through 3x3 convolutions with ReLU, then residual blocks"
+    found = CompiledConvolutions(encoder, following)
+    num_bytes = 4 * BOARDS * found.width
+    if num_bytes > MOST_BYTES:
+        return f"torch's operators are as fast with boards of so many channels ({num_bytes >> 20} MB for {BOARDS})"
+    return found
 
 
 def inputs_of(encoder: nn.Module, obs: Any) -> Tensor:
@@ -174,6 +188,30 @@ def _convolutions(layers: nn.Sequential) -> Sequence[tuple[nn.Conv2d, bool]]:
         elif isinstance(module, nn.Conv2d):
             found.append((module, False))
     return found
+
+
+def _has_known_layers(layers: nn.Sequential) -> bool:
+    """Whether these are the layers that `GridCNN` makes: a user may have changed some."""
+    modules = list(layers)
+    num_blocks = sum(type(module) is ResidualBlock for module in modules)
+    plain, blocks = modules[: len(modules) - num_blocks], modules[len(modules) - num_blocks :]
+    kinds_fit = all(type(block) is ResidualBlock for block in blocks) and len(plain) % 2 == 0
+    inner = [layer for block in blocks if isinstance(block, ResidualBlock) for layer in (block.first, block.second)]
+    convolutions_fit = all(_is_plain(layer, 3) for layer in (*plain[::2], *inner))
+    return kinds_fit and convolutions_fit and all(type(layer) is nn.ReLU for layer in plain[1::2])
+
+
+def _is_plain(layer: nn.Module, size: int) -> bool:
+    """Whether a layer is a convolution of this size that keeps every cell in its place."""
+    return (
+        type(layer) is nn.Conv2d
+        and layer.bias is not None
+        and layer.kernel_size == (size, size)
+        and layer.padding == (size // 2, size // 2)
+        and layer.stride == layer.dilation == (1, 1)
+        and layer.groups == 1
+        and layer.padding_mode == "zeros"
+    )
 
 
 def _bias(layer: nn.Conv2d) -> Tensor:

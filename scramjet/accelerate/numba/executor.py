@@ -210,8 +210,8 @@ def _encoder(encoder: nn.Module | None, following: nn.Linear) -> CompiledEncoder
     from scramjet.accelerate.numba.encoders import compiled_encoder
 
     found = compiled_encoder(encoder, following)
-    if found is None:
-        raise UnsupportedPolicyError(f"compiled functions do not learn an encoder ({type(encoder).__name__})")
+    if isinstance(found, str):
+        raise UnsupportedPolicyError(found)
     return found
 
 

@@ -24,6 +24,7 @@ from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import StepCalls, Task
 from scramjet.compile.jit import AdaptiveThreading
 from scramjet.compile.vector_blocks import BOARDS
+from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.recurrent import kernels as memory_kernels
 from scramjet.policies.recurrent.autograd import CoreNumbers
 from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
@@ -50,6 +51,8 @@ ROWS_IN_SCRATCH = 8192
 activations."""
 ROWS_PER_ENCODER = 1024
 """The same with memory after an encoder of boards, which keeps thousands of numbers of each step."""
+ENCODED_AT_ONCE = 4096
+"""Observations that are encoded at a time."""
 ACTIVATIONS: dict[type, int] = {nn.Tanh: layers.TANH, nn.ReLU: layers.RELU}
 CORES: dict[type, memory_kernels.Sequences] = {
     LSTM: memory_kernels.LSTM,
@@ -158,6 +161,7 @@ class NumbaNetwork:
         self._bounds: tuple[int, ...] | None = None  # steps and bounds of the minibatches that the task holds now
         self._loss: LossSettings | None = None  # the settings that the task holds now
         self._acting: list[Task] = []  # kept alive: functions hold their addresses
+        self._is_current = False  # whether addresses and packed weights are those of the weights now
 
     def _number(self, towers: Sequence[Tower]) -> None:
         """Describe the network in the tables of numbers that compiled functions read (see towers.py)."""
@@ -244,6 +248,7 @@ class NumbaNetwork:
             numbers.point_to(core.layers[0].weights())
         for encoder in self._encoders:
             encoder.refresh()
+        self._is_current = True
 
     def acts(self, steps: Sequence[NumbaStep], state: Tensor | None) -> list[Callable[[], None]]:
         """Return one function for each step, which draws its actions and writes their log-probabilities.
@@ -279,14 +284,32 @@ class NumbaNetwork:
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
         """Write the values of observations to `value` [B]; `state` [B, state_size] are their recurrent states."""
-        inputs = self.encode(obs)
-        for encoder in self._encoders:
-            encoder.refresh()
+        inputs = self._encoded(obs)
+        if not self._is_current:
+            self.refresh()
         num_parts = self._num_parts(len(inputs), ROWS_PER_PART)
         self._give_scratch(num_parts, BLOCK)
         self._task.set(inputs=_array(inputs), state=_array(state), value=_array(value), num_taken=len(inputs))
         self._task.set(block=BLOCK)
         kernels.value_in_part.in_parts(num_parts, self._task.address)
+
+    def _encoded(self, obs: Any) -> Tensor:
+        """The inputs [B, D] of many observations, some at a time: on the way they may take many times as much memory.
+
+        Where observations are inputs as they are, it is they that are returned.
+        """
+        num_rows = len(leaves(obs)[0])
+        first = self.encode(map_leaves(lambda leaf: leaf[:ENCODED_AT_ONCE], obs))
+        if num_rows <= ENCODED_AT_ONCE:
+            return first
+        if isinstance(obs, Tensor) and first.data_ptr() == obs.data_ptr():
+            return self.encode(obs)
+        inputs = torch.empty(num_rows, first.shape[1])
+        inputs[:ENCODED_AT_ONCE] = first
+        for start in range(ENCODED_AT_ONCE, num_rows, ENCODED_AT_ONCE):
+            rows = slice(start, start + ENCODED_AT_ONCE)
+            inputs[rows] = self.encode(map_leaves(lambda leaf, rows=rows: leaf[rows], obs))
+        return inputs
 
     def use_samples(self, samples: Samples) -> None:
         """Take minibatches from these samples from now on; call it again when their tensors have moved."""
@@ -294,7 +317,7 @@ class NumbaNetwork:
         for row, encoder in zip(self._towers, self._encoders, strict=False):  # all towers have one, or none
             row[layers.ENCODER_BACKWARD] = encoder.backward.address
         self._task.set(
-            inputs=_array(self.encode(samples.obs)), mask=_array(samples.mask), action=_array(samples.action),
+            inputs=_array(self._encoded(samples.obs)), mask=_array(samples.mask), action=_array(samples.action),
             log_prob=_array(samples.log_prob), value=_array(samples.value), advantage=_array(samples.advantage),
             returns=_array(samples.returns), state=_array(samples.state), begins=_array(samples.begins),
             steps=steps, num_units=len(samples.action) // steps,
@@ -341,6 +364,7 @@ class NumbaNetwork:
         """
         self._task.set(num_parameters=len(self._places))
         steps = self._prepare_steps(minibatches, loss)
+        self._is_current = False
         if minibatches.ranks.is_alone:
             kernels.take_steps(self._task.address, *steps.division, range(len(minibatches)), self._pays)
         else:

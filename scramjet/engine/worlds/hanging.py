@@ -56,7 +56,8 @@ class _Call:
     first: int  # env, and the one after the last
     last: int
     actions: np.ndarray | None
-    seeds: EpisodeSeed
+    seeds: EpisodeSeed | None = None
+    steps_before: int = 0  # of a rollout that is played in one call, those that are done
 
 
 def _kernel_call(frame: FrameType | None) -> _Call | None:
@@ -72,21 +73,28 @@ def _kernel_call(frame: FrameType | None) -> _Call | None:
 
 
 def _stepping(pool: NativePool, values: dict[str, Any], is_compiling: bool) -> _Call:
-    return _Call(pool, "step", is_compiling, values["start"], values["stop"], values["actions"], EpisodeSeed(0))
+    return _Call(pool, "step", is_compiling, values["start"], values["stop"], values["actions"])
 
 
 def _running(pool: NativePool, values: dict[str, Any], is_compiling: bool) -> _Call:
     kernel, arguments = str(values["kernel"]), values["arguments"]
     if kernel == "step_threaded":
         _, first, last, _, _, actions, *_ = arguments
-        return _Call(pool, "step", is_compiling, first, last, actions, EpisodeSeed(0))
-    seeds = EpisodeSeed(*arguments[2:4]) if kernel == "reset" else EpisodeSeed(0)
+        return _Call(pool, "step", is_compiling, first, last, actions)
+    seeds = EpisodeSeed(*arguments[2:4]) if kernel == "reset" else None
     return _Call(pool, kernel, is_compiling, arguments[0], arguments[1], None, seeds)
+
+
+def _playing(pool: NativePool, values: dict[str, Any], is_compiling: bool) -> _Call:
+    step = int(values["progress"][0]) if "progress" in values else int(values["first"])
+    actions, done = values["arrays"][0][step], step - int(values["first"])
+    return _Call(pool, "step", is_compiling, 0, pool.num_envs, actions, steps_before=done)
 
 
 _CALLERS: dict[Any, Callable[[NativePool, dict[str, Any], bool], _Call]] = {
     NativePool._step_envs.__code__: _stepping,
     NativePool._run.__code__: _running,
+    NativePool.play_steps.__code__: _playing,
 }
 
 
@@ -122,6 +130,7 @@ def _interpreted_place(call: _Call) -> str:
                         i, i + 1, 0, pool._records, call.actions, *pool._own.arrays, True, *pool._logs[0]
                     )
                 elif call.kernel == "reset":
+                    assert call.seeds is not None
                     key, first_env = call.seeds.key, call.seeds.first_env
                     pool._kernels.reset(i, i + 1, key, first_env, pool._records, *pool._own.arrays[:3])
                 else:
@@ -162,7 +171,9 @@ class CallWatch:
             frame = sys._current_frames().get(self._thread or 0)
             call = None if frame is None else _kernel_call(frame)
             # A call is recognized by the step that it makes; compiling, which takes a while, is none.
-            now = None if call is None or call.is_compiling else (id(call.pool), call.kernel, call.pool.steps_taken)
+            now = None
+            if call is not None and not call.is_compiling:
+                now = (id(call.pool), call.kernel, call.pool.steps_taken + call.steps_before)
             if now is None or now != seen:
                 seen, since = now, time.monotonic()
             elif time.monotonic() - since > self._seconds:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
 
@@ -64,6 +65,7 @@ class _CellMaps(torch.autograd.Function):
         return reward, passes
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         planes, *weights = ctx.saved_tensors
         units, num_planes = weights[0].shape
@@ -90,6 +92,12 @@ def _shape(embed: Tensor, numbers: tuple[float, float, float]) -> dict[str, Any]
         "planes": num_planes, "units": units, "padded": max(16, 1 << (units - 1).bit_length()),
         "slope": slope, "sharpness": sharpness, "bound": bound,
     }  # fmt: skip
+
+
+@triton_jit()
+def _clamped(x, bound: tl.constexpr):  # type: ignore[no-untyped-def]
+    """`x` between -bound and bound; NaN stays NaN."""
+    return tl.where(x < -bound, -bound, tl.where(x > bound, bound, x))
 
 
 @triton_jit()
@@ -138,7 +146,7 @@ def _maps_kernel(  # type: ignore[no-untyped-def]
             activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
             planes, units, sharpness,
         )  # fmt: skip
-        total = tl.minimum(tl.maximum(total, -bound), bound)
+        total = _clamped(total, bound)
         tl.store((reward_at if output == 0 else passes_at) + cell, tl.sigmoid(total), mask=is_cell)
 
 
@@ -191,7 +199,7 @@ def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
 @triton_jit()
 def _through_sigmoid(total, grad, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient before a sigmoid whose input is kept within bounds: dropped where it would lead farther out."""
-    share = tl.sigmoid(tl.minimum(tl.maximum(total, -bound), bound))
+    share = tl.sigmoid(_clamped(total, bound))
     leaves = ((total > bound) & (grad < 0.0)) | ((total < -bound) & (grad > 0.0))
     return tl.where(leaves, 0.0, grad * share * (1.0 - share))
 
@@ -217,6 +225,7 @@ class _AroundAgents(torch.autograd.Function):
         return values, passable
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         (agent,) = ctx.saved_tensors
         num_grids, height, width = ctx.shape

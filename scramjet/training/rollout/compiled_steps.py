@@ -17,6 +17,8 @@ from scramjet.training.rollout.parts import DecidedPart
 
 MOST_ENVS = 16
 """Envs up to which it pays to compile one more function for each world."""
+STEPS_AT_ONCE = 64
+"""Steps after which Python has its turn, so that Ctrl-C is heard."""
 
 
 class CompiledSteps:
@@ -53,5 +55,6 @@ class CompiledSteps:
         self._part.begin()
         t = 0
         while t < self._num_steps:
-            t = self._pool.play_steps(t, self._num_steps, self._draw, self._arrays, until_cut=self._until_cut)
+            stop = min(t + STEPS_AT_ONCE, self._num_steps)
+            t = self._pool.play_steps(t, stop, self._draw, self._arrays, until_cut=self._until_cut)
             self._part.take_in(t - 1)

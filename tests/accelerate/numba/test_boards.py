@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
-from torch import Tensor
+from torch import Tensor, nn
 
 from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.losses import minibatch_loss
@@ -186,3 +187,44 @@ def test_averages_over_turned_boards_are_left_to_torch() -> None:
     policy = Policy(with_symmetries(default_network(BOARD, ACTIONS, config), "average", tables), BOARD, ACTIONS, config)
     with pytest.raises(UnsupportedPolicyError, match="AveragedNetwork"):
         numba_network(policy)
+
+
+def changed(change: Callable[[nn.Sequential], None], space: Box = BOARD, **settings: Any) -> Policy:
+    config = PolicyConfig(**({"encoder": "grid_cnn", "grid_channels": (4, 4), "shared_trunk": True} | settings))
+    network: Any = default_network(space, ACTIONS, config)
+    change(network.encoder.layers)
+    return Policy(network, space, ACTIONS, config)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layers: layers.insert(1, nn.GroupNorm(2, 4)),
+        lambda layers: layers.__setitem__(1, nn.Tanh()),
+        lambda layers: layers.__setitem__(2, nn.Conv2d(4, 4, 3, padding=2, dilation=2)),
+        lambda layers: layers.__setitem__(2, nn.Conv2d(4, 4, 1)),
+        lambda layers: layers.__setitem__(2, nn.Conv2d(4, 4, 3, padding=1, bias=False)),
+        lambda layers: setattr(layers[4], "second", nn.Conv2d(4, 4, 3, padding=1, groups=2)),
+    ],
+)
+def test_a_board_network_that_a_user_has_changed_is_left_to_torch(change: Any) -> None:
+    numba_network(changed(lambda layers: None, grid_blocks=1))
+    with pytest.raises(UnsupportedPolicyError, match="3x3 convolutions with ReLU, then residual blocks"):
+        numba_network(changed(change, grid_blocks=1))
+
+
+def test_boards_that_do_not_fit_into_a_cache_are_left_to_torch() -> None:
+    with pytest.raises(UnsupportedPolicyError, match=r"as fast with boards of so many channels \(\d+ MB"):
+        numba_network(changed(lambda layers: None, Box(0, 1, (1, 19, 19), np.float32), grid_channels=(32, 32)))
+
+
+@pytest.mark.parametrize("name", ["rest", "symmetric"])
+def test_many_observations_are_encoded_some_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = make_policy(name)
+    obs, whole, in_parts = observations(policy.observation_space, 50), torch.empty(50), torch.empty(50)
+    network = numba_network(policy)
+    network.values(obs, None, whole)
+    monkeypatch.setattr("scramjet.accelerate.numba.network.ENCODED_AT_ONCE", 7)
+    network.values(obs, None, in_parts)
+    assert torch.equal(in_parts, whole)
+    torch.testing.assert_close(whole, policy.value(obs).detach(), rtol=1e-4, atol=1e-5)

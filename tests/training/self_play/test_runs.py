@@ -217,7 +217,19 @@ def test_actors_beside_the_learner_play_against_the_pool_too(tmp_path: Path) -> 
 
 def test_an_exploiter_enters_the_pool_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exploiter, "MOST_UPDATES", 3)
+    begin_anew, moments = exploiter.Exploiter.begin_anew, []
+
+    def begin_and_note(self: exploiter.Exploiter) -> None:
+        before = [tensor for state in self._learner.optimizer.state.values() for tensor in state.values()]
+        begin_anew(self)
+        after = [tensor for state in self._learner.optimizer.state.values() for tensor in state.values()]
+        assert [id(tensor) for tensor in after] == [id(tensor) for tensor in before]  # graphs hold their addresses
+        moments.append([float(tensor.abs().max()) for tensor in after])
+
+    monkeypatch.setattr(exploiter.Exploiter, "begin_anew", begin_and_note)
     run = train(tmp_path, "run", 8, self_play={**SMALL["self_play"], "exploiters": 1})
+    assert moments[0] == []
+    assert [bool(each) and not any(each) for each in moments[1:]] == [True, True]
     exploiters = [member for member in end_of(run, 8)[2]["members"] if member["kind"] == "exploiter"]
     assert [member["step"] for member in exploiters] == [3 * UPDATE, 6 * UPDATE]
     assert (run / "opponents" / "exploiters" / f"step_{3 * UPDATE:08d}" / "model.safetensors").is_file()

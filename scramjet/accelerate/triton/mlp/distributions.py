@@ -6,7 +6,7 @@ All functions take the outputs of a policy as a block [block, outputs], of which
 
 from __future__ import annotations
 
-from scramjet.accelerate.triton.mlp.layers import column_of, read_rows
+from scramjet.accelerate.triton.mlp.layers import clamped, column_of, read_rows
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
@@ -76,7 +76,7 @@ def draw_normal(  # type: ignore[no-untyped-def]
     log_prob = tl.zeros_like(row).to(tl.float32)
     for c in tl.static_range(components):
         mean = column_of(logits, c, outputs)
-        log_std = tl.minimum(tl.maximum(column_of(logits, components + c, outputs), low), high)
+        log_std = clamped(column_of(logits, components + c, outputs), low, high)
         noise = tl.load(noise_at + row * components + c, mask=is_row, other=0.0)
         action = mean + tl.exp(log_std) * noise
         distance = (action - mean) * tl.exp(-log_std)
@@ -128,7 +128,7 @@ def normal(  # type: ignore[no-untyped-def]
     direction = tl.zeros_like(logits)
     for c in tl.static_range(components):
         mean = column_of(logits, c, outputs)
-        log_std = tl.minimum(tl.maximum(column_of(logits, components + c, outputs), low), high)
+        log_std = clamped(column_of(logits, components + c, outputs), low, high)
         inverse = tl.exp(-log_std)
         action = tl.load(action_at + row * components + c, mask=is_row, other=0.0)
         distance = (action - mean) * inverse

@@ -47,9 +47,9 @@ class TritonMLP:
         self.device = first.weight.device
         self.num_inputs = first.in_features
         widths = [power_of_two(layer.out_features) for layer in (first, second)]
-        inputs = power_of_two(self.num_inputs)
+        inputs, num_outputs = power_of_two(self.num_inputs), plan.num_logits + plan.is_shared
         self.launch = launch or tuning.gradients_tuning(precision, max(widths), inputs)
-        self.is_proven = launch is not None or tuning.is_proven(precision, max(widths), inputs)
+        self.is_proven = launch is not None or tuning.is_proven(precision, max(widths), inputs, num_outputs)
         places, begins, size = plan.places()
         self._critic_at = begins[-1]
         self.num_parameters = blocks_of(size, tuning.STEP_COLUMNS) * tuning.STEP_COLUMNS  # with padding of zeros

@@ -37,6 +37,12 @@ def dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton_jit()
+def clamped(x, low, high):  # type: ignore[no-untyped-def]
+    """`x` kept within bounds; NaN stays NaN."""
+    return tl.where(x < low, low, tl.where(x > high, high, x))
+
+
+@triton_jit()
 def activate(x, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     """tanh, ReLU or "fast_tanh": one instruction that is exact to 11 bits, as products in tf32 are."""
     if activation == "tanh":

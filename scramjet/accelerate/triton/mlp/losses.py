@@ -6,7 +6,7 @@ This is `ppo_loss` with its derivative; tests compare them.
 from __future__ import annotations
 
 from scramjet.accelerate.triton.mlp.distributions import choices, kept_within, legal_logits, normal
-from scramjet.accelerate.triton.mlp.layers import column_of
+from scramjet.accelerate.triton.mlp.layers import clamped, column_of
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
@@ -40,7 +40,7 @@ def policy_loss(  # type: ignore[no-untyped-def]
     log_ratio = log_prob - tl.load(log_prob_at + row, mask=is_row, other=0.0)
     ratio = tl.exp(log_ratio)
     unclipped = ratio * advantage
-    clipped = tl.minimum(tl.maximum(ratio, 1.0 - clip), 1.0 + clip) * advantage
+    clipped = clamped(ratio, 1.0 - clip, 1.0 + clip) * advantage
     is_inside = (ratio >= 1.0 - clip) & (ratio <= 1.0 + clip)
     slope = tl.where(is_inside | (unclipped < clipped), unclipped, 0.0)
     gradient = tl.load(entropy_coef_at) * bonus - slope[:, None] * direction
@@ -48,7 +48,7 @@ def policy_loss(  # type: ignore[no-untyped-def]
     if is_normal:
         gradient = kept_within(gradient, logits, components, outputs, low, high)
     is_outside = tl.where(tl.abs(ratio - 1.0) > clip, 1.0, 0.0)
-    return gradient, tl.minimum(unclipped, clipped), entropy, log_ratio, ratio, is_outside
+    return gradient, tl.where(unclipped < clipped, unclipped, clipped), entropy, log_ratio, ratio, is_outside
 
 
 @triton_jit()
@@ -68,11 +68,11 @@ def value_loss(  # type: ignore[no-untyped-def]
     if value_clip is not None:
         old_value = tl.load(value_at + row, mask=is_row, other=0.0)
         moved = value - old_value
-        clipped_slope = old_value + tl.minimum(tl.maximum(moved, -value_clip), value_clip) - returns
+        clipped_slope = old_value + clamped(moved, -value_clip, value_clip) - returns
         clipped_error = clipped_slope * clipped_slope
         clipped_slope = tl.where(tl.abs(moved) <= value_clip, clipped_slope, 0.0)
         either = tl.where(error < clipped_error, clipped_slope, 0.5 * (slope + clipped_slope))
         slope = tl.where(error > clipped_error, slope, either)
-        error = tl.maximum(error, clipped_error)
+        error = tl.where(error < clipped_error, clipped_error, error)
     is_value = (tl.arange(0, outputs) == place)[None, :] & is_row[:, None]
     return tl.where(is_value, slope[:, None], 0.0), tl.where(is_row, 0.5 * error, 0.0)

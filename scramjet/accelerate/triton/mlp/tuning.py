@@ -68,9 +68,10 @@ def gradients_tuning(precision: str, width: int, inputs: int) -> Tuning:
     )
 
 
-def is_proven(precision: str, width: int, inputs: int) -> bool:
+def is_proven(precision: str, width: int, inputs: int, outputs: int) -> bool:
     """Whether these sizes are known to fit on the chip."""
-    return inputs <= PROVEN[precision][0 if width <= 64 else 1]
+    is_wide = width > 64
+    return inputs <= PROVEN[precision][is_wide] and not (is_wide and outputs > OUTPUTS[0])
 
 
 def power_of_two(number: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from scramjet.compile.triton import product_precision
 from scramjet.policies.encoders.convolutions.layers import Layer
@@ -43,6 +44,7 @@ class _Tower(torch.autograd.Function):
         ctx.set_materialize_grads(False)  # or zeros would be written for the others
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         layers: tuple[Layer, ...] = ctx.layers
         saved = ctx.saved_tensors
