@@ -14,8 +14,8 @@ pytestmark = pytest.mark.faults
 UPDATES, STEPS = 24, 16 * 16
 SETTINGS = (
     "connect_four --env.rows 4 --env.cols 4 --env.connect 3 --env.opening-plies 0 --num-envs 16 --num-steps 16 "
-    "--minibatch-size 64 --num-threads 1 --learning-rate 0.01 --entropy-coef 0.01 --policy.encoder mlp "
-    "--policy.hidden 16 --policy.symmetry none --self-play.pool-fraction 0.5 --self-play.opponents-at-once 2 "
+    "--minibatch-size 64 --num-threads 1 --learning-rate 0.01 --entropy-coef 0.01 --policy.grid-channels 4 "
+    "--policy.hidden 16 --self-play.pool-fraction 0.5 --self-play.opponents-at-once 2 "
     "--self-play.snapshot-every 1 --self-play.pool-size 3 --self-play.change-every 1 --self-play.exploiters 1 "
     f"--total-timesteps {STEPS * UPDATES} --checkpoint.every 2 --checkpoint.keep-last-n 2 --eval.every 0 "
     "--eval.final-episodes 0 --display plain --device cpu"
