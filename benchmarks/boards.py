@@ -45,6 +45,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--updates", type=int, default=8)
     arguments = parser.parse_args()
+    if unknown := set(arguments.presets) - set(PRESETS):
+        parser.error(f"no preset {', '.join(sorted(unknown))} among {', '.join(PRESETS)}")
     print("| preset | compiled, steps/s | torch, steps/s | ratios |\n|---|---|---|---|")
     for preset in arguments.presets:
         pairs = [

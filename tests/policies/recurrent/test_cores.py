@@ -10,6 +10,7 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.policies.recurrent import autograd as memory_fused
 from scramjet.policies.recurrent import cores as memory
 from scramjet.policies.recurrent.cores import GRU, LSTM, MinGRU, make_core
+from tests.helpers.plain_cores import plainly
 
 CORES = [LSTM, GRU, MinGRU]
 every_core = pytest.mark.parametrize("kind", CORES)
@@ -41,15 +42,6 @@ def random_case(core, steps, rows, num_inputs, share=0.2, seed=0):
     state = torch.randn(rows, core.state_size, generator=generator).requires_grad_()
     begins = None if share is None else torch.rand(steps, rows, generator=generator) < share
     return features, state, begins
-
-
-def plainly(core, features, state, begins):
-    """What the core does, by torch's operators."""
-    after = []
-    for layer, own in zip(core.layers, state.split(core.layer_state_size, dim=1), strict=True):
-        features, own = core.recurrence.plain(features, own, begins, *layer.weights())
-        after.append(own)
-    return features, torch.cat(after, dim=1)
 
 
 def gradients(results, core, features, state, seed=0):

@@ -6,6 +6,7 @@ import torch
 from scramjet.policies.recurrent.autograd import Recurrence
 from scramjet.policies.recurrent.cores import GRU, LSTM, MinGRU
 from scramjet.policies.recurrent.gpu import tuning
+from tests.helpers.plain_cores import plainly
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -35,15 +36,6 @@ def make_case(kind, device, *, steps=2, rows=3, num_inputs=4, size=None, layers=
     features, state = torch.randn(steps, rows, num_inputs), torch.randn(rows, core.state_size)
     begins = None if share is None else (torch.rand(steps, rows) < share).to(device)
     return core.to(device), features.to(device).requires_grad_(), state.to(device).requires_grad_(), begins
-
-
-def plainly(core, features, state, begins):
-    """What the core does, by torch's operators."""
-    after = []
-    for layer, own in zip(core.layers, state.split(core.layer_state_size, dim=1), strict=True):
-        features, own = core.recurrence.plain(features, own, begins, *layer.weights())
-        after.append(own)
-    return features, torch.cat(after, dim=1)
 
 
 def gradients(results, core, features, state, scale=1.0):
