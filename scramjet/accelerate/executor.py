@@ -123,7 +123,10 @@ class Executor(ABC):
         """
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:  # noqa: B027 - most need none
-        """Prepare for the passes of one update over these samples with this optimizer."""
+        """Prepare for the passes of one update over these samples with this optimizer; nothing of it is recorded."""
+
+    def read_samples(self, samples: Samples) -> None:  # noqa: B027 - most need none
+        """Compute from the samples what all passes of an update use; called after `begin_update`, before the first."""
 
     @abstractmethod
     def learn(

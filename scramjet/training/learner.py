@@ -199,6 +199,7 @@ class Learner(Learning[Batch]):
         Where this is recorded as a whole, nothing in it waits for the device.
         """
         config, epochs = self.config, list[Diagnostics]()
+        self.executor.read_samples(batch.samples)
         for epoch in range(config.epochs):
             if (epoch or self.is_behind) and batch.targets is not None:
                 self._estimate_again(batch, is_first=epoch == 0)

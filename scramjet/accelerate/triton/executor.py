@@ -38,7 +38,6 @@ class TritonExecutor(Executor):
         self._plain = TorchWithKernels(policy)
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
-        self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
         self._inputs: Tensor | None = None  # [B, D], the samples' observations where they have to be encoded
 
     def refresh(self) -> None:
@@ -66,15 +65,13 @@ class TritonExecutor(Executor):
         return inputs
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
-        self._is_as_before = _is_supported(self.policy)
-        if self._is_as_before and self.moves_every_weight:
+        if self.moves_every_weight:
             self.mlp.flat.refresh()
             self.mlp.flat.use_optimizer(optimizer)
-            self._encode_samples(samples)
 
-    def _encode_samples(self, samples: Samples) -> None:
+    def read_samples(self, samples: Samples) -> None:
         """Encode the samples' observations, which stay the same for an update, to memory that stays in its place."""
-        if self.mlp.plan.encode is None:
+        if self.mlp.plan.encode is None or not self.moves_every_weight:
             return
         number = len(samples.action)
         if self._inputs is None or len(self._inputs) != number:
@@ -87,7 +84,8 @@ class TritonExecutor(Executor):
     def learn(
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
-        if loss.is_impala or not self.moves_every_weight or not self._is_as_before:
+        # A callback may have frozen weights, or added hooks, since this executor was chosen.
+        if loss.is_impala or not self.moves_every_weight or not _is_supported(self.policy):
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))
 
@@ -140,7 +138,7 @@ class TritonExecutor(Executor):
         self.values(samples.obs, None, samples.value)
         if loss.is_impala or self.own_losses is not None:
             return
-        self._encode_samples(samples)
+        self.read_samples(samples)
         kept = self.mlp.flat.snapshot()
         first = Minibatches.even(minibatches.units(0), 1)
         learning_rate = torch.zeros((), device=self.policy.device)

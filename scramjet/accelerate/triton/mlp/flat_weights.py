@@ -23,7 +23,7 @@ class FlatWeights:
         self.counts = torch.zeros(len(parameters), device=device)
         """Adam's number of steps, once for each parameter as torch keeps it."""
         self._places = list(places)
-        self._weight_views = self.views_of(self.weights)
+        self._weight_views = [(view, view.data_ptr()) for view in self.views_of(self.weights)]
         self._states = list(
             zip(self.counts.unbind(), self.views_of(self.exp_avg), self.views_of(self.exp_avg_sq), strict=True)
         )
@@ -39,8 +39,8 @@ class FlatWeights:
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the weights that have moved to other memory."""
-        for parameter, view in zip(self._parameters, self._weight_views, strict=True):
-            if parameter.data_ptr() != view.data_ptr():
+        for parameter, (view, address) in zip(self._parameters, self._weight_views, strict=True):
+            if parameter.data_ptr() != address:
                 view.copy_(parameter)
                 parameter.data = view
 
@@ -51,6 +51,8 @@ class FlatWeights:
             state = optimizer.state[parameter]
             for name, view in zip(("step", "exp_avg", "exp_avg_sq"), views, strict=True):
                 known = state.get(name)
+                if known is view:
+                    continue
                 if known is None:
                     view.zero_()
                 elif known.data_ptr() != view.data_ptr():
