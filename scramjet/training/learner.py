@@ -100,9 +100,9 @@ class Learner(Learning[Batch]):
         self.fixed_shapes = device.type == "cuda"
         """Whether samples that are not learned from stay among the others and are marked, so that each rollout has the
         same number of them, as CUDA graphs need it; else they are left out."""
-        self._numbers = UpdateNumbers(device, config.epochs) if device.type == "cuda" else None
-        self._clip: float | Tensor = 0.0 if self._numbers is None else self._numbers.clip
-        self._entropy: float | Tensor = 0.0 if self._numbers is None else self._numbers.entropy_coef
+        self._numbers = numbers = UpdateNumbers(device, config.epochs) if device.type == "cuda" else None
+        self._clip: float | Tensor = 0.0 if numbers is None else numbers.clip
+        self._entropy: float | Tensor = 0.0 if numbers is None else numbers.entropy_coef
         self._units = UnitsOfRanks(ranks)
         num_units = size.num_samples * ranks.size // size.sequence_length
         self._shuffles_together = not ranks.is_alone and device.type == "cpu" and num_units <= MOST_SHUFFLED_TOGETHER
@@ -189,15 +189,11 @@ class Learner(Learning[Batch]):
 
     @property
     def _is_fixed(self) -> bool:
-        """Whether gradient steps may be recorded: what they read must be the same memory every time, and that of
-        recorded samples is."""
+        """Whether gradient steps may be recorded: they read the same memory every time where samples are recorded."""
         return self._preparing.is_recorded and self.executor.can_be_recorded
 
     def _take_epochs(self, batch: Batch, units: SharedUnits | None) -> Outcome:
-        """Take all epochs, then follow the observations; `units`: what all ranks have, None with one rank.
-
-        Where this is recorded as a whole, nothing in it waits for the device.
-        """
+        """Take all epochs, then follow the observations; `units`: what all ranks have, None with one rank."""
         config, epochs = self.config, list[Diagnostics]()
         self.executor.read_samples(batch.samples)
         for epoch in range(config.epochs):
@@ -258,7 +254,6 @@ class Learner(Learning[Batch]):
 
     def _epoch(self, batch: Batch, units: SharedUnits | None, epoch: int) -> Diagnostics:
         """One pass over the samples in a new random order; `units`: what all ranks have, None with one rank."""
-        settings = self._loss_settings()
         number = min(self.num_minibatches, batch.samples.num_units if units is None else units.total)
         if units is not None and self._shuffles_together:
             minibatches = self._shuffler.shared_minibatches(units.own, number)
@@ -266,10 +261,11 @@ class Learner(Learning[Batch]):
             keys = self._numbers.keys[epoch] if self._numbers is not None and self._stages.are_one else None
             minibatches = self._shuffler.minibatches(batch.samples, number, keys)
         taken = self._stages.epoch
-        diagnostics = taken.run(lambda: self._learn(batch.samples, minibatches, settings), may_record=self._is_fixed)
+        diagnostics = taken.run(lambda: self._learn(batch.samples, minibatches), may_record=self._is_fixed)
         return diagnostics.clone() if taken.is_recorded else diagnostics
 
-    def _learn(self, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> Diagnostics:
+    def _learn(self, samples: Samples, minibatches: Minibatches) -> Diagnostics:
+        loss = self._loss_settings()
         if not self.ranks.is_alone:
             minibatches = shared_minibatches(minibatches, samples, self.ranks, normalizes=loss.normalizes_advantages)
         return self.executor.learn(samples, minibatches, loss, self.optimizer)

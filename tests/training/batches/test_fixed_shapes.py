@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,11 +107,12 @@ class NoLook(TorchDispatchMode):
 
 
 class Rerun(Stage[Any]):
-    """Keeps the work of the second run, as a CUDA graph does: from then on it runs that, and writes to the results
-    of that run."""
+    """Keeps the work of the second run, as a CUDA graph does: from then on it runs that with the learning rate that
+    the optimizer had, and writes to the results of that run."""
 
-    def __init__(self) -> None:
-        self._is_warm, self._work, self._result = False, None, None
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        (self._group,) = optimizer.param_groups
+        self._is_warm, self._work, self._result, self._learning_rate = False, None, None, None
 
     @property
     def is_recorded(self) -> bool:  # type: ignore[override]
@@ -118,11 +120,12 @@ class Rerun(Stage[Any]):
 
     def run(self, work: Any, *, may_record: bool = True, **options: Any) -> Any:
         if self._work is not None:
+            self._group["lr"] = self._learning_rate
             write_over(self._result, self._work())
             return self._result
         result = work()
         if self._is_warm and may_record:
-            self._work, self._result = work, result
+            self._work, self._result, self._learning_rate = work, result, self._group["lr"]
         self._is_warm = True
         return result
 
@@ -141,8 +144,11 @@ def as_on_gpu(played: Played, *, whole: bool, recorded: bool = True) -> Played:
     learner, cpu = played.learner, torch.device("cpu")
     numbers = learner._numbers = UpdateNumbers(cpu, learner.config.epochs)
     learner._clip, learner._entropy = numbers.clip, numbers.entropy_coef
+    learner.optimizer.param_groups[0]["lr"] = numbers.learning_rate
     learner._shuffler.enciphers = True
-    kind = Rerun if recorded else Stage
+    optimizer = learner.optimizer
+    optimizer.load_state_dict(optimizer.state_dict())  # as a checkpoint is: that replaces what the optimizer holds
+    kind: Any = partial(Rerun, optimizer) if recorded else Stage
     learner._preparing = kind()
     if whole:
         learner._stages = UpdateStages(kind(), Stage(), Stage(), are_one=True)
@@ -182,6 +188,8 @@ def test_updates_recorded_whole_or_by_epoch_learn_the_bits_of_plain_ones(
         metrics = [each.learner.update(each.learner.prepare(each.play()), update * 20) for each in found]
         assert metrics[0] == metrics[1] == metrics[2]
         assert metrics[0]["epochs"] == 3
+        used = [float(each.learner.optimizer.param_groups[0]["lr"]) for each in found]
+        assert used == [pytest.approx(metrics[0]["learning_rate"])] * 3
     plain, whole, by_epoch = found
     assert whole.learner._stages.update.is_recorded
     assert by_epoch.learner._stages.epoch.is_recorded
