@@ -8,6 +8,8 @@ different envs, which one memory access reads together.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,6 +22,8 @@ NEIGHBOURS = 32
 """Samples in a run on the GPU, if the number of rows allows it."""
 KEYS = 4
 """Keys of one order: one for each round of the cipher."""
+WRITTEN = 4
+"""Numbers of a run that one thread of the GPU writes: 32 bytes, and those of neighbouring threads lie side by side."""
 
 
 class Shuffler:
@@ -82,7 +86,8 @@ def encipher(order: Tensor, keys: Tensor, neighbours: int) -> None:
     """As `shuffle_on_gpu`, in the order that belongs to `keys` [KEYS], on the device of `order`."""
     num_runs = len(order) // neighbours
     half = max(1, (max(num_runs - 1, 1).bit_length() + 1) // 2)  # bits of each half of a number
-    _encipher.on(num_runs, order, keys, num_runs, neighbours, half)
+    written = math.gcd(neighbours, WRITTEN)
+    _encipher.on(len(order) // written, order, keys, num_runs, neighbours, written, half)
 
 
 def run_length(num_units: int, num_rows: int, num_minibatches: int) -> int:
@@ -95,12 +100,17 @@ def run_length(num_units: int, num_rows: int, num_minibatches: int) -> int:
 @RowKernel
 def _encipher(
     start: int, stop: int,
-    order: np.ndarray, keys: np.ndarray, num_runs: int, neighbours: int, half: int,
+    order: np.ndarray, keys: np.ndarray, num_runs: int, neighbours: int, written: int, half: int,
 ) -> None:  # fmt: skip
-    """Write the runs `start` to `stop` of the order; all arithmetic stays below 2**63."""
+    """Write the numbers from `start * written` to `stop * written` of the order; `written` divides `neighbours`.
+
+    All arithmetic stays below 2**63.
+    """
     low_bits = (1 << half) - 1
     for row in range(start, stop):
-        number = row
+        place = row * written
+        number = place // neighbours
+        among = place - number * neighbours
         while True:
             left, right = number >> half, number & low_bits
             for turn in range(4):
@@ -110,5 +120,5 @@ def _encipher(
             number = (left << half) | right
             if number < num_runs:
                 break
-        for k in range(neighbours):
-            order[row * neighbours + k] = number * neighbours + k
+        for k in range(written):
+            order[place + k] = number * neighbours + among + k

@@ -24,6 +24,7 @@ def test_neighbours_stay_together_and_runs_are_permuted():
     runs = order.view(-1, 32)
     assert torch.equal(runs - runs[:, :1], torch.arange(32).expand(96, 32))
     assert torch.equal((runs[:, 0] // 32).sort().values, torch.arange(96))
+    assert torch.equal(runs[:, 0] // 32, order_of(96, 1))
 
 
 def test_another_key_is_another_order():
