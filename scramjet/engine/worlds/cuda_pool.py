@@ -46,8 +46,9 @@ class CudaPool(WorldPool):
         self._records = cuda.to_device(np.zeros(num_envs, state_dtype(env)))
         self._state_bytes = bytes_of(self._records)  # [N, record size]
         self._words = cuda.as_cuda_array(self._state_bytes.view(torch.int64).flatten())
-        self._staging = plan(env)
-        self._kernels = compile_kernels(env, self._staging)
+        staging = plan(env)
+        self._step_launch = staging.launch(num_envs)
+        self._kernels = compile_kernels(env, staging)
         # Within one step every player's episode may end: with a row for each, no two write to the same.
         self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
         self._log = cuda.to_device(np.zeros(self._capacity + 1, episode_dtype(env)))
@@ -97,7 +98,7 @@ class CudaPool(WorldPool):
         self._run(
             "step", self.num_envs, self._views["_ticks_before"], self._tick - self._tick_on_device, self._records,
             self._words, actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
-            block=self._staging.block, shared_bytes=self._staging.shared_bytes,
+            **self._step_launch,
         )  # fmt: skip
         return out
 
@@ -208,7 +209,7 @@ class CudaPool(WorldPool):
         log = kept.cpu().numpy().view(self._log.dtype).ravel()
         return self._listed(log, num_ended)
 
-    def _run(self, kernel: str, *arguments: Any, **settings: int) -> None:
+    def _run(self, kernel: str, *arguments: Any, **settings: Any) -> None:
         """Launch a kernel; what does not compile is told in the author's terms."""
         try:
             launch(getattr(self._kernels, kernel), *arguments, **settings)
