@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,9 +51,8 @@ class Glance:
 
     def is_fine(self) -> Tensor:
         """A scalar, bool: whether the rollout may be learned from. If not, `check` says why, or finds that it may."""
-        found = [torch.isfinite(data.sum()) for data in self._numbers]
-        found += [((leaf >= 0) & (leaf < most)).all() for _, leaf, most in self._choices]
-        return torch.stack(found).all()
+        found = [((leaf >= 0) & (leaf < most)).all() for _, leaf, most in self._choices]
+        return torch.stack([_are_finite(self._numbers), *found]).all()
 
 
 def _numbers(rollout: Rollout) -> Iterator[tuple[str, Tensor, int]]:
@@ -61,6 +60,11 @@ def _numbers(rollout: Rollout) -> Iterator[tuple[str, Tensor, int]]:
     looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
     looked_at.append(("a last observation with a value", rollout.final_value, 1))
     yield from (each for each in looked_at if each[1].is_floating_point())
+
+
+def _are_finite(looked_at: Iterable[Tensor]) -> Tensor:
+    """Whether all numbers are finite, a scalar; False also where a sum overflows, which is the cheapest way to look."""
+    return torch.isfinite(torch.stack([data.sum().float() for data in looked_at])).all()
 
 
 def _choices(pool: Pool, obs: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -74,11 +78,11 @@ def _choices(pool: Pool, obs: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
 
 def check_finite(pool: Pool, rollout: Rollout) -> None:
     """Raise a TrainingError for NaN or infinity in rewards and observations; it names the env and the step."""
-    # One sum is the cheapest check: it is finite unless an element is not (or the sum overflows, checked next).
     steps_before = pool.steps_taken - rollout.num_steps
-    for name, data, first in _numbers(rollout):
-        if bool(torch.isfinite(data.sum())):
-            continue
+    looked_at = list(_numbers(rollout))
+    if bool(_are_finite(data for _, data, _ in looked_at)):
+        return
+    for name, data, first in looked_at:
         bad = ~torch.isfinite(data)
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])

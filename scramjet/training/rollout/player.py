@@ -95,6 +95,7 @@ class RolloutPlayer:
             self._others.begin(rollout.num_steps)
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
             is_fine = self._stage.run(lambda: self._play(before), **self._recording)
+            pool.begin_reading_episodes()  # before the checks, which wait for the GPU
             if is_fine is None or not bool(is_fine):
                 checks.check(pool, rollout)
         return rollout
