@@ -207,8 +207,9 @@ def test_a_replayed_update_calls_a_handful_of_operators_however_many_epochs_it_h
     batch = learner.prepare(player.play(torch.Generator("cuda")))
     with Calls() as calls:
         learner.update(batch, 0)
-    assert len(calls.names) <= 8, calls.names  # keys are drawn, numbers sent there, the outcome read
-    assert calls.names.count("copy_") == 1
+    assert len(calls.names) <= 12, (
+        calls.names
+    )  # keys are drawn, numbers sent there, the graph replayed, its outcome read
 
 
 @pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
