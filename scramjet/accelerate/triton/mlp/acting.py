@@ -12,11 +12,11 @@ if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 
-@triton_jit("num_rows", "noise_at", "action_at", "log_prob_at", "value_at")
+@triton_jit("num_rows", "noise_at", "action_at", "log_prob_at", "value_at", "env_action_at")
 def act_kernel(  # type: ignore[no-untyped-def]
     inputs_at, mean_at, variance_at, mask_at, noise_at, offsets_at, weights_at,
-    action_at, log_prob_at, value_at, num_rows,
-    bound: tl.constexpr, is_normal: tl.constexpr, components: tl.constexpr,
+    action_at, log_prob_at, value_at, env_action_at, bounds_at, num_rows,
+    bound: tl.constexpr, is_normal: tl.constexpr, components: tl.constexpr, scales: tl.constexpr,
     num_inputs: tl.constexpr, inputs: tl.constexpr, units1: tl.constexpr, width1: tl.constexpr,
     units2: tl.constexpr, width2: tl.constexpr, num_logits: tl.constexpr, num_weighted: tl.constexpr,
     has_value: tl.constexpr, outputs: tl.constexpr,
@@ -36,7 +36,10 @@ def act_kernel(  # type: ignore[no-untyped-def]
     if value_at is not None:
         tl.store(value_at + row, column_of(logits, num_logits, outputs), mask=is_row)
     if is_normal:
-        draw_normal(logits, noise_at, action_at, log_prob_at, row, is_row, components, outputs, low, high)
+        draw_normal(
+            logits, noise_at, action_at, log_prob_at, env_action_at, bounds_at, row, is_row, scales, components,
+            outputs, low, high,
+        )  # fmt: skip
     else:
         logits, _ = legal_logits(logits, mask_at, row, is_row, num_logits, outputs, masked_logit)
         draw_choices(logits, noise_at, action_at, log_prob_at, offsets_at, row, is_row, components, outputs)

@@ -69,10 +69,15 @@ def draw_choices(  # type: ignore[no-untyped-def]
 
 @triton_jit()
 def draw_normal(  # type: ignore[no-untyped-def]
-    logits, noise_at, action_at, log_prob_at, row, is_row, components: tl.constexpr, outputs: tl.constexpr,
-    low: tl.constexpr, high: tl.constexpr, half_log_two_pi: tl.constexpr = HALF_LOG_TWO_PI,
+    logits, noise_at, action_at, log_prob_at, env_action_at, bounds_at, row, is_row, scales: tl.constexpr,
+    components: tl.constexpr, outputs: tl.constexpr, low: tl.constexpr, high: tl.constexpr,
+    half_log_two_pi: tl.constexpr = HALF_LOG_TWO_PI,
 ):  # fmt: skip
-    """Draw and write mean + deviation * noise, float32 [rows, components], and its log-probability [rows]."""
+    """Draw and write mean + deviation * noise, float32 [rows, components], and its log-probability [rows].
+
+    Where `env_action_at` is given, also write what the env receives: `DiagonalGaussian.env_action` says what that is,
+    and this is the same with the `bounds` of the plan.
+    """
     log_prob = tl.zeros_like(row).to(tl.float32)
     for c in tl.static_range(components):
         mean = column_of(logits, c, outputs)
@@ -81,6 +86,12 @@ def draw_normal(  # type: ignore[no-untyped-def]
         action = mean + tl.exp(log_std) * noise
         distance = (action - mean) * tl.exp(-log_std)
         tl.store(action_at + row * components + c, action, mask=is_row)
+        if env_action_at is not None:
+            given = action
+            if scales:
+                given = tl.load(bounds_at + c) + tl.load(bounds_at + components + c) * action
+            lowest, highest = tl.load(bounds_at + 2 * components + c), tl.load(bounds_at + 3 * components + c)
+            tl.store(env_action_at + row * components + c, clamped(given, lowest, highest), mask=is_row)
         log_prob -= 0.5 * distance * distance + log_std + half_log_two_pi
     tl.store(log_prob_at + row, log_prob, mask=is_row)
 
