@@ -13,7 +13,7 @@ from scramjet.errors import ConfigError
 THREADS_PER_BLOCK = 128
 """The most threads of a block where each does one row."""
 WARP = 32
-BLOCKS_PER_MULTIPROCESSOR = 2
+BLOCKS_PER_MULTIPROCESSOR = 4
 """With few rows, blocks are made smaller until there are about so many for each multiprocessor: all of them work."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,7 @@ class TritonExecutor(Executor):
         self._plain = TorchWithKernels(policy, may_move_weights=False)  # they lie where the MLP's kernels look
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
+        self.writes_env_actions = mlp.plan.bounds is not None
         self._inputs: Tensor | None = None  # [B, D], the samples' observations where they have to be encoded
 
     def refresh(self) -> None:
@@ -47,7 +49,8 @@ class TritonExecutor(Executor):
         return [partial(self._act, step) for step in steps]
 
     def _act(self, step: ActStep) -> None:
-        self.mlp.act(self._encoded(step.obs), step.mask, step.noise, step.action, step.log_prob, step.value)
+        outputs = step.action, step.log_prob, step.value, step.env_action
+        self.mlp.act(self._encoded(step.obs), step.mask, step.noise, *outputs)
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
         if self.mlp.plan.encode is None:
@@ -134,6 +137,8 @@ class TritonExecutor(Executor):
         self.mlp.sum_again()
 
     def warm_up(self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> None:
+        if self.writes_env_actions:
+            step = replace(step, env_action=self.policy.distribution.env_action(step.action))
         self._act(step)
         self.values(samples.obs, None, samples.value)
         if loss.is_impala or self.own_losses is not None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.cuda import bytes_of, cuda_arrays, launch, require_cuda
+from scramjet.engine.episode_reader import MAX_EPISODES_READ, EpisodeReader
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Episodes
@@ -19,7 +20,6 @@ from scramjet.engine.transition import Transition, kernel_obs
 from scramjet.engine.trees import map_fields, map_leaves
 from scramjet.engine.worlds import diagnosis
 from scramjet.engine.worlds.cuda import compile_kernels
-from scramjet.engine.worlds.cuda_episodes import MAX_EPISODES_READ, EpisodeReader
 from scramjet.engine.worlds.cuda_staging import plan
 from scramjet.engine.worlds.native_pool import NativePool, play_interpreted
 from scramjet.engine.worlds.world_pool import WorldPool

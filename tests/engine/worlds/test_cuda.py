@@ -85,9 +85,9 @@ def test_a_step_by_way_of_shared_memory_is_the_step_of_the_interpreted_rules(nam
 
 def test_with_few_envs_blocks_take_fewer_of_them_so_that_all_multiprocessors_work():
     few, many = (plan(load_env(name)) for name in ("snake", "cartpole"))
-    assert [few.launch(n, 132)["block"] for n in (1, 1024, 4096, 16384)] == [(16, 8), (16, 8), (8, 16), (1, 64)]
-    assert [many.launch(n, 132)["block"] for n in (4096, 16384, 65536, 10**6)] == [(8, 16), (2, 64), (1, 128), (1, 128)]
-    assert many.launch(4096, 132)["shared_bytes"] == 16 * 72  # a record of 64 bytes and room behind it
+    assert [few.launch(n, 132)["block"] for n in (1, 1024, 4096, 16384)] == [(16, 8), (16, 8), (16, 8), (4, 32)]
+    assert [many.launch(n, 132)["block"] for n in (4096, 16384, 65536, 10**6)] == [(16, 8), (4, 32), (1, 128), (1, 128)]
+    assert many.launch(4096, 132)["shared_bytes"] == 8 * 72  # a record of 64 bytes and room behind it
 
 
 def test_an_element_of_a_row_has_its_place_along_each_axis():

@@ -89,19 +89,28 @@ class TritonMLP:
         return max(1, self._multiprocessors * self.launch.programs // len(self.plan.towers))
 
     def act(
-        self, inputs: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor, value: Tensor | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        noise: Tensor,
+        action: Tensor,
+        log_prob: Tensor,
+        value: Tensor | None,
+        env_action: Tensor | None = None,
     ) -> None:
         """Draw `action` [B, ...] for `inputs` [B, D], as `Distribution.sample` does, and write its `log_prob` [B].
 
         `mask` [B, A] bool marks legal choices, None if all are; `noise` [B, ...] are the distribution's random numbers.
-        With a shared trunk `value` [B] is written as well. All tensors are contiguous.
+        With a shared trunk `value` [B] is written as well. Where the plan has bounds, `env_action` [B, ...] gets what
+        the env receives. All tensors are contiguous.
         """
         assert value is None or self.plan.is_shared
+        assert env_action is None or self.plan.bounds is not None
         block = forward_block(self.precision, len(inputs), self._multiprocessors)
         act_kernel[(blocks_of(len(inputs), block),)](
             inputs, *self._scale, _bytes(mask), noise, self.plan.offsets, self.flat.weights, action, log_prob, value,
-            len(inputs), has_value=int(self.plan.is_shared), block=block, num_warps=self._forward_warps,
-            **self._shape, **self._policy,
+            env_action, self.plan.bounds, len(inputs), scales=self.plan.scales, has_value=int(self.plan.is_shared),
+            block=block, num_warps=self._forward_warps, **self._shape, **self._policy,
         )  # fmt: skip
 
     def values(self, inputs: Tensor, value: Tensor) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scramjet.engine.worlds import cuda_episodes
-from scramjet.engine.worlds.cuda_episodes import build_pick
+from scramjet.engine import episode_reader
+from scramjet.engine.episode_reader import build_pick
 from tests.helpers.simulated_cuda import SimulatedCuda
 
 NUM_READ, ROW_WORDS, THREADS = 20, 5, 8
@@ -49,7 +49,7 @@ def play(random, num_envs, num_players, share_ended, num_steps):
 def test_the_newest_episodes_are_those_that_a_sort_of_all_of_them_gives(
     monkeypatch, num_envs, num_players, share_ended, num_steps
 ):
-    monkeypatch.setattr(cuda_episodes, "MAX_EPISODES_READ", NUM_READ)
+    monkeypatch.setattr(episode_reader, "MAX_EPISODES_READ", NUM_READ)
     log, every, num_logged = play(np.random.default_rng(num_envs), num_envs, num_players, share_ended, num_steps)
     num_ended, rows = pick(log, num_logged, num_players, num_envs * num_players)
     newest = every[np.lexsort(every[:, 2::-1].T)][-NUM_READ:]
@@ -61,7 +61,7 @@ def test_the_newest_episodes_are_those_that_a_sort_of_all_of_them_gives(
 
 
 def test_which_episodes_of_a_step_are_read_does_not_depend_on_their_rows(monkeypatch):
-    monkeypatch.setattr(cuda_episodes, "MAX_EPISODES_READ", NUM_READ)
+    monkeypatch.setattr(episode_reader, "MAX_EPISODES_READ", NUM_READ)
     log, every, _ = play(np.random.default_rng(1), 40, 1, 1.0, 1)
     shuffled = log.copy()
     shuffled[: len(every)] = np.random.default_rng(2).permutation(every)
