@@ -14,7 +14,7 @@ from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.accelerate.triton.flat_adam import FlatAdam, can_be_flat
-from scramjet.accelerate.triton.fused_loss import fused_minibatch_loss
+from scramjet.accelerate.triton.fused_loss import fused_minibatch_loss, one_on
 from scramjet.accelerate.triton.selection import fused_select
 from scramjet.algorithms.ppo import LossTerms
 from scramjet.policies.policy import Policy
@@ -43,6 +43,12 @@ class TorchWithKernels(TorchExecutor):
 
     def _loss(self, minibatch: Samples, loss: LossSettings, statistics: Tensor | None = None) -> LossTerms:
         return fused_minibatch_loss(self.policy, minibatch, loss, self.own_losses, statistics)
+
+    def _backward(self, total: Tensor) -> None:
+        if self.own_losses is None:
+            total.backward(one_on(total.device))
+        else:
+            super()._backward(total)
 
     @torch.no_grad()
     def _clip_and_step(self, loss: LossSettings, optimizer: torch.optim.Adam) -> Tensor:

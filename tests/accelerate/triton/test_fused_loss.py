@@ -191,6 +191,18 @@ def test_an_executor_learns_the_same_with_the_kernels_as_with_the_operators(trit
         torch.testing.assert_close(policies[1].state_dict()[name], weight, rtol=1e-4, atol=1e-5)
 
 
+def test_a_total_that_is_weighed_gives_gradients_that_are(triton_device) -> None:
+    case = Case(triton_device, Discrete(4), masked=False, marked=False)
+    logits, loss, found = case.logits.clone().requires_grad_(), settings(triton_device), []
+    for weight in (fused_loss.one_on(triton_device), torch.tensor(1.0), torch.tensor(0.5)):
+        terms = fused_terms(case.distribution, logits, case.value, case.samples, loss)
+        (gradient,) = torch.autograd.grad(terms.total, logits, weight.to(triton_device))
+        found.append(gradient.clone())
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], 2 * found[2])
+    assert found[0].any()
+
+
 @pytest.mark.parametrize("change", ["impala", "numbers on the host"])
 def test_what_the_kernels_do_not_compute_goes_through_the_operators(change: str, monkeypatch) -> None:
     monkeypatch.setattr(fused_loss, "fused_terms", None)
