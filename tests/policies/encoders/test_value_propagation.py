@@ -12,7 +12,8 @@ from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig, make_encoder
-from scramjet.policies.encoders import value_propagation, value_propagation_rows
+from scramjet.policies.encoders import value_propagation
+from scramjet.policies.encoders.planning import rows
 from scramjet.policies.encoders.value_propagation import SHARPNESS, propagate
 from tests.helpers.warps import Warp
 
@@ -121,7 +122,7 @@ import numpy as np
 import torch
 from numba import cuda
 from scramjet.policies.encoders import value_propagation as on_cpu
-from scramjet.policies.encoders import value_propagation_cuda as on_gpu
+from scramjet.policies.encoders.planning import grids as on_gpu
 
 def simulate(kernel, num_blocks, block, shared_bytes, arguments):
     arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in arguments]
@@ -184,7 +185,7 @@ def run_rows(monkeypatch, kernel, arguments, height):
     """Run a kernel of small grids as Python, one warp after the other."""
     for number in range(-(-len(arguments[0]) // (32 // height))):
         warp = Warp(number)
-        monkeypatch.setattr(value_propagation_rows, "cuda", warp)
+        monkeypatch.setattr(rows, "cuda", warp)
         warp.run(kernel, arguments)
 
 
@@ -197,12 +198,12 @@ def test_kernels_of_small_grids_run_lane_by_lane_give_what_the_cpu_gives(monkeyp
     reward, passes, grad = grids_of_kind(kind, shape, 32 // shape[0] + 1)  # one more than a warp takes
     value, settled, max_sweeps = np.empty_like(reward), np.empty_like(reward), shape[0] * shape[1]
     value_propagation.sweep(reward, passes, max_sweeps, value)
-    kernel = value_propagation_rows.sweep_kernel(*shape)
+    kernel = rows.sweep_kernel(*shape)
     run_rows(monkeypatch, kernel, (reward, passes, max_sweeps * shape[0], settled), shape[0])
     np.testing.assert_allclose(settled, value, rtol=0, atol=1e-6)
     expected, routed = np.empty((2, *reward.shape), np.float32), np.empty((2, *reward.shape), np.float32)
     value_propagation.route_back(reward, passes, value, grad, *expected)
-    kernel = value_propagation_rows.route_back_kernel(*shape)
+    kernel = rows.route_back_kernel(*shape)
     run_rows(monkeypatch, kernel, (reward, passes, value, grad, *routed), shape[0])
     np.testing.assert_allclose(routed, expected, rtol=1e-5, atol=1e-5)
 
@@ -213,7 +214,7 @@ def test_gradients_that_are_none_or_endless_end_too(monkeypatch):
     value, routed = np.empty_like(reward), np.empty((2, *reward.shape), np.float32)
     value_propagation.sweep(reward, passes, 12, value)
     grad[0, 1, 1], grad[1, 2, 0] = np.nan, np.inf
-    kernel = value_propagation_rows.route_back_kernel(3, 4)
+    kernel = rows.route_back_kernel(3, 4)
     run_rows(monkeypatch, kernel, (reward, passes, value, grad, *routed), 3)
     assert np.isfinite(routed).all((0, 2, 3)).tolist() == [False, False, True, True]
 

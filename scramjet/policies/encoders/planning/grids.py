@@ -1,6 +1,6 @@
 """The kernels of `value_propagation` for the GPU, forward and backward; imported when tensors are there.
 
-Small grids go through the kernels of `value_propagation_rows`. Larger ones, and sweeps that end before values have
+Small grids go through the kernels of `rows`. Larger ones, and sweeps that end before values have
 settled, take one block of threads for each grid, which lies in shared memory with a border around it that saves the
 looking at edges. Nothing waits for the GPU, and every sum has one order: the same inputs give the same bits.
 """
@@ -21,7 +21,7 @@ from scramjet.compile.cuda import cuda_arrays
 from scramjet.compile.fingerprint import function_fingerprint
 from scramjet.compile.numba_internals import keep_cuda_on_disk
 from scramjet.errors import ConfigError
-from scramjet.policies.encoders.value_propagation_rows import (
+from scramjet.policies.encoders.planning.rows import (
     WARP,
     Kernel,
     fits_rows,
