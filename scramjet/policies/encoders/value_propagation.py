@@ -48,6 +48,10 @@ LEAK = 0.2
 """The slope of the embedding below 0, so that no unit is ever dead."""
 PAUSE = 0.01
 """Steps are counted in the logarithm of a share, which is this much more than 0 where all of a value passes."""
+MOST_PLANES, MOST_UNITS = 8, 64
+"""Most planes and units of the embedding that fit on the GPU's chips; wider ones go through torch's convolutions."""
+MOST_BINARY_PLANES = 3
+"""Most planes of zeros and ones for which the GPU computes a reward and share for each kind of cell."""
 AGENT = "agent"
 """The Dict entry from which it plans: the agent's position, a MultiDiscrete([height, width]) as other positions are."""
 
@@ -139,14 +143,18 @@ class ValuePropagation(Encoder):
 
     @property
     def _fits_kernels(self) -> bool:
-        most = _kernels()
-        return self.planes.num_planes <= most.MOST_PLANES and self.embed.out_channels <= most.MOST_UNITS
+        return self.planes.num_planes <= MOST_PLANES and self.embed.out_channels <= MOST_UNITS
 
     def _maps_on_gpu(self, obs: Any) -> tuple[Tensor, Tensor]:
-        kernels = _kernels()
+        from scramjet.policies.encoders.planning.cell_kinds import cell_kinds
+        from scramjet.policies.encoders.planning.cell_maps import CellWeights, cell_maps
+
         embed, maps, guess = (weight.flatten(1) for weight in (self.embed.weight, self.maps.weight, self.guess))
-        weights = kernels.CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
-        return kernels.cell_maps(self.planes.channels_last(obs), weights, slope=LEAK, sharpness=SHARPNESS, bound=BOUND)
+        weights = CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
+        has_kinds = self.planes.are_binary and self.planes.num_planes <= MOST_BINARY_PLANES
+        compute: Any = cell_kinds if has_kinds else cell_maps
+        reward, passes = compute(self.planes.channels_last(obs), weights, slope=LEAK, sharpness=SHARPNESS, bound=BOUND)
+        return reward, passes
 
 
 def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
@@ -180,13 +188,6 @@ class _Propagate(torch.autograd.Function):
         else:
             route_back(*(tensor.numpy() for tensor in tensors))
         return to_reward, to_passes, None
-
-
-def _kernels() -> Any:
-    """The kernels of cells' rewards and shares, for tensors on the GPU."""
-    from scramjet.policies.encoders.planning import cell_maps
-
-    return cell_maps
 
 
 def _on_gpu() -> Any:

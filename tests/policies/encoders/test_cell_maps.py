@@ -45,8 +45,10 @@ def on_kernels(patch):
     patch.setattr(value_propagation, "takes_kernels", lambda tensor: True)
 
 
-@pytest.mark.parametrize("channels", [16, 20])
-def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, channels):
+@pytest.mark.parametrize(("channels", "most_binary_planes"), [(16, 3), (20, 3), (16, 0), (20, 0)])
+def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, channels, most_binary_planes):
+    """By kinds of cells, or cell by cell as for planes of any numbers."""
+    monkeypatch.setattr(value_propagation, "MOST_BINARY_PLANES", most_binary_planes)
     network, obs = make_network(triton_device, channels), make_obs(triton_device)
     monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
     other = copy.deepcopy(network)

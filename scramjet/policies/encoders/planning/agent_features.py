@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.policies.encoders.convolutions.layers import power_of_two
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -22,7 +23,7 @@ NUM_FEATURES = 20
 BLOCK, BLOCK_WARPS = 32, 4
 """Agents of a program that computes features or their gradients, and its warps."""
 CELLS = 1024
-"""Cells of a program that writes gradients of grids."""
+"""Cells of a program that writes gradients of grids, about."""
 
 
 def agent_features(
@@ -59,8 +60,10 @@ class _AgentFeatures(torch.autograd.Function):
             block=BLOCK, num_warps=BLOCK_WARPS, **ctx.layout, **ctx.numbers,
         )  # fmt: skip
         to_value, to_passes = value.new_empty(2, *value.shape).unbind()
-        _spread_kernel[(-(-value.numel() // CELLS),)](
-            around, agent, to_value, to_passes, len(value), block=CELLS, **ctx.layout
+        padded = power_of_two(value[0].numel())
+        block = max(1, CELLS // padded)
+        _spread_kernel[(-(-len(value) // block),)](
+            around, agent, to_value, to_passes, len(value), block=block, padded=padded, **ctx.layout
         )
         return to_value, to_passes, None, None, None
 
@@ -142,15 +145,19 @@ def _features_gradient_kernel(  # type: ignore[no-untyped-def]
 def _spread_kernel(  # type: ignore[no-untyped-def]
     around_at, agent_at, to_value_at, to_passes_at, num_grids,
     height: tl.constexpr, width: tl.constexpr, start_y: tl.constexpr, start_x: tl.constexpr, block: tl.constexpr,
+    padded: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of all cells, 0 for those that are not around an agent; one program for a block of cells."""
-    cell = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    grid = cell // (height * width)
-    is_cell = grid < num_grids
-    down = cell // width % height + 1 - (tl.load(agent_at + 2 * grid, mask=is_cell, other=0) - start_y)
-    right = cell % width + 1 - (tl.load(agent_at + 2 * grid + 1, mask=is_cell, other=0) - start_x)
+    """Write the gradients of all cells, 0 for those that are not around an agent; one program for a block of grids."""
+    grid, cell = tl.program_id(0) * block + tl.arange(0, block)[:, None], tl.arange(0, padded)[None, :]
+    is_grid = grid < num_grids
+    agent_y = tl.load(agent_at + 2 * grid, mask=is_grid, other=0).to(tl.int32) - start_y
+    agent_x = tl.load(agent_at + 2 * grid + 1, mask=is_grid, other=0).to(tl.int32) - start_x
+    down, right = cell // width + 1 - agent_y, cell % width + 1 - agent_x
+    is_cell = is_grid & (cell < height * width)
     is_around = is_cell & (down >= 0) & (down < 3) & (right >= 0) & (right < 3)
     place = grid * 9 + down * 3 + right
-    tl.store(to_value_at + cell, tl.load(around_at + place, mask=is_around, other=0.0), mask=is_cell)
+    to_value = tl.load(around_at + place, mask=is_around, other=0.0)
     to_passes = tl.load(around_at + num_grids * 9 + place, mask=is_around, other=0.0)
-    tl.store(to_passes_at + cell, to_passes, mask=is_cell)
+    number = grid.to(tl.int64) * (height * width) + cell
+    tl.store(to_value_at + number, to_value, mask=is_cell)
+    tl.store(to_passes_at + number, to_passes, mask=is_cell)

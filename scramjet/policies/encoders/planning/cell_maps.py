@@ -17,8 +17,6 @@ from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-MOST_PLANES, MOST_UNITS = 8, 64
-"""Most planes and units of the hidden layer that fit on chip."""
 CELLS, GRADIENT_CELLS = 256, 64
 """Cells that a program takes at a time, forward and back: few enough that units, weights and sums of all fit
 into registers."""
@@ -93,7 +91,7 @@ def _shape(embed: Tensor, numbers: tuple[float, float, float]) -> dict[str, Any]
 
 
 @triton_jit()
-def _clamped(x, bound: tl.constexpr):  # type: ignore[no-untyped-def]
+def clamped(x, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """`x` between -bound and bound; NaN stays NaN."""
     return tl.where(x < -bound, -bound, tl.where(x > bound, bound, x))
 
@@ -144,7 +142,7 @@ def _maps_kernel(  # type: ignore[no-untyped-def]
             activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
             planes, units, sharpness,
         )  # fmt: skip
-        total = _clamped(total, bound)
+        total = clamped(total, bound)
         tl.store((reward_at if output == 0 else passes_at) + cell, tl.sigmoid(total), mask=is_cell)
 
 
@@ -197,6 +195,6 @@ def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
 @triton_jit()
 def _through_sigmoid(total, grad, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient before a sigmoid whose input is kept within bounds: dropped where it would lead farther out."""
-    share = tl.sigmoid(_clamped(total, bound))
+    share = tl.sigmoid(clamped(total, bound))
     leaves = ((total > bound) & (grad < 0.0)) | ((total < -bound) & (grad > 0.0))
     return tl.where(leaves, 0.0, grad * share * (1.0 - share))
