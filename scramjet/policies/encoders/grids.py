@@ -142,10 +142,10 @@ class GridPlanes(nn.Module):
         boards = self(obs).permute(0, 2, 3, 1) if is_mapped(first) else self.channels_last(obs)
         return Source(boards, self.height, self.width)
 
-    def channels_last(self, obs: Any) -> Tensor:
+    def channels_last(self, obs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
         """The planes of a batch on the GPU, [B, height, width, num_planes]."""
         first = leaves(obs)[0]
-        out = torch.empty(len(first), self.height, self.width, self.num_planes, device=first.device)
+        out = torch.empty(len(first), self.height, self.width, self.num_planes, dtype=dtype, device=first.device)
         for name, place, entry in self._entries:
             entry.write(obs if name is None else obs[name], out, place.start)
         return out

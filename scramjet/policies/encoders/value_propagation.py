@@ -149,11 +149,16 @@ class ValuePropagation(Encoder):
         from scramjet.policies.encoders.planning.cell_kinds import cell_kinds
         from scramjet.policies.encoders.planning.cell_maps import CellWeights, cell_maps
 
+        assert self.embed.bias is not None
+        assert self.maps.bias is not None
         embed, maps, guess = (weight.flatten(1) for weight in (self.embed.weight, self.maps.weight, self.guess))
         weights = CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
+        numbers: dict[str, float] = {"slope": LEAK, "sharpness": SHARPNESS, "bound": BOUND}
         has_kinds = self.planes.are_binary and self.planes.num_planes <= MOST_BINARY_PLANES
-        compute: Any = cell_kinds if has_kinds else cell_maps
-        reward, passes = compute(self.planes.channels_last(obs), weights, slope=LEAK, sharpness=SHARPNESS, bound=BOUND)
+        if has_kinds:
+            reward, passes = cell_kinds(self.planes.channels_last(obs, torch.int8), weights, **numbers)
+        else:
+            reward, passes = cell_maps(self.planes.channels_last(obs), weights, **numbers)
         return reward, passes
 
 

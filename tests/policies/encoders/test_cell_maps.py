@@ -7,7 +7,7 @@ import copy
 
 import pytest
 import torch
-from gymnasium.spaces import Dict, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 
 pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
 
@@ -62,6 +62,16 @@ def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, cha
     made.backward(turned)
     for mine, torchs in zip(other.parameters(), network.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, torchs.grad, atol=1e-3, rtol=1e-3)
+
+
+def test_planes_of_any_numbers_are_not_taken_for_zeros_and_ones(triton_device, monkeypatch):
+    space = Dict({"agent": MultiDiscrete([3, 5]), "depth": Box(0.0, 1.0, (3, 5))})
+    network = ValuePropagation(space, PolicyConfig(grid_channels=(16,))).to(triton_device)
+    obs = {"agent": torch.zeros(ROWS, 2, dtype=torch.int64), "depth": torch.rand(ROWS, 3, 5)}
+    obs = {name: entry.to(triton_device) for name, entry in obs.items()}
+    expected = torch.stack(network.reward_and_passes(obs))
+    on_kernels(monkeypatch)
+    torch.testing.assert_close(torch.stack(network.reward_and_passes(obs)), expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
-from scramjet.policies.encoders.convolutions.layers import power_of_two
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -60,7 +59,7 @@ class _AgentFeatures(torch.autograd.Function):
             block=BLOCK, num_warps=BLOCK_WARPS, **ctx.layout, **ctx.numbers,
         )  # fmt: skip
         to_value, to_passes = value.new_empty(2, *value.shape).unbind()
-        padded = power_of_two(value[0].numel())
+        padded = 1 << (value[0].numel() - 1).bit_length()
         block = max(1, CELLS // padded)
         _spread_kernel[(-(-len(value) // block),)](
             around, agent, to_value, to_passes, len(value), block=block, padded=padded, **ctx.layout

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
-from scramjet.policies.encoders.convolutions.layers import power_of_two
 from scramjet.policies.encoders.planning.cell_maps import CellWeights, clamped
 
 if HAS_TRITON:
@@ -30,7 +29,8 @@ NUM_PROGRAMS, INTERPRETED_PROGRAMS = 528, 2
 
 
 def cell_kinds(planes: Tensor, weights: CellWeights, *, slope: float, sharpness: float, bound: float) -> Any:
-    """`cell_maps.cell_maps` of `planes` [B, H, W, P] that hold zeros and ones; any other number counts as a one."""
+    """`cell_maps.cell_maps` of `planes`, int8 [B, H, W, P], that hold zeros and ones; any other number counts
+    as a one."""
     return _CellKinds.apply(planes, (slope, sharpness, bound), *weights)
 
 
@@ -42,10 +42,10 @@ class _CellKinds(torch.autograd.Function):
         ctx.save_for_backward(planes, *weights)
         units, num_planes = weights[0].shape
         ctx.shape = {
-            "planes": num_planes, "kinds": 1 << num_planes, "units": units, "padded": power_of_two(units),
+            "planes": num_planes, "kinds": 1 << num_planes, "units": units, "padded": 1 << (units - 1).bit_length(),
             "slope": numbers[0], "sharpness": numbers[1], "bound": numbers[2],
         }  # fmt: skip
-        reward, passes = planes.new_empty(2, *planes.shape[:-1]).unbind()
+        reward, passes = weights[0].new_empty(2, *planes.shape[:-1]).unbind()
         grid = (-(-reward.numel() // CELLS),)
         _kinds_kernel[grid](planes, *weights, reward, passes, reward.numel(), rows=CELLS, num_warps=WARPS, **ctx.shape)
         return reward, passes
@@ -59,13 +59,15 @@ class _CellKinds(torch.autograd.Function):
         num_cells = to_reward.numel()
         num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
         chunk = -(-num_cells // (num_programs * GRADIENT_CELLS)) * GRADIENT_CELLS
-        partials = planes.new_empty(-(-num_cells // chunk), 2, ctx.shape["kinds"])
+        partials = weights[0].new_empty(-(-num_cells // chunk), 2, ctx.shape["kinds"])
         _pulls_kernel[(len(partials),)](
             planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
             rows=GRADIENT_CELLS, num_warps=GRADIENT_WARPS, **ctx.shape,
         )  # fmt: skip
-        sums = planes.new_empty((num_planes + 3) * units + 2)
-        _weights_kernel[(1,)](*weights, partials, sums, len(partials), programs=power_of_two(num_programs), **ctx.shape)
+        sums = weights[0].new_empty((num_planes + 3) * units + 2)
+        _weights_kernel[(1,)](
+            *weights, partials, sums, len(partials), programs=1 << (num_programs - 1).bit_length(), **ctx.shape
+        )
         to_embed, to_bias, to_maps, to_maps_bias = sums.split([num_planes * units, units, 2 * units, 2])
         to_embed = to_embed.view(num_planes, units).t()
         return None, None, to_embed, to_bias, to_maps.view(2, units), to_maps_bias, None, None
@@ -105,8 +107,8 @@ def _kind_of(planes_at, cell, is_cell, planes: tl.constexpr, rows: tl.constexpr)
     """The kind of each cell, a number with a bit for each plane, [rows]."""
     kind = tl.zeros([rows], tl.int32)
     for plane in tl.static_range(planes):
-        number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0.0)
-        kind += tl.where(number != 0.0, 1 << plane, 0)
+        number = tl.load(planes_at + cell * planes + plane, mask=is_cell, other=0)
+        kind += tl.where(number != 0, 1 << plane, 0)
     return kind
 
 

@@ -31,7 +31,7 @@ from scramjet.policies.encoders.planning.rows import (
 
 cuda: Any = numba_cuda  # to a type checker its functions are not those that kernels call
 
-ROW_THREADS = 128
+ROW_THREADS = 64
 """Threads in a block of the kernels for small grids; warps do not wait for each other."""
 MAX_THREADS = 256
 """Threads in a block; where a grid has more cells, each thread takes several."""
