@@ -35,7 +35,7 @@ class TritonExecutor(Executor):
     def __init__(self, policy: Policy, mlp: TritonMLP, why: str = "") -> None:
         super().__init__(policy, why)
         self.mlp = mlp
-        self._plain = TorchWithKernels(policy)
+        self._plain = TorchWithKernels(policy, may_move_weights=False)  # they lie where the MLP's kernels look
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
         self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks

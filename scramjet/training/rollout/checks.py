@@ -43,13 +43,15 @@ def check(pool: Pool, rollout: Rollout) -> None:
 
 def check_finite(pool: Pool, rollout: Rollout) -> None:
     """Raise a TrainingError for NaN or infinity in rewards and observations; it names the env and the step."""
-    # One sum is the cheapest check: it is finite unless an element is not (or the sum overflows, checked next).
     steps_before = pool.steps_taken - rollout.num_steps
     looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
     looked_at.append(("a last observation with a value", rollout.final_value, 1))
+    looked_at = [each for each in looked_at if each[1].is_floating_point()]
+    # One sum is the cheapest check: it is finite unless an element is not (or the sum overflows, checked next). The GPU
+    # is waited for once.
+    if bool(torch.isfinite(torch.stack([data.sum().float() for _, data, _ in looked_at])).all()):
+        return
     for name, data, first in looked_at:
-        if not data.is_floating_point() or bool(torch.isfinite(data.sum())):
-            continue
         bad = ~torch.isfinite(data)
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])

@@ -94,6 +94,7 @@ class RolloutPlayer:
             self._others.begin(rollout.num_steps)
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
             self._stage.run(lambda: self._play(before), **self._recording)
+            pool.begin_reading_episodes()  # before the checks, which wait for the GPU
             checks.check(pool, rollout)
         return rollout
 

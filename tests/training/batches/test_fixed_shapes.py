@@ -116,7 +116,7 @@ def test_nothing_from_rollout_to_the_end_of_an_epoch_depends_on_numbers_looked_a
         learner.executor.begin_update(batch.samples, learner.optimizer)
         if advantage == "vtrace":
             learner._estimate_again(batch, is_first=True)
-        learner._epoch(batch, None)
+        learner._epoch(batch, None, 0)
         learner._follow_observations(batch.samples, played.policy.normalizer)
 
 
