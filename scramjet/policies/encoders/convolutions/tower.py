@@ -86,7 +86,9 @@ def _gradients(
     for i in range(len(layers) - 1, -1, -1):
         layer = layers[i]
         keeps = i > 0 or layer.added is not None
-        to_weight, to_bias, before = layer.weight_gradient(boards[i], gradient, result, precision, keeps=keeps)
+        to_weight, to_bias, before = layer.weight_gradient(
+            boards[i], weights[i], gradient, result, precision, keeps=keeps
+        )
         to_weights.insert(0, to_weight)
         to_biases.insert(0, to_bias)
         if layer.added is not None:
