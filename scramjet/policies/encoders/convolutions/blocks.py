@@ -85,7 +85,7 @@ class Gradient(NamedTuple):
     rows: int
     outputs: int
     entries: int
-    count: int  # of blocks of entries that a program adds up
+    number: int  # of blocks of entries that a program adds up
     groups: tuple[int, int]  # of such blocks, and of outputs
     chunk: int  # rows that a program goes through
     warps: int

@@ -68,7 +68,7 @@ class Layer:
         size] and biases [G, outputs]: [G, B, out_height * out_width * outputs]."""
         groups, num_boards = source.shape[:2]
         cells = self.out_height * self.out_width
-        out = source.new_empty(groups, num_boards, cells * self.outputs, dtype=_storage(precision))
+        out = source.new_empty(groups, num_boards, cells * self.outputs, dtype=storage(precision))
         ordered = weight.permute(0, 1, 3, 4, 2).contiguous()
         self._convolve(as_numbers(source), ordered, bias, added, None, out, precision, rectifies=True, turns=False)
         return out
@@ -103,9 +103,10 @@ class Layer:
                 self.outputs, self.out_height, self.out_width, self.channels, self.size,
                 padding=self.size - 1 - self.padding,
             )  # fmt: skip
-            boards = [None if board is None else board.unsqueeze(0) for board in (gradient, added, mask, out)]
-            source, added, mask, result = boards
-            back._convolve(source, ordered, None, added, mask, result, precision, rectifies=False, turns=True)
+            back._convolve(
+                gradient.unsqueeze(0), ordered, None, added, mask, out.unsqueeze(0), precision,
+                rectifies=False, turns=True,
+            )  # fmt: skip
             return out
         num_boards = len(gradient)
         rows = -(-self.height // self.stride) * -(-self.width // self.stride)
@@ -140,23 +141,25 @@ class Layer:
         weight_kernels.weight_gradient_kernel[grid](
             as_numbers(source), gradient, result, masked, partials, len(source), blocks.chunk,
             precision=precision, block_rows=blocks.rows, block_outputs=blocks.outputs, block_sum=blocks.entries,
-            blocks=blocks.count, shifts=shifts, num_stages=1, num_warps=blocks.warps,
+            blocks=blocks.number, shifts=shifts, num_stages=1, num_warps=blocks.warps,
             **self._shape, **self._layout,
         )  # fmt: skip
         return *self._reduced(partials, weight), gradient if masked is None else masked
 
     def _reduced(self, partials: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of weights, in their order in memory, and bias from the rows of `weight_gradient`."""
-        to_weight = torch.empty_like(weight)
+        is_channels_last = weight.is_contiguous(memory_format=torch.channels_last)
+        order = torch.channels_last if is_channels_last else torch.contiguous_format
+        to_weight = torch.empty_like(weight, memory_format=order)
         bias = partials.new_empty(self.outputs)
         weight_kernels.reduce_kernel[(-(-partials.shape[1] // REDUCE_COLUMNS),)](
             partials, to_weight, bias, len(partials), self.channels, self.size**2, self.outputs,
-            is_channels_first=to_weight.is_contiguous(), rows=REDUCE_ROWS, columns=REDUCE_COLUMNS,
+            is_channels_first=not is_channels_last, rows=REDUCE_ROWS, columns=REDUCE_COLUMNS,
         )  # fmt: skip
         return to_weight, bias
 
 
-def _storage(precision: str) -> torch.dtype:
+def storage(precision: str) -> torch.dtype:
     """In which numbers boards are kept between layers."""
     return torch.bfloat16 if precision == "bfloat16" else torch.float32
 

@@ -68,8 +68,8 @@ def weight_gradient_kernel(  # type: ignore[no-untyped-def]
                 padding > 0, height, width, channels, source_is_channels_first,
             )  # fmt: skip
             for shift in tl.static_range(shifts):
-                total = sums[block * shifts + shift]
-                new_sums += (dot(tl.trans(numbers), gradients[shift], total, precision),)  # type: ignore[assignment]
+                product = dot(tl.trans(numbers), gradients[shift], sums[block * shifts + shift], precision)
+                new_sums += (product,)  # type: ignore[assignment]
         sums = new_sums
     partials_at += tl.program_id(0).to(tl.int64) * ((size * size * channels + 1) * outputs)
     for block in tl.static_range(blocks):
