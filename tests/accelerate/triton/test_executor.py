@@ -189,6 +189,11 @@ REASONS = [
     ({"actions": "one number", "bounded_actions": "tanh"}, "bounded_actions='tanh'"),
     ({"memory": "gru"}, "memory"),
     ({"hidden": (20, 100), "inputs": 128}, None),
+    (
+        {"space": Box(0, 255, (1, 36, 36), np.uint8), "encoder": "nature_cnn", "hidden": (8,)},
+        "run no NatureCNN: it and the loss have kernels of their own",
+    ),
+    ({"space": Box(0, 255, (1, 8, 8), np.uint8), "encoder": "impala_cnn"}, "run no ImpalaCNN: the loss alone has"),
 ]
 
 

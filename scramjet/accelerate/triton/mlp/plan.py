@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from scramjet.accelerate.triton.mlp.tuning import INPUTS, OUTPUTS, WIDTHS, power_of_two
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
+from scramjet.policies.encoders.grids import GridCNN
+from scramjet.policies.encoders.images import NatureCNN
+from scramjet.policies.encoders.value_propagation import ValuePropagation
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
 from scramjet.policies.normalization import ObservationNormalizer
 from scramjet.policies.policy import Policy
@@ -107,12 +110,12 @@ def plan_of(policy: Policy) -> Plan:
         raise UnsupportedMLPError("Triton kernels learn values by their squared error, not as a distribution")
     if isinstance(distribution, DiagonalGaussian) and distribution.squashes:
         raise UnsupportedMLPError("Triton kernels do not squash actions (policy.bounded_actions='tanh')")
+    encoder = network.encoder if isinstance(network, SharedActorCritic) else network.actor_encoder
+    if encoder is not None and any(True for _ in encoder.parameters()):
+        raise UnsupportedMLPError(_encoder_reason(encoder))
     check_weights(network)
     towers, num_weighted = _towers(network, distribution)
     _check_sizes(towers[0], distribution.num_inputs + (len(towers) == 1))
-    encoder = network.encoder if isinstance(network, SharedActorCritic) else network.actor_encoder
-    if encoder is not None and any(True for _ in encoder.parameters()):
-        raise UnsupportedMLPError(f"Triton kernels do not learn an encoder ({type(encoder).__name__})")
     space, normalizer = policy.observation_space, policy.normalizer
     reads_directly = encoder is None and isinstance(space, Box) and space.dtype == np.float32
     assert not reads_directly or normalizer is None or isinstance(normalizer, ObservationNormalizer)
@@ -128,6 +131,14 @@ def plan_of(policy: Policy) -> Plan:
         normalizer=normalizer if reads_directly else None,  # type: ignore[arg-type]
         encode=None if reads_directly else lambda obs: encode(encoder, policy.prepare(obs)),
     )
+
+
+def _encoder_reason(encoder: nn.Module) -> str:
+    """Why a network that has an encoder with weights is not run as a whole, and what of it has kernels."""
+    name = type(encoder).__name__
+    if isinstance(encoder, NatureCNN | GridCNN | ValuePropagation):
+        return f"Triton's MLP kernels run no {name}: it and the loss have kernels of their own"
+    return f"Triton's MLP kernels run no {name}: the loss alone has kernels of its own"
 
 
 def check_weights(network: nn.Module) -> None:

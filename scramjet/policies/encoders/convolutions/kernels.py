@@ -1,4 +1,4 @@
-"""The Triton kernels of `tower.py`: a convolution, its gradients, and the sum of partial gradients.
+"""The Triton kernels of `tower.py`: a convolution, and the gradient of its source.
 
 A convolution is a product of matrices: a row for each cell of the result, and along the axis that is summed up an entry
 for each tap of the kernel and channel of the source. The first matrix is never written down: a program gathers its
@@ -18,7 +18,7 @@ if HAS_TRITON:
 
 
 @triton_jit()
-def _dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
+def dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
     """`a` @ `b` + `total` in float32; numbers are rounded as `precision` says before they are multiplied."""
     if precision == "bfloat16":
         product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc=total)
@@ -30,7 +30,7 @@ def _dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton_jit()
-def _tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
     """Taps and channels of a block of the summed axis, [1, block]; the tap is [1, 1] if all have the same."""
     if channels % block == 0:
         tap = tl.zeros([1, 1], tl.int32) + start // channels
@@ -42,25 +42,7 @@ def _tap_and_channel(start, channels: tl.constexpr, block: tl.constexpr):  # typ
 
 
 @triton_jit()
-def _steps(  # type: ignore[no-untyped-def]
-    start, size: tl.constexpr, channels: tl.constexpr, by_rows: tl.constexpr, block: tl.constexpr
-):
-    """Of a block of the summed axis, what `_gather` and `_weights` ask for: down, right, tap and channel.
-
-    Where no tap lies outside of the board, all of a row of the kernel lie side by side, cell after cell, and count as
-    the channels of one tap (`by_rows`): fewer and longer reads.
-    """
-    if by_rows:
-        tap, channel = _tap_and_channel(start, size * channels, block)
-        down, right = tap, 0
-    else:
-        tap, channel = _tap_and_channel(start, channels, block)
-        down, right = tap // size, tap % size
-    return down, right, tap, channel
-
-
-@triton_jit()
-def _gather(  # type: ignore[no-untyped-def]
+def gather(  # type: ignore[no-untyped-def]
     source_at, board, y, x, down, right, channel, is_there, leaves: tl.constexpr,
     height: tl.constexpr, width: tl.constexpr, channels: tl.constexpr, channels_first: tl.constexpr,
 ):  # fmt: skip
@@ -85,50 +67,74 @@ def convolution_kernel(  # type: ignore[no-untyped-def]
     channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
     outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr, out_is_channels_first: tl.constexpr,
     size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr, divisor: tl.constexpr,
-    rectifies: tl.constexpr, precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr,
-    block_sum: tl.constexpr,
+    rectifies: tl.constexpr, turns: tl.constexpr, precision: tl.constexpr,
+    block_rows: tl.constexpr, block_outputs: tl.constexpr, block_sum: tl.constexpr, unrolls: tl.constexpr,
 ):  # fmt: skip
     """Convolve boards [boards, height, width, channels] with `weight` [outputs, size, size, channels].
 
     The result [boards, out_height, out_width, outputs] is divided by `divisor`; then `bias` and `added`, of the
     result's shape, are added; and what is below 0 becomes 0 if it `rectifies`. `mask`, of the result's shape, sets to 0
-    what is not above 0 there. The grid is (blocks of rows, blocks of outputs, groups): groups are the weights and
-    `num_boards` boards of each of several networks.
+    what is not above 0 there. The kernel is turned around if it `turns`. The grid is (blocks of rows, blocks of
+    outputs, groups): groups are the weights and `num_boards` boards of each of several networks.
+
+    Where no tap lies outside of the board, all of a row of the kernel lie side by side, cell after cell, and count as
+    the channels of one tap (`by_rows`): fewer and longer reads.
     """
     taps: tl.constexpr = size if by_rows else size * size
+    depth: tl.constexpr = size * size * channels // taps  # channels of a tap
     group = tl.program_id(2).to(tl.int64)
-    row = tl.program_id(0) * block_rows + tl.arange(0, block_rows)[:, None]
-    is_row = row < num_boards * (out_height * out_width)
-    board = row // (out_height * out_width) + group * num_boards
-    y, x = row // out_width % out_height * stride - padding, row % out_width * stride - padding
+    first = tl.program_id(0) * block_rows
     output = tl.program_id(1) * block_outputs + tl.arange(0, block_outputs)
     sums = tl.zeros([block_rows, block_outputs], tl.float32)
-    for start in tl.static_range(0, size * size * channels, block_sum):
-        down, right, tap, channel = _steps(start, size, channels, by_rows, block_sum)
-        numbers = _gather(
-            source_at, board, y, x, down, right, channel, is_row & (tap < taps), padding > 0,
-            height, width, channels, source_is_channels_first,
-        )  # fmt: skip
-        weights = _weights(weight_at, group, output, tap, channel, outputs, taps, size * size * channels // taps)
-        sums = _dot(numbers, tl.trans(weights), sums, precision)
+    if unrolls:
+        for start in tl.static_range(0, taps * depth, block_sum):
+            sums = _add_product(
+                sums, start, source_at, weight_at, first, group, output, num_boards, channels, height, width,
+                source_is_channels_first, outputs, out_height, out_width, size, stride, padding, by_rows, taps, depth,
+                turns, precision, block_rows, block_sum,
+            )  # fmt: skip
+    else:
+        for start in range(0, taps * depth, block_sum):
+            sums = _add_product(
+                sums, start, source_at, weight_at, first, group, output, num_boards, channels, height, width,
+                source_is_channels_first, outputs, out_height, out_width, size, stride, padding, by_rows, taps, depth,
+                turns, precision, block_rows, block_sum,
+            )  # fmt: skip
     if divisor != 1.0:
         sums = sums / divisor
-    output = output[None, :]
-    cell = row % (out_height * out_width)
-    is_result = is_row & (output < outputs)
+    row = first + tl.arange(0, block_rows)[:, None]
+    board = row // (out_height * out_width) + group * num_boards
+    is_result = (row < num_boards * (out_height * out_width)) & (output < outputs)[None, :]
     _finish(
-        sums, bias_at, added_at, mask_at, out_at, group, board, cell, output, is_result,
-        outputs, out_height * out_width, out_is_channels_first, rectifies,
+        sums, bias_at, added_at, mask_at, out_at, group, board, row % (out_height * out_width), output[None, :],
+        is_result, outputs, out_height * out_width, out_is_channels_first, rectifies,
     )  # fmt: skip
 
 
 @triton_jit()
-def _weights(  # type: ignore[no-untyped-def]
-    weight_at, group, output, tap, channel, outputs: tl.constexpr, taps: tl.constexpr, channels: tl.constexpr
-):
-    """Weights [block of outputs, block of the summed axis], 0 beyond the last."""
-    place = ((group * outputs + output[:, None]) * taps + tap) * channels + channel
-    return tl.load(weight_at + place, mask=(output < outputs)[:, None] & (tap < taps), other=0.0)
+def _add_product(  # type: ignore[no-untyped-def]
+    sums, start, source_at, weight_at, first, group, output, num_boards,
+    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
+    outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr,
+    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr,
+    taps: tl.constexpr, depth: tl.constexpr, turns: tl.constexpr, precision: tl.constexpr,
+    block_rows: tl.constexpr, block_sum: tl.constexpr,
+):  # fmt: skip
+    """`sums` [block_rows, block of outputs] and the product of one block of the summed axis."""
+    row = first + tl.arange(0, block_rows)[:, None]
+    board = row // (out_height * out_width) + group * num_boards
+    y, x = row // out_width % out_height * stride - padding, row % out_width * stride - padding
+    tap, channel = tap_and_channel(start, depth, block_sum)
+    down, right = (tap, 0) if by_rows else (tap // size, tap % size)
+    is_there = (row < num_boards * (out_height * out_width)) & (tap < taps)
+    numbers = gather(
+        source_at, board, y, x, down, right, channel, is_there, padding > 0,
+        height, width, channels, source_is_channels_first,
+    )  # fmt: skip
+    kernel_tap = taps - 1 - tap if turns else tap
+    place = ((group * outputs + output[:, None]) * taps + kernel_tap) * depth + channel
+    weights = tl.load(weight_at + place, mask=(output < outputs)[:, None] & (tap < taps), other=0.0)
+    return dot(numbers, tl.trans(weights), sums, precision)
 
 
 @triton_jit()
@@ -178,112 +184,23 @@ def source_gradient_kernel(  # type: ignore[no-untyped-def]
     channel = tl.program_id(1) * block_channels + tl.arange(0, block_channels)
     is_row = row < num_boards * (rows * columns)
     sums = tl.zeros([block_rows, block_channels], tl.float32)
-    for start in tl.static_range(0, taps * taps * outputs, block_sum):
-        tap, output = _tap_and_channel(start, outputs, block_sum)
+    for number in range(taps * taps):
+        tap = tl.zeros([1, 1], tl.int32) + number
         tap_y, tap_x = first_y + tap // taps * stride, first_x + tap % taps * stride
-        is_tap = (tap < taps * taps) & (tap_y < size) & (tap_x < size)
-        numbers = _gather(
-            gradient_at, board, y, x, -(tap // taps), -(tap % taps), output, is_row & is_tap, True,
-            out_height, out_width, outputs, False,
-        )  # fmt: skip
-        kernel_tap = tl.where(is_tap, tap_y * size + tap_x, size * size)
-        weights = _weights(weight_at, 0, channel, kernel_tap, output, channels, size * size, outputs)
-        sums = _dot(numbers, tl.trans(weights), sums, precision)
+        is_tap = (tap_y < size) & (tap_x < size)
+        for start in tl.static_range(0, outputs, block_sum):
+            output = start + tl.arange(0, block_sum)[None, :]
+            numbers = gather(
+                gradient_at, board, y, x, -(tap // taps), -(tap % taps), output, is_row & is_tap & (output < outputs),
+                True, out_height, out_width, outputs, False,
+            )  # fmt: skip
+            place = (channel[:, None] * (size * size) + (tap_y * size + tap_x)) * outputs + output
+            is_weight = (channel < channels)[:, None] & is_tap & (output < outputs)
+            weights = tl.load(weight_at + place, mask=is_weight, other=0.0)
+            sums = dot(numbers, tl.trans(weights), sums, precision)
     y, x = rest_y + down * stride, rest_x + right * stride
     is_result = is_row & (y < height) & (x < width) & (channel < channels)[None, :]
     _finish(
         sums, None, added_at, mask_at, out_at, 0, board, y * width + x, channel[None, :], is_result,
         channels, height * width, False, False,
     )  # fmt: skip
-
-
-@triton_jit("num_boards", "chunk")
-def weight_gradient_kernel(  # type: ignore[no-untyped-def]
-    source_at, gradient_at, result_at, masked_at, partials_at, num_boards, chunk,
-    channels: tl.constexpr, height: tl.constexpr, width: tl.constexpr, source_is_channels_first: tl.constexpr,
-    outputs: tl.constexpr, out_height: tl.constexpr, out_width: tl.constexpr, out_is_channels_first: tl.constexpr,
-    size: tl.constexpr, stride: tl.constexpr, padding: tl.constexpr, by_rows: tl.constexpr, divisor: tl.constexpr,
-    precision: tl.constexpr, block_rows: tl.constexpr, block_outputs: tl.constexpr, block_sum: tl.constexpr,
-    blocks: tl.constexpr,
-):  # fmt: skip
-    """Write the part of the weights' and bias's gradients that `chunk` rows make, to a row of `partials`.
-
-    Such a row is [size, size, channels, outputs], then [outputs] of the bias. The gradient of the result is 0 where
-    `result` is not above 0, if that is given; and is written so to `masked`, channels last, if that is given. The grid
-    is (chunks, groups of `blocks` blocks of the summed axis, blocks of outputs).
-    """
-    cells: tl.constexpr = out_height * out_width
-    entries: tl.constexpr = size * size * channels
-    taps: tl.constexpr = size if by_rows else size * size
-    first = tl.program_id(1) * (blocks * block_sum)
-    output = tl.program_id(2) * block_outputs + tl.arange(0, block_outputs)[None, :]
-    end = tl.minimum((tl.program_id(0) + 1) * chunk, num_boards * cells)
-    bias = tl.zeros([block_rows, block_outputs], tl.float32)
-    sums = ()
-    for _ in tl.static_range(blocks):
-        sums += (tl.zeros([block_sum, block_outputs], tl.float32),)  # type: ignore[assignment]
-    for begin in range(tl.program_id(0) * chunk, end, block_rows):
-        row = begin + tl.arange(0, block_rows)[:, None]
-        board, cell = (row // cells).to(tl.int64), row % cells
-        is_there = (row < end) & (output < outputs)
-        gradient = _result_gradient(
-            gradient_at, result_at, masked_at, board, cell, output, is_there, first == 0,
-            outputs, cells, out_is_channels_first,
-        )  # fmt: skip
-        bias += gradient.to(tl.float32)
-        y, x = cell // out_width * stride - padding, cell % out_width * stride - padding
-        new_sums = ()
-        for block in tl.static_range(blocks):
-            down, right, tap, channel = _steps(first + block * block_sum, size, channels, by_rows, block_sum)
-            numbers = _gather(
-                source_at, board, y, x, down, right, channel, (row < end) & (tap < taps),
-                padding > 0, height, width, channels, source_is_channels_first,
-            )  # fmt: skip
-            new_sums += (_dot(tl.trans(numbers), gradient, sums[block], precision),)  # type: ignore[assignment]
-        sums = new_sums
-    partials_at += tl.program_id(0).to(tl.int64) * ((entries + 1) * outputs)
-    for block in tl.static_range(blocks):
-        entry = first + block * block_sum + tl.arange(0, block_sum)[:, None]
-        is_there = (entry < entries) & (output < outputs)
-        tl.store(partials_at + entry * outputs + output, sums[block] / divisor, mask=is_there)
-    if first == 0:
-        column = tl.program_id(2) * block_outputs + tl.arange(0, block_outputs)
-        tl.store(partials_at + entries * outputs + column, tl.sum(bias, axis=0), mask=column < outputs)
-
-
-@triton_jit()
-def _result_gradient(  # type: ignore[no-untyped-def]
-    gradient_at, result_at, masked_at, board, cell, output, is_there, writes,
-    outputs: tl.constexpr, cells: tl.constexpr, channels_first: tl.constexpr,
-):  # fmt: skip
-    """The gradient [rows, block of outputs] before the ReLU, and if it `writes` write it; see the kernel above."""
-    last = (board * cells + cell) * outputs + output
-    place = (board * outputs + output) * cells + cell if channels_first else last
-    gradient = tl.load(gradient_at + place, mask=is_there, other=0.0)
-    if result_at is not None:
-        gradient = tl.where(tl.load(result_at + place, mask=is_there, other=0.0) > 0.0, gradient, 0.0)
-    if masked_at is not None:  # noqa: SIM102 - the other is known only when the kernel runs
-        if writes:
-            tl.store(masked_at + last, gradient, mask=is_there)
-    return gradient
-
-
-@triton_jit("num_partials")
-def reduce_kernel(  # type: ignore[no-untyped-def]
-    partials_at, weight_at, bias_at, num_partials,
-    channels: tl.constexpr, taps: tl.constexpr, outputs: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
-):  # fmt: skip
-    """Add up the rows of `partials`, into the gradients of weights [outputs, channels, taps] and bias [outputs]."""
-    entries: tl.constexpr = taps * channels
-    place = tl.program_id(0) * columns + tl.arange(0, columns)
-    is_place = place < (entries + 1) * outputs
-    sums = tl.zeros([rows, columns], tl.float32)
-    for start in range(0, num_partials, rows):
-        row = start + tl.arange(0, rows)
-        at = partials_at + row[:, None].to(tl.int64) * ((entries + 1) * outputs) + place[None, :]
-        sums += tl.load(at, mask=(row < num_partials)[:, None] & is_place[None, :], other=0.0)
-    gradient = tl.sum(sums, axis=0)
-    entry, output = place // outputs, place % outputs
-    weight = (output * channels + entry % channels) * taps + entry // channels
-    tl.store(weight_at + weight, gradient, mask=entry < entries)
-    tl.store(bias_at + output, gradient, mask=is_place & (entry == entries))

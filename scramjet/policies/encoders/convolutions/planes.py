@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
-from scramjet.policies.encoders.convolutions.layers import as_numbers, power_of_two
+from scramjet.policies.encoders.convolutions.blocks import power_of_two
+from scramjet.policies.encoders.convolutions.layers import as_numbers
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from scramjet.compile.triton import product_precision
+from scramjet.policies.encoders.convolutions import fallback
 from scramjet.policies.encoders.convolutions.layers import Layer
 
 
@@ -71,7 +72,7 @@ def _run(layers: tuple[Layer, ...], precision: str, source: Tensor, parameters: 
     for i, layer in enumerate(layers):
         weight, bias = parameters[i], parameters[len(layers) + i]
         added = None if layer.added is None else boards[layer.added]
-        boards.append(layer.forward(boards[-1], weight, bias.contiguous(), added, precision))
+        boards.append(fallback.forward(layer, boards[-1], weight, bias.contiguous(), added, precision))
     return boards[1:]
 
 
@@ -86,11 +87,16 @@ def _gradients(
     for i in range(len(layers) - 1, -1, -1):
         layer = layers[i]
         keeps = i > 0 or layer.added is not None
-        to_weight, to_bias, before = layer.weight_gradient(boards[i], gradient, result, precision, keeps=keeps)
+        to_weight, to_bias, before = fallback.weight_gradient(
+            layer, boards[i], weights[i], gradient, result, precision, keeps=keeps
+        )
         to_weights.insert(0, to_weight)
         to_biases.insert(0, to_bias)
         if layer.added is not None:
             to_boards[layer.added] = before
         if i > 0:
-            gradient, result = layer.source_gradient(before, weights[i], to_boards.get(i), boards[i], precision), None
+            gradient, result = (
+                fallback.source_gradient(layer, before, weights[i], to_boards.get(i), boards[i], precision),
+                None,
+            )
     return to_weights, to_biases

@@ -17,6 +17,7 @@ from scramjet.engine.trees import map_leaves
 from scramjet.envs.registry import load_env
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders import grids
+from scramjet.policies.encoders.convolutions import blocks
 from scramjet.policies.encoders.convolutions import layers as layers_module
 from scramjet.policies.encoders.grids import GridCNN, GridPlanes
 
@@ -38,8 +39,9 @@ def few_programs(monkeypatch):
     """Each costs the interpreter much; a GPU runs the real ones."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         monkeypatch.setattr(layers_module, "REDUCE_COLUMNS", 8192)
-        monkeypatch.setitem(layers_module.BLOCK_ROWS, "float32", 128)
-        monkeypatch.setitem(layers_module.GRADIENT_ROWS, "float32", 64)
+        for table, rows in ((blocks.CONVOLUTION, 256), (blocks.GRADIENT, 64)):
+            for channels, tuned in table.items():
+                monkeypatch.setitem(table, channels, tuned._replace(rows=rows))
 
 
 def batch_of(space, rows, device):

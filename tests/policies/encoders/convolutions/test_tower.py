@@ -18,6 +18,7 @@ pytest.importorskip("triton", reason="the kernels are written in Triton, which i
 
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders import images
+from scramjet.policies.encoders.convolutions import blocks, fallback
 from scramjet.policies.encoders.convolutions import layers as layers_module
 from scramjet.policies.encoders.convolutions.layers import Layer
 from scramjet.policies.encoders.convolutions.tower import convolve
@@ -31,8 +32,9 @@ def few_programs(monkeypatch):
     """Each costs the interpreter much; a GPU runs the real ones."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         monkeypatch.setattr(layers_module, "REDUCE_COLUMNS", 8192)
-        monkeypatch.setitem(layers_module.BLOCK_ROWS, "float32", 128)
-        monkeypatch.setitem(layers_module.GRADIENT_ROWS, "float32", 64)
+        for table, rows in ((blocks.CONVOLUTION, 256), (blocks.GRADIENT, 64)):
+            for channels, tuned in table.items():
+                monkeypatch.setitem(table, channels, tuned._replace(rows=rows))
 
 
 def board_layers(height, width, channels, *, is_residual=False, **first):
@@ -123,6 +125,35 @@ def test_any_size_stride_and_padding_of_the_second_layer_is_torchs(triton_device
     second = Layer(16, 5, 7, 8, size, stride, padding, out_is_channels_first=True)
     planes = torch.randn(2, 2, 5, 7, device=triton_device)
     compare(triton_device, [first, second], planes.permute(0, 2, 3, 1), planes)
+
+
+def test_weights_in_channels_last_order_get_gradients_in_that_order(triton_device):
+    layers = board_layers(3, 4, (2, 16, 8))
+    weights, biases = make_parameters(layers, triton_device)
+    source = torch.randn(3, 3, 4, 2, device=triton_device)
+    expected = gradients(convolve(layers, source, weights, biases), (weights, biases))
+    turned = [nn.Parameter(weight.detach().to(memory_format=torch.channels_last)) for weight in weights]
+    found = gradients(convolve(layers, source, turned, biases), (turned, biases))
+    for one, other, weight in zip(found, expected, turned, strict=False):
+        assert one.stride() == weight.stride()
+        assert torch.equal(one, other)
+
+
+def test_what_does_not_fit_on_the_gpu_is_left_to_torch_and_said_once(triton_device, monkeypatch):
+    from triton.runtime.errors import OutOfResources
+
+    def too_large(*args, **kwargs):
+        raise OutOfResources(300_000, 232_448, "shared memory")
+
+    for name in ("forward", "source_gradient", "weight_gradient"):
+        monkeypatch.setattr(Layer, name, too_large)
+    monkeypatch.setattr(fallback, "_too_large", set())
+    layers = board_layers(4, 3, (2, 16, 8, 8), source_is_channels_first=True)
+    layers[2] = replace(layers[2], outputs=16, added=1)
+    source = torch.randint(0, 2, (3, 2, 4, 3), dtype=torch.int8, device=triton_device)
+    with pytest.warns(RuntimeWarning, match="from 2 to 16 channels does not fit on this GPU") as said:
+        compare(triton_device, layers, source, source.float())
+    assert len(said) == 1
 
 
 def test_the_same_boards_give_the_same_bits(triton_device):
