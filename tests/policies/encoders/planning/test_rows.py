@@ -19,7 +19,7 @@ def grids_of_kind(kind, shape, count=4):
     elif kind == "ties":
         reward, passes = np.round(reward * 3) / 3, np.where(passes > 0.7, 1.0, 0.5)
     elif kind == "walls":
-        passes = np.where(random.random(passes.shape) < 0.35, 3e-4, 0.97)
+        passes = np.where(random.random(passes.shape) < 0.35, 0.0, 0.97)
         reward[:] = 5e-4
         reward[:, shape[0] // 2, shape[1] // 2] = 0.9
     return tuple(each.astype(np.float32) for each in (reward, passes, random.standard_normal(reward.shape)))
