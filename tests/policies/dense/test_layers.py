@@ -77,7 +77,7 @@ def test_rounded_products_are_near_those_of_torch_and_the_same_inputs_give_the_s
     logits, value = linear(features, *heads[:2]), linear(features, *heads[2:]).squeeze(-1)
     to_all = torch.autograd.grad(logits.square().mean() + value.square().mean(), [source, weight, bias, *heads])
     for ours, theirs in zip(found[0], [logits, value, *to_all], strict=True):
-        assert (ours - theirs).norm() < 0.02 * theirs.norm()
+        assert (ours - theirs).norm() < {"tf32": 0.01, "bfloat16": 0.05}[precision] * theirs.norm()
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
