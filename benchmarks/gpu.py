@@ -35,6 +35,7 @@ from scramjet.commands.output.rates import measure_gpu_env_rate
 from scramjet.compile.cuda import require_cuda
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import load_env
+from scramjet.errors import ConfigError
 from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision
 from scramjet.training.config.files import starting_config
 
@@ -63,11 +64,12 @@ def main() -> None:
     sections = [name for name in arguments.only if machine.device == "cuda" or name in ON_ANY_DEVICE]
     try:
         rows = rows_named(arguments.rows)
-    except ValueError as error:
+        if machine.device == "cuda":
+            require_cuda()
+    except (ValueError, ConfigError) as error:
         parser.error(str(error))
     keep_freed_memory()
     if machine.device == "cuda":
-        require_cuda()
         set_precision(machine.precision)
         print(f"{describe_gpu()}; {machine.precision}", flush=True)
     if "training" in sections:

@@ -32,6 +32,7 @@ class ActStep:
     log_prob: Tensor  # [R], written
     value: Tensor | None  # [R], written; None if values are computed after the rollout
     state: Tensor | None  # [R, state_size], recurrent states, read and updated; None without memory
+    env_action: Tensor | None = None  # [R, *space.shape], the action as envs receive it, see `writes_env_actions`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,9 @@ class Executor(ABC):
     moves_every_weight = False
     """Whether each gradient step changes every weight, so that the optimizer has a state for each of them."""
 
+    writes_env_actions = False
+    """Whether `actions` also write `env_action` of steps that have it, as `Distribution.env_action` computes it."""
+
     def __init__(self, policy: Policy, why: str = "") -> None:
         self.policy = policy
         self.why = why
@@ -123,7 +127,10 @@ class Executor(ABC):
         """
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:  # noqa: B027 - most need none
-        """Prepare for the passes of one update over these samples with this optimizer."""
+        """Prepare for the passes of one update over these samples with this optimizer; nothing of it is recorded."""
+
+    def read_samples(self, samples: Samples) -> None:  # noqa: B027 - most need none
+        """Compute from the samples what all passes of an update use; called after `begin_update`, before the first."""
 
     @abstractmethod
     def learn(

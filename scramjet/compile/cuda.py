@@ -11,6 +11,10 @@ from typing import Any
 from scramjet.errors import ConfigError
 
 THREADS_PER_BLOCK = 128
+"""The most threads of a block where each does one row."""
+WARP = 32
+BLOCKS_PER_MULTIPROCESSOR = 4
+"""With few rows, blocks are made smaller until there are about so many for each multiprocessor: all of them work."""
 
 
 def require_cuda() -> Any:
@@ -71,14 +75,38 @@ def numba_cuda() -> Any:
 
 
 def launch(
-    kernel: Any, num_threads: int, *arguments: Any, block: int = THREADS_PER_BLOCK, shared_bytes: int = 0
+    kernel: Any, num_rows: int, *arguments: Any, block: int | tuple[int, int] | None = None, shared_bytes: int = 0
 ) -> None:
-    """Run a kernel of so many threads on torch's current stream; it gets their number first."""
+    """Run a kernel for so many rows on torch's current stream; it gets their number first.
+
+    `block`: rows of a block with a thread for each, or threads for each row (x) and rows of a block (y); None: as
+    `block_size` says.
+    """
     import torch
 
     cuda = numba_cuda()
+    if block is None:
+        block = block_size(num_rows, WARP, THREADS_PER_BLOCK)
+    rows = block if isinstance(block, int) else block[1]
     stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
-    kernel[-(-num_threads // block), block, stream, shared_bytes](num_threads, *arguments)
+    kernel[-(-num_rows // rows), block, stream, shared_bytes](num_rows, *arguments)
+
+
+def block_size(num_rows: int, least: int, most: int, multiprocessors: int | None = None) -> int:
+    """How many of `num_rows` rows a block takes: at least `least`, doubled until there are no more blocks than
+    BLOCKS_PER_MULTIPROCESSOR for each, and at most `most`."""
+    num_blocks = BLOCKS_PER_MULTIPROCESSOR * (multiprocessors or _multiprocessors())
+    size = least
+    while size < most and -(-num_rows // size) > num_blocks:
+        size *= 2
+    return min(size, most)
+
+
+@cache
+def _multiprocessors() -> int:
+    import torch
+
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
 
 
 def cuda_arrays(arguments: Iterable[Any]) -> list[Any]:

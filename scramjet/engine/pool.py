@@ -225,6 +225,10 @@ class Pool(ABC):
     def views(self) -> Any:
         """The current observations of all players, whoever is to move: [num_envs * num_players, ...]."""
 
+    def begin_reading_episodes(self) -> None:  # noqa: B027 - most have them at hand
+        """Begin to fetch the episodes that have finished by now, without waiting for them: what `episodes` returns
+        next. Those of later steps are returned by the call after it."""
+
     @abstractmethod
     def episodes(self) -> Episodes:
         """The episodes finished since the last call."""

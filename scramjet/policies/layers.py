@@ -21,11 +21,21 @@ class PolicyOutput(NamedTuple):
 
 
 def orthogonal(layer: _Layer, gain: float) -> _Layer:
-    """Orthogonal weights and zero bias (Saxe et al. 2014)."""
-    nn.init.orthogonal_(layer.weight, gain)
+    """Orthogonal weights and zero bias."""
+    fill_orthogonal(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def fill_orthogonal(weight: Tensor, gain: float = 1.0) -> None:
+    """Make a weight orthogonal (Saxe et al. 2014).
+
+    A tensor that is a shape without numbers stays as it is: some versions of torch load their compiler to "draw" those,
+    which takes seconds.
+    """
+    if not weight.is_meta:
+        nn.init.orthogonal_(weight, gain)
 
 
 def mlp(inputs: int, hidden: Sequence[int], activation: str) -> nn.Sequential:

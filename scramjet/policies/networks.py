@@ -14,6 +14,7 @@ from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.compressed_values import value_head
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.dense.choice import run_heads, run_trunk
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, make_distribution
 from scramjet.policies.encoders.attention import make_entity_network
 from scramjet.policies.encoders.choice import critic_encoder, make_encoder
@@ -129,12 +130,10 @@ class SeparateActorCritic(nn.Module):
         return value.squeeze(-1)
 
     def _actor_features(self, obs: Observations) -> Tensor:
-        features: Tensor = self.actor(encode(self.actor_encoder, policy_part(obs)))
-        return features
+        return run_trunk(self.actor, encode(self.actor_encoder, policy_part(obs)))
 
     def _critic_features(self, obs: Observations) -> Tensor:
-        features: Tensor = self.critic(encode(self.critic_encoder, obs))
-        return features
+        return run_trunk(self.critic, encode(self.critic_encoder, obs))
 
 
 class SharedActorCritic(nn.Module):
@@ -153,10 +152,10 @@ class SharedActorCritic(nn.Module):
 
     def forward(self, obs: Observations, state: Tensor | None = None, begins: Tensor | None = None) -> PolicyOutput:
         """Logits [B, num_inputs] and values [B] of a batch of observations; see `Policy` for the state."""
-        features = self.trunk(encode(self.encoder, obs))
+        features = run_trunk(self.trunk, encode(self.encoder, obs))
         if self.core is not None:
             features, state = run_core(self.core, features, state, begins)
-        return PolicyOutput(self.actor_head(features), self.critic_head(features).squeeze(-1), state)
+        return PolicyOutput(*run_heads(features, self.actor_head, self.critic_head), state)
 
 
 def core_after_trunk(config: PolicyConfig, core: CoreMaker) -> tuple[Core | None, int]:

@@ -1,7 +1,7 @@
 """The learner: PPO's update. Advantages of a rollout, then epochs of minibatch gradient steps on its samples.
 
-The executor computes the gradient steps. On the GPU the stages of an update are recorded as CUDA graphs, and all
-diagnostics stay there until they are read once an update.
+The executor computes the gradient steps. On the GPU all epochs of an update are recorded as one CUDA graph, or where
+something has to be looked at between them each epoch is; diagnostics stay there until they are read once an update.
 """
 
 from __future__ import annotations
@@ -18,20 +18,25 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
-from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
-from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
 from scramjet.training.batches.shuffling import Shuffler
+from scramjet.training.batches.whole_updates import UpdateNumbers, UpdateStages
 from scramjet.training.curiosity.curiosity import Curiosity
-from scramjet.training.learning import Learning, check_finite, number_on, set_number
+from scramjet.training.learning import Learning, check_finite, make_entropy_tuner
 from scramjet.training.rollout.acting import act_step
 from scramjet.training.rollout.rollout import Rollout
-from scramjet.training.telemetry.update_metrics import NOTHING_TO_LEARN, summary_of_ratios, summary_of_update
+from scramjet.training.telemetry.update_metrics import (
+    NOTHING_TO_LEARN,
+    Outcome,
+    outcome_of_update,
+    summary_of_ratios,
+    summary_of_update,
+)
 
 _SHUFFLE_SEED = 0xA11CE
 MOST_SHUFFLED_TOGETHER = 1 << 21
@@ -95,7 +100,9 @@ class Learner(Learning[Batch]):
         self.fixed_shapes = device.type == "cuda"
         """Whether samples that are not learned from stay among the others and are marked, so that each rollout has the
         same number of them, as CUDA graphs need it; else they are left out."""
-        self._clip, self._entropy = number_on(device), number_on(device)  # current values of their schedules
+        self._numbers = numbers = UpdateNumbers(device, config.epochs) if device.type == "cuda" else None
+        self._clip: float | Tensor = 0.0 if numbers is None else numbers.clip
+        self._entropy: float | Tensor = 0.0 if numbers is None else numbers.entropy_coef
         self._units = UnitsOfRanks(ranks)
         num_units = size.num_samples * ranks.size // size.sequence_length
         self._shuffles_together = not ranks.is_alone and device.type == "cpu" and num_units <= MOST_SHUFFLED_TOGETHER
@@ -103,10 +110,11 @@ class Learner(Learning[Batch]):
         self._shuffler = Shuffler(device, seed ^ _SHUFFLE_SEED ^ own_seed)
         self._clip_epsilon = Schedule.parse("clip_epsilon", config.clip_epsilon)
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
-        self._entropy_tuner = _entropy_tuner(config, policy)
+        self._entropy_tuner = make_entropy_tuner(config, policy)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
-        self._learning: Stage[Diagnostics] = stage("an epoch of learning", device)
-        self._correcting: Stage[Tensor] = stage("the correction of advantages", device)
+        looks_between = is_behind or config.target_kl is not None or not ranks.is_alone
+        is_whole = device.type == "cuda" and executor.can_be_recorded and not looks_between
+        self._stages = UpdateStages.whole(device) if is_whole else UpdateStages.by_epoch(device)
 
     @classmethod
     def for_rollout(
@@ -161,31 +169,42 @@ class Learner(Learning[Batch]):
 
     def update(self, batch: Batch, step: int) -> dict[str, float | None]:
         """Take all epochs and minibatches of one update, made after `step` env steps. Returns the metrics by name."""
-        samples, config = batch.samples, self.config
+        samples = batch.samples
         units = None if self.ranks.is_alone else self._units.find(samples, batch.rollout, fixed=self.fixed_shapes)
         if not (samples.num_units if units is None else units.total):
             raise TrainingError(NOTHING_TO_LEARN)
         settings = self._follow_schedules(step)
         self.executor.begin_update(samples, self.optimizer)
-        epochs: list[Diagnostics] = []
-        for epoch in range(config.epochs):
-            if (epoch or self.is_behind) and batch.targets is not None:
-                self._estimate_again(batch, is_first=epoch == 0)
-            epochs.append(self._epoch(batch, units))
-            if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
-                break
-        metrics = summary_of_update(epochs, batch, self.executor.own_losses)
+        outcome = self._stages.update.run(lambda: self._take_epochs(batch, units), may_record=self._is_fixed)
+        metrics = summary_of_update(outcome, self.executor.own_losses)
         if self._entropy_tuner is not None:
             entropy = metrics["entropy"]
             assert entropy is not None
             self._entropy_tuner.follow(entropy)
-        if self.policy.normalizer is not None:
-            self._follow_observations(samples, self.policy.normalizer)
         if self.curiosity is not None:
             is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
             metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
             check_finite(metrics)
-        return metrics | settings | {"epochs": len(epochs)} | self._ratios
+        return metrics | settings | {"epochs": outcome.num_epochs} | self._ratios
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether gradient steps may be recorded: they read the same memory every time where samples are recorded."""
+        return self._preparing.is_recorded and self.executor.can_be_recorded
+
+    def _take_epochs(self, batch: Batch, units: SharedUnits | None) -> Outcome:
+        """Take all epochs, then follow the observations; `units`: what all ranks have, None with one rank."""
+        config, epochs = self.config, list[Diagnostics]()
+        self.executor.read_samples(batch.samples)
+        for epoch in range(config.epochs):
+            if (epoch or self.is_behind) and batch.targets is not None:
+                self._estimate_again(batch, is_first=epoch == 0)
+            epochs.append(self._epoch(batch, units, epoch))
+            if config.target_kl is not None and float(epochs[-1].column("approx_kl").mean()) > config.target_kl:
+                break
+        if self.policy.normalizer is not None:
+            self._follow_observations(batch.samples, self.policy.normalizer)
+        return outcome_of_update(epochs, batch)
 
     def _follow_observations(self, samples: Samples, normalizer: ObservationNormalizer | DictNormalizer) -> None:
         """Add the observations of the samples that count to the statistics that normalize observations."""
@@ -216,33 +235,37 @@ class Learner(Learning[Batch]):
 
     def _follow_schedules(self, step: int) -> dict[str, float | None]:
         """Set the learning rate, clip and entropy coefficient to their values at `step`; returns them by name."""
-        learning_rate = self.follow_learning_rate(step)
+        learning_rate = self._learning_rate.at(step, self.total_steps)
         clip = self._clip_epsilon.at(step, self.total_steps)
         tuner = self._entropy_tuner
         entropy_coef = self._entropy_coef.at(step, self.total_steps) if tuner is None else tuner.coef
-        self._clip, self._entropy = set_number(self._clip, clip), set_number(self._entropy, entropy_coef)
+        (group,) = self.optimizer.param_groups
+        if self._numbers is None:
+            group["lr"], self._clip, self._entropy = learning_rate, clip, entropy_coef
+        else:
+            group["lr"] = self._numbers.learning_rate  # after a checkpoint was loaded it is a copy
+            keys = self._shuffler.draw_keys(self.config.epochs) if self._stages.are_one else None
+            self._numbers.send(learning_rate, clip, entropy_coef, keys)
         return {"learning_rate": learning_rate, "clip_epsilon": clip, "entropy_coef": entropy_coef}
 
     def _loss_settings(self) -> LossSettings:
         """The numbers of the loss, as the schedules have them now."""
         return loss_settings(self.config, clip=self._clip, entropy_coef=self._entropy)
 
-    def _epoch(self, batch: Batch, units: SharedUnits | None) -> Diagnostics:
+    def _epoch(self, batch: Batch, units: SharedUnits | None, epoch: int) -> Diagnostics:
         """One pass over the samples in a new random order; `units`: what all ranks have, None with one rank."""
-        settings = self._loss_settings()
         number = min(self.num_minibatches, batch.samples.num_units if units is None else units.total)
         if units is not None and self._shuffles_together:
             minibatches = self._shuffler.shared_minibatches(units.own, number)
         else:
-            minibatches = self._shuffler.minibatches(batch.samples, number)
-        diagnostics = self._learning.run(
-            lambda: self._learn(batch.samples, minibatches, settings),
-            # What a recorded epoch reads must be the same memory every time: that of recorded samples is.
-            may_record=self._preparing.is_recorded and self.executor.can_be_recorded,
-        )
-        return diagnostics.clone() if self._learning.is_recorded else diagnostics
+            keys = self._numbers.keys[epoch] if self._numbers is not None and self._stages.are_one else None
+            minibatches = self._shuffler.minibatches(batch.samples, number, keys)
+        taken = self._stages.epoch
+        diagnostics = taken.run(lambda: self._learn(batch.samples, minibatches), may_record=self._is_fixed)
+        return diagnostics.clone() if taken.is_recorded else diagnostics
 
-    def _learn(self, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> Diagnostics:
+    def _learn(self, samples: Samples, minibatches: Minibatches) -> Diagnostics:
+        loss = self._loss_settings()
         if not self.ranks.is_alone:
             minibatches = shared_minibatches(minibatches, samples, self.ranks, normalizes=loss.normalizes_advantages)
         return self.executor.learn(samples, minibatches, loss, self.optimizer)
@@ -253,7 +276,7 @@ class Learner(Learning[Batch]):
         The first time in an update, also keep metrics of the ratios between the weights that learn and those that
         played.
         """
-        log_ratio = self._correcting.run(
+        log_ratio = self._stages.correction.run(
             lambda: estimate_again(self.policy, batch, self.num_minibatches, self.ranks, self.value_scale),
             may_record=self._preparing.is_recorded,
         )
@@ -273,11 +296,3 @@ def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: floa
         is_impala=config.loss == "impala",
         rho_clip=config.vtrace_rho_clip if config.advantage == "vtrace" else None,
     )
-
-
-def _entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None:
-    """What adapts the entropy coefficient; None where the config has no target."""
-    if config.target_entropy is None:
-        return None
-    target, unit = policy.distribution.entropy_of(config.target_entropy)
-    return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)

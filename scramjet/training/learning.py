@@ -15,6 +15,7 @@ from scramjet.accelerate.executor import Executor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.algorithms.schedules import Schedule
+from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.algorithms.value_scaling import PopArt, Symlog, ValueScale
 from scramjet.errors import TrainingError
 from scramjet.policies.policy import Policy
@@ -120,6 +121,14 @@ def make_value_scale(config: PPOConfig, policy: Policy, join: Callable[[Tensor],
     if config.value_scale == "popart":
         return PopArt(value_layer(policy), join)
     return Symlog() if config.value_scale == "symlog" else None
+
+
+def make_entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None:
+    """What adapts the entropy coefficient; None where a config has no target."""
+    if config.target_entropy is None:
+        return None
+    target, unit = policy.distribution.entropy_of(config.target_entropy)
+    return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)
 
 
 def number_on(device: torch.device, value: float = 0.0) -> Any:

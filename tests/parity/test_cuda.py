@@ -152,6 +152,26 @@ def test_steps_recorded_by_a_cuda_graph_are_those_of_the_pool():
     np.testing.assert_array_equal(first.env_ids, second.env_ids)
 
 
+@pytest.mark.parametrize("num_steps", [1, 40])
+def test_where_too_many_episodes_ended_the_newest_are_read(num_steps):
+    """All end at once, and over and over: the log is full several times."""
+    env, num_envs = load_env("probe_constant"), 3000
+    cpu, gpu = NativePool(env, num_envs, num_threads=1), CudaPool(env, num_envs)
+    for pool in (cpu, gpu):
+        pool.reset(5)
+    for _ in range(num_steps):
+        cpu.step(np.zeros(num_envs, np.int64))
+        gpu.step(torch.zeros(num_envs, dtype=torch.int64, device="cuda"))
+    gpu.begin_reading_episodes()
+    gpu.step(torch.zeros(num_envs, dtype=torch.int64, device="cuda"))
+    newest, expected, later = gpu.episodes(), cpu.episodes(), gpu.episodes()
+    assert newest.num_ended == expected.num_ended == num_steps * num_envs
+    assert later.num_ended == num_envs
+    assert later.ticks.tolist() == [num_steps + 1] * len(later)
+    for field in ("ticks", "env_ids", "returns", "lengths"):
+        np.testing.assert_array_equal(getattr(newest, field), getattr(expected, field)[-1024:], err_msg=field)
+
+
 def test_check_looks_at_the_gpu_too():
     from scramjet.engine.worlds.check import check_world
 

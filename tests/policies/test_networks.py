@@ -15,7 +15,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError
 from scramjet.policies import Categorical, Policy, PolicyConfig, SeparateActorCritic, SharedActorCritic
-from scramjet.policies.networks import count_parameters, default_network
+from scramjet.policies.networks import check_network_memory, count_parameters, default_network
 from scramjet.policies.observations import without_entries
 from scramjet.training.config.files import starting_config
 from scramjet.training.learner import Learner, RolloutSize
@@ -36,6 +36,15 @@ def assert_orthogonal(layer, gain):
 
 def hidden_layers(trunk):
     return [module for module in trunk if isinstance(module, nn.Linear)]
+
+
+@pytest.mark.parametrize("config", [PolicyConfig(), PolicyConfig(memory="lstm"), PolicyConfig(encoder="grid_cnn")])
+def test_the_size_of_a_network_is_looked_at_without_drawing_its_weights(config, monkeypatch):
+    def draw(*_):
+        raise AssertionError("numbers were drawn for a shape; torch 2.11 loads its compiler for that")
+
+    monkeypatch.setattr(nn.init, "orthogonal_", draw)
+    check_network_memory(Box(0, 1, (6, 7, 2), np.float32), Discrete(7), config, bytes_per_weight=16)
 
 
 @pytest.mark.parametrize("hidden", [(16,), (64, 64), (8, 32, 4)])

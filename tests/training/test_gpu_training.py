@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import scramjet
 from scramjet.accelerate.choice import choose_executor
@@ -26,6 +27,7 @@ from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.batches.shuffling import shuffle_on_gpu
+from scramjet.training.batches.whole_updates import UpdateStages
 from scramjet.training.config.files import starting_config
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learner import Learner
@@ -52,10 +54,14 @@ def make(
     ppo: PPOConfig | None = None,
     *,
     recorded: bool = True,
+    by_epoch: bool = False,
     fused: bool = False,
     with_kernels: bool = False,
 ):
-    """What plays rollouts on the GPU, and a learner there; `with_kernels`: around torch's operators."""
+    """What plays rollouts on the GPU, and a learner there; `with_kernels`: around torch's operators.
+
+    `by_epoch`: record each epoch of an update, also where the whole update could be recorded.
+    """
     torch.manual_seed(0)
     env = load_env(world) if isinstance(world, str) else world
     pool = CudaPool(env, NUM_ENVS)
@@ -72,10 +78,20 @@ def make(
     player = RolloutPlayer(pool, executor, NUM_STEPS, ppo.bptt_horizon)
     pool.reset(1, out=player.buffers.last)
     learner = Learner.for_rollout(player.rollout, executor, ppo, total_steps=10**6, seed=0)
+    if by_epoch:
+        learner._stages = UpdateStages.by_epoch(policy.device)
     if not recorded:
-        for stage in (player._stage, learner._preparing, learner._learning, learner._correcting):
+        stages = learner._stages
+        for stage in (player._stage, learner._preparing, stages.update, stages.epoch, stages.correction):
             stage.is_refused = True
     return player, learner
+
+
+def has_recorded(learner: Learner) -> bool:
+    """Whether what the learner does is replayed: whole updates, or epochs where something is looked at between."""
+    stages = learner._stages
+    assert stages.are_one == (learner.config.target_kl is None)
+    return stages.update.is_recorded if stages.are_one else stages.epoch.is_recorded
 
 
 def train(parts, num_updates: int) -> list[dict]:
@@ -129,7 +145,7 @@ def test_recorded_updates_give_what_plain_ones_give(case):
     expected, got = train(plain, 6), train(recorded, 6)
     assert recorded[0].is_recorded
     assert recorded[1]._preparing.is_recorded
-    assert recorded[1]._learning.is_recorded
+    assert has_recorded(recorded[1])
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=1e-3, abs=1e-4)
     for name, weight in plain[1].policy.state_dict().items():
@@ -152,11 +168,48 @@ FUSED_CASES = {
 def test_recorded_updates_by_fused_kernels_give_the_bits_of_plain_ones(case):
     plain, recorded = make(*case, recorded=False, fused=True), make(*case, fused=True)
     expected, got = train(plain, 5), train(recorded, 5)
-    assert recorded[1]._learning.is_recorded
+    assert has_recorded(recorded[1])
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=1e-6)
     for name, weight in plain[1].policy.state_dict().items():
         assert torch.equal(recorded[1].policy.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
+def test_updates_recorded_whole_learn_the_bits_of_those_recorded_by_epoch(case):
+    by_epoch, whole = make(*case, fused=True, by_epoch=True), make(*case, fused=True)
+    expected, got = train(by_epoch, 6), train(whole, 6)
+    assert by_epoch[1]._stages.epoch.is_recorded
+    assert has_recorded(whole[1])
+    assert got == expected
+    for name, weight in by_epoch[1].policy.state_dict().items():
+        assert torch.equal(whole[1].policy.state_dict()[name], weight), name
+    drawn = [learner.shuffle_generator.get_state() for _, learner in (by_epoch, whole)]
+    assert torch.equal(*drawn)
+
+
+class Calls(TorchDispatchMode):
+    """Counts torch's operators that are called from Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["schedules", "normalized numbers", "encoded"])
+def test_a_replayed_update_calls_a_handful_of_operators_however_many_epochs_it_has(name):
+    player, learner = make(*FUSED_CASES[name], fused=True)
+    train((player, learner), 3)
+    batch = learner.prepare(player.play(torch.Generator("cuda")))
+    with Calls() as calls:
+        learner.update(batch, 0)
+    assert len(calls.names) <= 12, (
+        calls.names
+    )  # keys are drawn, numbers sent there, the graph replayed, its outcome read
 
 
 @pytest.mark.parametrize("case", FUSED_CASES.values(), ids=FUSED_CASES)
@@ -174,7 +227,7 @@ def test_fused_kernels_learn_what_the_network_would(case):
 def test_recorded_kernels_around_a_network_learn_what_the_operators_would(name):
     plain, kernel = make(*CASES[name]), make(*CASES[name], with_kernels=True)
     expected, got = train(plain, 4), train(kernel, 4)
-    assert kernel[1]._learning.is_recorded
+    assert has_recorded(kernel[1])
     for before, after in zip(expected, got, strict=True):
         assert after == pytest.approx(before, rel=2e-2, abs=2e-3)
     for key, weight in plain[1].policy.state_dict().items():
@@ -233,6 +286,15 @@ def test_a_resumed_run_goes_on_bit_for_bit(tmp_path: Path, world: str, fused: bo
         assert torch.equal(weight, resumed.policy.state_dict()[name]), name
     assert resumed.metrics["return_100"] == whole.metrics["return_100"]
     assert scramjet.evaluate(tmp_path / "whole", episodes=5).episodes == 5  # on the CPU
+
+
+def test_a_run_recorded_by_whole_updates_goes_on_bit_for_bit_by_epochs(tmp_path: Path, monkeypatch):
+    whole = scramjet.train(small_config(), runs_dir=tmp_path, run_name="whole", display="quiet")
+    scramjet.train(small_config(6), runs_dir=tmp_path, run_name="half", display="quiet")
+    monkeypatch.setattr(UpdateStages, "whole", UpdateStages.by_epoch)
+    resumed = scramjet.train(resume="half", runs_dir=tmp_path, display="quiet", total_timesteps=UPDATE * 12)
+    for name, weight in whole.policy.state_dict().items():
+        assert torch.equal(weight, resumed.policy.state_dict()[name]), name
 
 
 def test_a_checkpoint_moves_to_the_cpu_and_back(tmp_path: Path):
@@ -340,7 +402,7 @@ def test_a_network_that_cannot_be_recorded_trains_and_says_so_once(tmp_path: Pat
     assert result.step == UPDATE * 12
     said = capsys.readouterr().out
     assert said.count(f"{stage} cannot be recorded") == 1
-    assert said.count("an epoch of learning cannot be recorded") == 1
+    assert said.count("an update cannot be recorded") == 1
 
 
 def test_a_recorder_returns_new_numbers_in_the_same_memory():

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.numba.network import ACTIVATIONS, CORES, Head, NumbaNetwork, NumbaStep, Tower
+from scramjet.accelerate.numba.network import NumbaNetwork, NumbaStep
+from scramjet.accelerate.numba.network_tables import ACTIVATIONS, CORES, Head, Tower
 from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.compile.addresses import AVAILABLE, StepCalls

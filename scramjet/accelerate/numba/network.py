@@ -9,28 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from scramjet.accelerate.executor import Diagnostics, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba import kernels, loss_kernels
 from scramjet.accelerate.numba import towers as layers
+from scramjet.accelerate.numba.network_tables import NetworkTables, Tower
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import StepCalls, Task
 from scramjet.compile.jit import AdaptiveThreading
 from scramjet.compile.vector_blocks import BOARDS
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.recurrent import kernels as memory_kernels
-from scramjet.policies.recurrent.autograd import CoreNumbers
-from scramjet.policies.recurrent.cores import GRU, LSTM, LayeredCore, MinGRU
-
-if TYPE_CHECKING:
-    from scramjet.accelerate.numba.encoders import CompiledEncoder
 
 BLOCK = 128
 """Rows that a thread computes at a time; gradient steps with memory take whole sequences instead."""
@@ -53,36 +48,6 @@ ROWS_PER_ENCODER = 1024
 """The same with memory after an encoder of boards, which keeps thousands of numbers of each step."""
 ENCODED_AT_ONCE = 4096
 """Observations that are encoded at a time."""
-ACTIVATIONS: dict[type, int] = {nn.Tanh: layers.TANH, nn.ReLU: layers.RELU}
-CORES: dict[type, memory_kernels.Sequences] = {
-    LSTM: memory_kernels.LSTM,
-    GRU: memory_kernels.GRU,
-    MinGRU: memory_kernels.MINGRU,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """Computes some columns of the outputs from a tower's features; without a weight they are the bias."""
-
-    weight: Tensor | None  # [outputs, features]
-    bias: Tensor  # [outputs]
-    place: int  # the first of its columns in the outputs
-
-
-@dataclass(frozen=True, slots=True)
-class Tower:
-    """One part of a network: possibly an encoder, hidden layers, possibly a recurrent core, then heads."""
-
-    layers: Sequence[tuple[nn.Linear, nn.Module]]  # linear layers, each with its activation
-    core: LayeredCore | None
-    heads: Sequence[Head]
-    encoder: CompiledEncoder | None = None
-
-    @property
-    def num_inputs(self) -> int:
-        """Columns of the inputs that it takes."""
-        return self.layers[0][0].in_features if self.encoder is None else self.encoder.num_inputs
 
 
 class NumbaStep(NamedTuple):
@@ -129,30 +94,22 @@ class NumbaNetwork:
         self.encode = encode
         self.num_outputs = num_inputs + 1
         self.has_memory = any(tower.core is not None for tower in towers)
-        self._rows: list[list[int]] = []  # one row of numbers for each layer, see towers.py
-        self._num_weights = 0
-        self._layers_of: list[tuple[int, Tensor | None, Tensor]] = []  # layer, weight, bias
-        self._cores: list[tuple[LayeredCore, CoreNumbers]] = []
-        self._encoders: list[CompiledEncoder] = []
-        self._places: list[tuple[Tensor, int]] = []  # each parameter, and where its gradient begins
         self._offsets = None if offsets is None else offsets.numpy()
         self._task = Task(layers.WORK)
-        self._width_of_inputs = max(tower.num_inputs for tower in towers) + (turns is not None)
-        self._number(towers)
+        columns = max(tower.num_inputs for tower in towers) + (turns is not None)
+        tables = self._tables = NetworkTables(towers, columns)
         if turns is not None:
             self._turn_outputs(turns)
         self._task.set(
-            num_towers=len(towers), num_outputs=self.num_outputs, num_components=num_components,
-            offsets=self._offsets, num_weights=self._num_weights, num_inputs=self._width_of_inputs,
-            state_size=sum(core.state_size for core, _ in self._cores),
-            widest=self._layers[:, [layers.INPUTS, layers.OUTPUTS]].max(),
+            layers=tables.layers, towers=tables.towers, num_towers=len(towers), num_outputs=self.num_outputs,
+            num_components=num_components, offsets=self._offsets, num_weights=tables.num_weights, num_inputs=columns,
+            state_size=tables.state_size, widest=tables.widest,
             layer=layers.layer.address, head=layers.head.address,
             core=layers.core.address if self.has_memory else 0,
             draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
         )  # fmt: skip
-        record = self._task.record
-        inputs, widest, states = (int(record[name]) for name in ("num_inputs", "widest", "state_size"))
-        self._scratch_per_row = inputs + 2 * self.num_outputs + 2 * widest + states + 1 + self._width
+        outputs_and_widest = 2 * (self.num_outputs + tables.widest)
+        self._scratch_per_row = columns + outputs_and_widest + tables.state_size + 1 + tables.width
         self._scratch = np.zeros(0, np.float32)
         self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
         assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
@@ -163,51 +120,6 @@ class NumbaNetwork:
         self._acting: list[Task] = []  # kept alive: functions hold their addresses
         self._is_current = False  # whether addresses and packed weights are those of the weights now
 
-    def _number(self, towers: Sequence[Tower]) -> None:
-        """Describe the network in the tables of numbers that compiled functions read (see towers.py)."""
-        rows: list[list[int]] = []
-        for tower in towers:
-            first, place, core, encoder = len(self._rows), 0, [0] * 7, [0] * 7
-            if tower.encoder is not None:
-                encoder = self._add_encoder(tower.encoder)
-            for linear, activation in tower.layers:
-                reads_inputs = place == 0 and tower.encoder is None
-                stride = self._width_of_inputs if reads_inputs else linear.in_features
-                self._add_layer(linear.weight, linear.bias, ACTIVATIONS[type(activation)], place, stride)
-                place += len(linear.bias)
-            if tower.encoder is not None and tower.encoder.turned is not None:
-                self._rows[first][layers.TURNED] = tower.encoder.turned.ctypes.data
-            first_head, width = len(self._rows), place
-            if tower.core is not None:
-                core, core_width = self._add_core(tower.core)
-                width += core_width
-            for head in tower.heads:
-                stride = 0 if head.weight is None else head.weight.shape[1]
-                self._add_layer(head.weight, head.bias, layers.NOTHING, head.place, stride)
-            rows.append([first, first_head, len(self._rows), place, width, *core, *encoder])
-        self._layers = np.array(self._rows, np.int64)
-        self._width = sum(row[layers.WIDTH] for row in rows)
-        self._towers = np.array(rows, np.int64)
-        self._task.set(layers=self._layers, towers=self._towers)
-
-    def _add_layer(self, weight: Tensor | None, bias: Tensor, activation: int, place: int, stride: int) -> None:
-        outputs, inputs = len(bias), 0 if weight is None else weight.shape[1]
-        self._layers_of.append((len(self._rows), weight, bias))
-        self._rows.append([0, 0, inputs, outputs, activation, self._num_weights, place, stride, 0])
-        for parameter in (bias,) if weight is None else (weight, bias):
-            self._add_weights(parameter)
-
-    def _add_encoder(self, encoder: CompiledEncoder) -> list[int]:
-        """Add an encoder; returns its columns in the table of towers."""
-        self._encoders.append(encoder)
-        encoder.place_gradients(self._num_weights)
-        for parameter in encoder.parameters:
-            self._add_weights(parameter)
-        pack = 0 if encoder.pack is None else encoder.pack.address
-        functions = encoder.forward.address, 0, pack  # the backward pass is compiled when something is to be learned
-        sizes = encoder.num_features, encoder.width, encoder.scratch
-        return [encoder.numbers.ctypes.data, *functions, *sizes]
-
     def _turn_outputs(self, turns: Tensor) -> None:
         """Have logits of turned boards turned back."""
         from scramjet.accelerate.numba import turned_boards
@@ -217,37 +129,14 @@ class NumbaNetwork:
             turn_back=turned_boards.turn_back.address,
         )  # fmt: skip
 
-    def _add_core(self, core: LayeredCore) -> tuple[list[int], int]:
-        """Add a recurrent core; returns its columns in the table of towers and the number of floats it keeps a row."""
-        kind, states = CORES[type(core)], core.state_size
-        state_place = sum(before.state_size for before, _ in self._cores)
-        made = CoreNumbers(core.layers[0].weights(), states)
-        self._cores.append((core, made))
-        addresses = [made.numbers.ctypes.data, kind.forward.address, kind.backward.address]
-        columns = [*addresses, made.size, states, self._num_weights, state_place]
-        for parameter in core.layers[0].weights():
-            self._add_weights(parameter)
-        return columns, made.size + made.width_kept + 2 * states
-
-    def _add_weights(self, parameter: Tensor) -> None:
-        self._places.append((parameter, self._num_weights))
-        self._num_weights += parameter.numel()
-
     @property
     def parameters(self) -> list[Tensor]:
         """All weights, in the order of their gradients."""
-        return [parameter for parameter, _ in self._places]
+        return self._tables.parameters
 
     def refresh(self) -> None:
         """Look up the addresses of all weights; call it before acting, since the weights may have moved."""
-        for index, weight, bias in self._layers_of:
-            self._layers[index, layers.BIAS] = bias.data_ptr()
-            if weight is not None:
-                self._layers[index, layers.WEIGHT] = weight.data_ptr()
-        for core, numbers in self._cores:
-            numbers.point_to(core.layers[0].weights())
-        for encoder in self._encoders:
-            encoder.refresh()
+        self._tables.refresh()
         self._is_current = True
 
     def acts(self, steps: Sequence[NumbaStep], state: Tensor | None) -> list[Callable[[], None]]:
@@ -314,8 +203,7 @@ class NumbaNetwork:
     def use_samples(self, samples: Samples) -> None:
         """Take minibatches from these samples from now on; call it again when their tensors have moved."""
         steps = 1 if samples.begins is None else len(samples.begins)
-        for row, encoder in zip(self._towers, self._encoders, strict=False):  # all towers have one, or none
-            row[layers.ENCODER_BACKWARD] = encoder.backward.address
+        self._tables.learns()
         self._task.set(
             inputs=_array(self._encoded(samples.obs)), mask=_array(samples.mask), action=_array(samples.action),
             log_prob=_array(samples.log_prob), value=_array(samples.value), advantage=_array(samples.advantage),
@@ -335,18 +223,18 @@ class NumbaNetwork:
         kernels.take_steps(self._task.address, *steps.division, range(1), self._pays)
         (diagnostics,) = steps.diagnostics
         grads = torch.from_numpy(steps.gradients.copy())
-        for parameter, at in self._places:
+        for parameter, at in self._tables.places:
             parameter.grad = grads[at : at + parameter.numel()].view(parameter.shape)
         return diagnostics.tolist()
 
     def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
         """Have `learn` use this optimizer's moments and current learning rate; call it again when either changed."""
         (group,) = optimizer.param_groups
-        states = [_adam_state(optimizer, parameter) for parameter, _ in self._places]
+        states = [_adam_state(optimizer, parameter) for parameter, _ in self._tables.places]
         table = np.array(
             [
                 (*(tensor.data_ptr() for tensor in (parameter, *state)), at, parameter.numel())
-                for (parameter, at), state in zip(self._places, states, strict=True)
+                for (parameter, at), state in zip(self._tables.places, states, strict=True)
             ],
             np.int64,
         )
@@ -362,7 +250,7 @@ class NumbaNetwork:
         Changes the weights and the optimizer's moments. Returns the diagnostics, [minibatches, 7], with columns as in
         `Diagnostics.NAMES`.
         """
-        self._task.set(num_parameters=len(self._places))
+        self._task.set(num_parameters=len(self._tables.places))
         steps = self._prepare_steps(minibatches, loss)
         self._is_current = False
         if minibatches.ranks.is_alone:
@@ -384,12 +272,12 @@ class NumbaNetwork:
         """Set the task for gradient steps on these minibatches; the optimizer steps if it has `num_parameters`."""
         self.refresh()
         steps, fewest = int(self._task.record["steps"]), len(minibatches.order) // len(minibatches)
-        most_rows = ROWS_PER_ENCODER if self._encoders else ROWS_IN_SCRATCH
+        most_rows = ROWS_PER_ENCODER if self._tables.encoders else ROWS_IN_SCRATCH
         block = BLOCK if not self.has_memory else max(1, min(memory_kernels.ROWS_PER_BLOCK, most_rows // steps))
         most = math.isqrt(steps * fewest // SAMPLES_PER_PART_SQUARED)  # one thread adds up all gradients
         num_workers = max(1, min(self._num_parts(steps * fewest, SAMPLES_PER_PART), most, fewest))
         # Large enough that most blocks are full.
-        to_share = max(BOARDS_TO_SHARE if self._encoders else SAMPLES_TO_SHARE, 2 * block * steps)
+        to_share = max(BOARDS_TO_SHARE if self._tables.encoders else SAMPLES_TO_SHARE, 2 * block * steps)
         parts_each = max(1, min(PARTS_PER_THREAD, steps * fewest // num_workers // to_share))
         num_parts = num_workers * parts_each if num_workers > 1 else 1
         self._give_scratch(num_workers, block * steps)
@@ -426,10 +314,10 @@ class NumbaNetwork:
         division, known = (num_workers, num_parts), self._results
         if known is None or (known.division, len(known.diagnostics)) != (division, num_minibatches):
             # Once the parts are added up to the first, the second makes room for the loss terms.
-            partials = np.empty(num_parts * self._num_weights + kernels.NUM_TERMS, np.float32)
+            partials = np.empty(num_parts * self._tables.num_weights + kernels.NUM_TERMS, np.float32)
             diagnostics = np.empty((num_minibatches, kernels.NUM_TERMS + 1))
-            exchanged = partials[: self._num_weights + kernels.NUM_TERMS]
-            known = self._results = _Steps(division, partials[: self._num_weights], exchanged, diagnostics)
+            exchanged = partials[: self._tables.num_weights + kernels.NUM_TERMS]
+            known = self._results = _Steps(division, partials[: self._tables.num_weights], exchanged, diagnostics)
             self._task.set(
                 partials=partials, terms=np.empty((num_parts, kernels.NUM_TERMS)), diagnostics=diagnostics
             )  # fmt: skip
@@ -443,7 +331,8 @@ class NumbaNetwork:
         """Floats of scratch memory that a thread needs for `rows` rows."""
         whole = -(-rows // BOARDS) * BOARDS  # see towers.encoder_floats
         return rows * self._scratch_per_row + sum(
-            rows * each.num_features + layers.ALIGNMENT + whole * each.width + each.scratch for each in self._encoders
+            rows * each.num_features + layers.ALIGNMENT + whole * each.width + each.scratch
+            for each in self._tables.encoders
         )
 
     def _give_scratch(self, num_parts: int, rows: int) -> None:

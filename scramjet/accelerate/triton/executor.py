@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,10 +36,10 @@ class TritonExecutor(Executor):
     def __init__(self, policy: Policy, mlp: TritonMLP, why: str = "") -> None:
         super().__init__(policy, why)
         self.mlp = mlp
-        self._plain = TorchWithKernels(policy)
+        self._plain = TorchWithKernels(policy, may_move_weights=False)  # they lie where the MLP's kernels look
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
-        self._is_as_before = True  # since it was chosen: a callback may freeze weights or add hooks
+        self.writes_env_actions = mlp.plan.bounds is not None
         self._inputs: Tensor | None = None  # [B, D], the samples' observations where they have to be encoded
 
     def refresh(self) -> None:
@@ -48,7 +49,8 @@ class TritonExecutor(Executor):
         return [partial(self._act, step) for step in steps]
 
     def _act(self, step: ActStep) -> None:
-        self.mlp.act(self._encoded(step.obs), step.mask, step.noise, step.action, step.log_prob, step.value)
+        outputs = step.action, step.log_prob, step.value, step.env_action
+        self.mlp.act(self._encoded(step.obs), step.mask, step.noise, *outputs)
 
     def values(self, obs: Any, state: Tensor | None, value: Tensor) -> None:
         if self.mlp.plan.encode is None:
@@ -66,15 +68,13 @@ class TritonExecutor(Executor):
         return inputs
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
-        self._is_as_before = _is_supported(self.policy)
-        if self._is_as_before and self.moves_every_weight:
+        if self.moves_every_weight:
             self.mlp.flat.refresh()
             self.mlp.flat.use_optimizer(optimizer)
-            self._encode_samples(samples)
 
-    def _encode_samples(self, samples: Samples) -> None:
+    def read_samples(self, samples: Samples) -> None:
         """Encode the samples' observations, which stay the same for an update, to memory that stays in its place."""
-        if self.mlp.plan.encode is None:
+        if self.mlp.plan.encode is None or not self.moves_every_weight:
             return
         number = len(samples.action)
         if self._inputs is None or len(self._inputs) != number:
@@ -87,7 +87,8 @@ class TritonExecutor(Executor):
     def learn(
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
-        if loss.is_impala or not self.moves_every_weight or not self._is_as_before:
+        # A callback may have frozen weights, or added hooks, since this executor was chosen.
+        if loss.is_impala or not self.moves_every_weight or not _is_supported(self.policy):
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))
 
@@ -136,11 +137,13 @@ class TritonExecutor(Executor):
         self.mlp.sum_again()
 
     def warm_up(self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> None:
+        if self.writes_env_actions:
+            step = replace(step, env_action=self.policy.distribution.env_action(step.action))
         self._act(step)
         self.values(samples.obs, None, samples.value)
         if loss.is_impala or self.own_losses is not None:
             return
-        self._encode_samples(samples)
+        self.read_samples(samples)
         kept = self.mlp.flat.snapshot()
         first = Minibatches.even(minibatches.units(0), 1)
         learning_rate = torch.zeros((), device=self.policy.device)

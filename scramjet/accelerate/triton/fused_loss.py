@@ -9,6 +9,7 @@ waits for the host. This module calls the kernels, which are in `loss_kernels.py
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -68,6 +69,12 @@ def fused_terms(
     return LossTerms(total, *terms.unbind())
 
 
+@cache
+def one_on(device: torch.device) -> Tensor:
+    """The number 1 on a device, always in the same memory: a gradient that lies there need not be multiplied by."""
+    return torch.ones((), device=device)
+
+
 @dataclass(frozen=True, slots=True)
 class _Inputs:
     """What the loss depends on beside the network's outputs."""
@@ -92,7 +99,9 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        to_logits, to_value = torch._foreach_mul(list(ctx.saved_tensors), grads[0])
+        to_logits, to_value = ctx.saved_tensors
+        if grads[0].data_ptr() != one_on(grads[0].device).data_ptr():
+            to_logits, to_value = torch._foreach_mul([to_logits, to_value], grads[0])
         return to_logits, to_value, None
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.cuda import bytes_of, cuda_arrays, launch, require_cuda
+from scramjet.engine.episode_reader import MAX_EPISODES_READ, EpisodeReader
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy, allocate_obs, episode_dtype, state_dtype
 from scramjet.engine.pool import Episodes
@@ -24,10 +25,6 @@ from scramjet.engine.worlds.native_pool import NativePool, play_interpreted
 from scramjet.engine.worlds.world_pool import WorldPool
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.errors import ConfigError, WorldError
-
-MIN_EPISODES_KEPT = 4096
-MAX_EPISODES_READ = 1024
-"""Where more episodes have ended than this, `episodes` reads only the newest ones, and counts all."""
 
 
 class CudaPool(WorldPool):
@@ -46,15 +43,16 @@ class CudaPool(WorldPool):
         self._records = cuda.to_device(np.zeros(num_envs, state_dtype(env)))
         self._state_bytes = bytes_of(self._records)  # [N, record size]
         self._words = cuda.as_cuda_array(self._state_bytes.view(torch.int64).flatten())
-        self._staging = plan(env)
-        self._kernels = compile_kernels(env, self._staging)
+        staging = plan(env)
+        self._step_launch = staging.launch(num_envs)
+        self._kernels = compile_kernels(env, staging)
         # Within one step every player's episode may end: with a row for each, no two write to the same.
-        self._capacity = max(MIN_EPISODES_KEPT, num_envs * self.num_players)
-        self._log = cuda.to_device(np.zeros(self._capacity + 1, episode_dtype(env)))
-        self._log_bytes = bytes_of(self._log)
+        num_places = num_envs * self.num_players
+        self._log = cuda.to_device(np.zeros(num_places + MAX_EPISODES_READ + 1, episode_dtype(env)))
         self._num_logged = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._ticks_before = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._views = {name: cuda.as_cuda_array(getattr(self, name)) for name in ("_num_logged", "_ticks_before")}
+        self._reader = EpisodeReader(bytes_of(self._log), self._num_logged, num_places, self.num_players)
         self._tick = 0
         self._tick_on_device = 0  # what _ticks_before holds
         self._action_type = torch.from_numpy(np.zeros(0, self._action_dtype)).dtype
@@ -97,7 +95,7 @@ class CudaPool(WorldPool):
         self._run(
             "step", self.num_envs, self._views["_ticks_before"], self._tick - self._tick_on_device, self._records,
             self._words, actions, *out.arrays, of_terminated, self._log, self._views["_num_logged"],
-            block=self._staging.block, shared_bytes=self._staging.shared_bytes,
+            **self._step_launch,
         )  # fmt: skip
         return out
 
@@ -149,6 +147,7 @@ class CudaPool(WorldPool):
         self._tick = self._tick_on_device = tick
         self._ticks_before.fill_(tick)
         self._num_logged.zero_()
+        self._reader.forget()
         self._actions_sent = None
         self._was_reset = True
 
@@ -196,19 +195,14 @@ class CudaPool(WorldPool):
         self._run("scores", len(states), cuda.to_device(np.ascontiguousarray(states)), cuda.as_cuda_array(scores))
         return scores
 
-    def episodes(self) -> Episodes:
-        num_ended = int(self._num_logged)
-        self._num_logged.zero_()
-        kept = self._log_bytes[: min(num_ended, self._capacity)]
-        if len(kept) > MAX_EPISODES_READ:
-            # Which row an episode got is chance among those of one step; which are newest must not be.
-            tick, env, player = kept[:, :24].contiguous().view(torch.int64).unbind(1)
-            order = (tick * self.num_envs + env) * self.num_players + player
-            kept = kept.index_select(0, order.topk(MAX_EPISODES_READ).indices)
-        log = kept.cpu().numpy().view(self._log.dtype).ravel()
-        return self._listed(log, num_ended)
+    def begin_reading_episodes(self) -> None:
+        self._reader.begin()
 
-    def _run(self, kernel: str, *arguments: Any, **settings: int) -> None:
+    def episodes(self) -> Episodes:
+        num_ended, rows = self._reader.finish()
+        return self._listed(rows.view(self._log.dtype).ravel(), num_ended)
+
+    def _run(self, kernel: str, *arguments: Any, **settings: Any) -> None:
         """Launch a kernel; what does not compile is told in the author's terms."""
         try:
             launch(getattr(self._kernels, kernel), *arguments, **settings)

@@ -3,6 +3,9 @@
 Records and observations of neighbouring envs lie far apart for the threads that work on them at the same moment, and
 the GPU fetches 32 bytes for each byte that such a thread touches. So a block of threads first copies its envs' records
 into its shared memory side by side, steps them there, and writes records and observations back as one stretch.
+
+One thread steps an env. With few envs a block takes fewer of them and has several threads for each: these only help to
+copy, and let the envs of a block step in different warps, where they wait less for each other.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from scramjet.compile.cuda import block_size
 from scramjet.engine.layout import leaf_layout, rows_per_env, state_dtype
 from scramjet.engine.privileged import shown_space
 from scramjet.engine.transition import KernelArrays
@@ -31,21 +35,35 @@ MIN_STAGED_ROW, MAX_STAGED_ROW = 24, 640
 """Bytes of one observation, or of one part of it, that is staged."""
 MAX_SHARED_BYTES = 46 * 1024
 BLOCK_SIZES = (128, 64)
+"""The most envs of a block: the first that fits counts."""
+FEWEST_ENVS = 8
+"""Of a block."""
+THREADS = 128
+"""Of a block that takes fewer envs than it could."""
 
 
 @dataclass(frozen=True)
 class Staging:
     """What of a world goes by way of shared memory, and how many envs a block of threads steps."""
 
-    block: int
+    block: int  # the most envs of a block
     record: np.dtype | None  # with room behind it, so that neighbours lie in different banks; None: not staged
     words: int  # of 8 bytes, of a record
     parts: tuple[int, ...]  # of the observation, by number, that are staged
 
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory that a block needs for records; that for observations is fixed when the kernel compiles."""
-        return 0 if self.record is None else self.block * self.record.itemsize
+    def shared_bytes(self, num_envs: int) -> int:
+        """Shared memory that a block of so many envs needs for records; that for observations is fixed when the kernel
+        compiles."""
+        return 0 if self.record is None else num_envs * self.record.itemsize
+
+    def launch(self, num_envs: int, multiprocessors: int | None = None) -> dict[str, Any]:
+        """Settings to `launch` the step of `num_envs` envs with: threads for each env, envs of a block, shared memory.
+
+        `multiprocessors`: of the GPU, by default of the one that is there.
+        """
+        envs = block_size(num_envs, FEWEST_ENVS, self.block, multiprocessors)
+        threads = max(1, THREADS // envs) if envs < self.block else 1
+        return {"block": (threads, envs), "shared_bytes": self.shared_bytes(envs)}
 
 
 def plan(env: Env) -> Staging:
@@ -78,18 +96,18 @@ def _padded(dtype: np.dtype, itemsize: int) -> np.dtype:
 
 
 def staged_row(env: Env, staging: Staging, plain_row: Callable[..., Any], cuda: Any) -> Callable[..., Any]:
-    """(obs, i) -> what `observe` writes to: the thread's own row of what is staged, row i of the rest."""
+    """(obs, i) -> what `observe` writes to: the env's own row of what is staged, row i of the rest."""
     if not isinstance(shown_space(env), Dict):
         if not staging.parts:
             return plain_row
 
         def row(obs: Any, i: Any) -> Any:
-            return obs[cuda.threadIdx.x]
+            return obs[cuda.threadIdx.y]
 
         return row
     spelled = plain_row.__doc__ or ""
     for k in staging.parts:
-        spelled = spelled.replace(f"obs[{k}][i]", f"obs[{k}][cuda.threadIdx.x]")
+        spelled = spelled.replace(f"obs[{k}][i]", f"obs[{k}][cuda.threadIdx.y]")
     scope = {**plain_row.__globals__, "cuda": cuda}
     exec(f"def row(obs, i):\n    return {spelled}\n", scope)
     made: Callable[..., Any] = scope["row"]
@@ -97,30 +115,33 @@ def staged_row(env: Env, staging: Staging, plain_row: Callable[..., Any], cuda: 
 
 
 def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callable[..., Any]:
-    """A kernel that steps a block of envs. Beside the records it takes `words`: the same memory as int64 numbers."""
+    """A kernel that steps a block of envs, numbered along y; threads along x help to copy. Beside the records it takes
+    `words`: the same memory as int64 numbers."""
     scope: dict[str, Any] = {
         "cuda": cuda, "step_env": step_env, "KernelArrays": KernelArrays, "EpisodeLog": EpisodeLog
     }  # fmt: skip
     lines = [
         "def step(num_envs, ticks_before, tick, states, words, actions, obs, mask, turn,",
         "         reward, terminated, truncated, final_obs, of_terminated, log, log_size):",
-        "    me = cuda.threadIdx.x",
-        f"    first = cuda.blockIdx.x * {staging.block}",
-        f"    count = min({staging.block}, num_envs - first)",
+        "    mine = cuda.threadIdx.y",
+        "    me = mine * cuda.blockDim.x + cuda.threadIdx.x",
+        "    threads = cuda.blockDim.x * cuda.blockDim.y",
+        "    first = cuda.blockIdx.x * cuda.blockDim.y",
+        "    count = min(cuda.blockDim.y, num_envs - first)",
     ]
-    record = "states[first + me]"
+    record = "states[first + mine]"
     if staging.record is not None:
         stride = staging.record.itemsize // 8
         scope["record_type"], scope["int64"] = numba.from_dtype(staging.record), numba.int64
         lines += [
             "    staged = cuda.shared.array(0, record_type)",
             "    staged_words = cuda.shared.array(0, int64)",
-            f"    for k in range(me, count * {staging.words}, {staging.block}):",
+            f"    for k in range(me, count * {staging.words}, threads):",
             f"        staged_words[k // {staging.words} * {stride} + k % {staging.words}]"
             f" = words[first * {staging.words} + k]",
             "    cuda.syncthreads()",
         ]
-        record = "staged[me]"
+        record = "staged[mine]"
     is_tree = isinstance(shown_space(env), Dict)
     spaces = leaves(space_tree(shown_space(env)))
     for k in staging.parts:
@@ -130,15 +151,15 @@ def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callabl
     shown = [f"part_{k}" if k in staging.parts else f"obs[{k}]" for k in range(len(spaces))]
     seen = f"({', '.join(shown)},)" if is_tree else ("part_0" if staging.parts else "obs")
     lines += [
-        "    if me < count:",
+        "    if mine < count and cuda.threadIdx.x == 0:",
         f"        out = KernelArrays({seen}, mask, turn, reward, terminated, truncated, final_obs)",
-        f"        step_env({record}, first + me, ticks_before[0] + tick, actions, out, of_terminated,",
+        f"        step_env({record}, first + mine, ticks_before[0] + tick, actions, out, of_terminated,",
         "                 EpisodeLog(log, log_size))",
         "    cuda.syncthreads()",
     ]
     if staging.record is not None:
         lines += [
-            f"    for k in range(me, count * {staging.words}, {staging.block}):",
+            f"    for k in range(me, count * {staging.words}, threads):",
             f"        words[first * {staging.words} + k]"
             f" = staged_words[k // {staging.words} * {stride} + k % {staging.words}]",
         ]
@@ -147,7 +168,7 @@ def staged_step(env: Env, staging: Staging, step_env: Any, cuda: Any) -> Callabl
         place = ", ".join(_digits(shape))
         target = f"obs[{k}]" if is_tree else "obs"
         lines += [
-            f"    for k in range(me, count * {prod(shape)}, {staging.block}):",
+            f"    for k in range(me, count * {prod(shape)}, threads):",
             f"        {target}[first + k // {prod(shape)}, {place}] = part_{k}[k // {prod(shape)}, {place}]",
         ]
     exec("\n".join(lines), scope)

@@ -130,7 +130,10 @@ class WorldPool(Pool):
 
     def _listed(self, log: np.ndarray, num_ended: int) -> Episodes:
         """The rows of a log of finished episodes as `Episodes`, in the order they ended."""
-        log = log[np.lexsort((log["_player"], log["_env"], log["_tick"]))]
+        if len(log):
+            tick = log["_tick"] - log["_tick"].min()
+            place = log["_env"] * self.num_players + log["_player"]
+            log = log.take(np.argsort(tick * (self.num_envs * self.num_players) + place))
         return Episodes(
             num_ended=num_ended,
             returns=log["_return"],

@@ -35,6 +35,7 @@ class GridEntry:
     num_planes: int
     layout: ImageLayout | None  # None: two axes, one plane
     divisor: float
+    is_binary: bool = False  # whether all numbers are 0 or 1
 
     def planes(self, entry: Tensor) -> Tensor:
         """[B, *shape] as float32 [B, num_planes, H, W]."""
@@ -118,6 +119,12 @@ class GridPlanes(nn.Module):
         """The planes that show positions."""
         return [place.start for _, place, entry in self._entries if isinstance(entry, PositionEntry)]
 
+    @property
+    def are_binary(self) -> bool:
+        """Whether all numbers of the planes are 0 or 1, as positions and MultiBinary entries are."""
+        entries = [entry for _, _, entry in self._entries]
+        return all(isinstance(one, PositionEntry) or (isinstance(one, GridEntry) and one.is_binary) for one in entries)
+
     def forward(self, obs: Any) -> Tensor:
         """The planes of a batch."""
         planes = [entry.planes(obs if name is None else obs[name]) for name, _, entry in self._entries]
@@ -135,10 +142,10 @@ class GridPlanes(nn.Module):
         boards = self(obs).permute(0, 2, 3, 1) if is_mapped(first) else self.channels_last(obs)
         return Source(boards, self.height, self.width)
 
-    def channels_last(self, obs: Any) -> Tensor:
+    def channels_last(self, obs: Any, dtype: torch.dtype = torch.float32) -> Tensor:
         """The planes of a batch on the GPU, [B, height, width, num_planes]."""
         first = leaves(obs)[0]
-        out = torch.empty(len(first), self.height, self.width, self.num_planes, device=first.device)
+        out = torch.empty(len(first), self.height, self.width, self.num_planes, dtype=dtype, device=first.device)
         for name, place, entry in self._entries:
             entry.write(obs if name is None else obs[name], out, place.start)
         return out
@@ -168,7 +175,8 @@ def grid_entry(space: Any) -> GridEntry | SymbolEntry:
     if is_symbol_grid(space):
         return SymbolEntry.of(space)
     layout = ImageLayout.of(space) if is_image(space) else None
-    return GridEntry(layout.channels if layout is not None else 1, layout, pixel_divisor(space))
+    num_planes = layout.channels if layout is not None else 1
+    return GridEntry(num_planes, layout, pixel_divisor(space), isinstance(space, MultiBinary))
 
 
 def position_entry(space: MultiDiscrete) -> PositionEntry:

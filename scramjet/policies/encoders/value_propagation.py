@@ -10,7 +10,7 @@ is repeated until no cell changes. What was learned for a cell holds on every gr
 
 Sweeping over the cells in place, in alternating directions, settles in fewer rounds than updating all at once. It is
 one compiled pass over the batch; its gradient follows, from each cell, the neighbour that its value came from. On the
-GPU `value_propagation_cuda` does the same.
+GPU the kernels of the folder `planning` do the same.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ LEAK = 0.2
 """The slope of the embedding below 0, so that no unit is ever dead."""
 PAUSE = 0.01
 """Steps are counted in the logarithm of a share, which is this much more than 0 where all of a value passes."""
+MOST_PLANES, MOST_UNITS = 8, 64
+"""Most planes and units of the embedding that fit on the GPU's chips; wider ones go through torch's convolutions."""
+MOST_BINARY_PLANES = 3
+"""Most planes of zeros and ones for which the GPU computes a reward and share for each kind of cell."""
 AGENT = "agent"
 """The Dict entry from which it plans: the agent's position, a MultiDiscrete([height, width]) as other positions are."""
 
@@ -94,6 +98,14 @@ class ValuePropagation(Encoder):
         """A batch of observations to [B, F]."""
         reward, passes = self.reward_and_passes(obs)
         value = propagate(reward, passes, self.max_sweeps)
+        return self.planes.with_rest(self.agent_features(value, passes, obs), obs)
+
+    def agent_features(self, value: Tensor, passes: Tensor, obs: Any) -> Tensor:
+        """What the agent is told of the cells around it, [B, 20]."""
+        if takes_kernels(value) and not is_mapped(value):
+            from scramjet.policies.encoders.planning.agent_features import agent_features
+
+            return agent_features(value, passes, obs[AGENT], self.counted_from, smallest=SMALLEST, pause=PAUSE)
         values, passable = self.around_agent(value, passes, obs)  # [B, 9]
         # Logarithms tell near from far where all values are tiny. Divided by that of the agent's own share, they count
         # steps: the neighbour that its value came from is about 1 better than its own cell.
@@ -101,13 +113,10 @@ class ValuePropagation(Encoder):
         log_pass = (passable[:, 4:5] + SMALLEST).log()
         steps = torch.tanh((logs - logs[:, 4:5]) / (PAUSE - log_pass))
         distance = logs[:, 4:5] / (log_pass - PAUSE) / (self.planes.height + self.planes.width)
-        features = torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
-        return self.planes.with_rest(features, obs)
+        return torch.cat([steps, passable, values[:, 4:5], distance], dim=1)
 
     def around_agent(self, value: Tensor, passes: Tensor, obs: Any) -> tuple[Tensor, Tensor]:
         """The values and shares of the 3x3 cells around the agent, each [B, 9]; 0 outside of the grid."""
-        if takes_kernels(value) and not is_mapped(value):
-            return _kernels().around_agents(value, passes, obs[AGENT], self.counted_from)
         # In a grid with a border, the corner above and to the left of the agent has the agent's own row and column.
         places = self.corner(obs).unsqueeze(1) + self.around
         values, passable = (
@@ -134,14 +143,23 @@ class ValuePropagation(Encoder):
 
     @property
     def _fits_kernels(self) -> bool:
-        most = _kernels()
-        return self.planes.num_planes <= most.MOST_PLANES and self.embed.out_channels <= most.MOST_UNITS
+        return self.planes.num_planes <= MOST_PLANES and self.embed.out_channels <= MOST_UNITS
 
     def _maps_on_gpu(self, obs: Any) -> tuple[Tensor, Tensor]:
-        kernels = _kernels()
+        from scramjet.policies.encoders.planning.cell_kinds import cell_kinds
+        from scramjet.policies.encoders.planning.cell_maps import CellWeights, cell_maps
+
+        assert self.embed.bias is not None
+        assert self.maps.bias is not None
         embed, maps, guess = (weight.flatten(1) for weight in (self.embed.weight, self.maps.weight, self.guess))
-        weights = kernels.CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
-        return kernels.cell_maps(self.planes.channels_last(obs), weights, slope=LEAK, sharpness=SHARPNESS, bound=BOUND)
+        weights = CellWeights(embed, self.embed.bias, maps, self.maps.bias, guess, self.bias)
+        numbers: dict[str, float] = {"slope": LEAK, "sharpness": SHARPNESS, "bound": BOUND}
+        has_kinds = self.planes.are_binary and self.planes.num_planes <= MOST_BINARY_PLANES
+        if has_kinds:
+            reward, passes = cell_kinds(self.planes.channels_last(obs, torch.int8), weights, **numbers)
+        else:
+            reward, passes = cell_maps(self.planes.channels_last(obs), weights, **numbers)
+        return reward, passes
 
 
 def propagate(reward: Tensor, passes: Tensor, max_sweeps: int) -> Tensor:
@@ -177,18 +195,11 @@ class _Propagate(torch.autograd.Function):
         return to_reward, to_passes, None
 
 
-def _kernels() -> Any:
-    """The kernels around the planning, for tensors on the GPU."""
-    from scramjet.policies.encoders import cell_maps
-
-    return cell_maps
-
-
 def _on_gpu() -> Any:
     """The module that does this for tensors on the GPU; machines without one cannot import it."""
-    from scramjet.policies.encoders import value_propagation_cuda
+    from scramjet.policies.encoders.planning import grids
 
-    return value_propagation_cuda
+    return grids
 
 
 @compiled

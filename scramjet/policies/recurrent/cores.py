@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.layers import fill_orthogonal
 from scramjet.policies.recurrent import kernels
 from scramjet.policies.recurrent.autograd import Recurrence
 
@@ -120,7 +121,7 @@ class Layer(nn.Module):
             self.recurrent_weight = nn.Parameter(torch.zeros(size, gates.of_state * size))
         for name, parameter in self.named_parameters():
             for gate in parameter.split(size, dim=1) if name.endswith("weight") else ():
-                nn.init.orthogonal_(gate)
+                fill_orthogonal(gate)
 
     def weights(self) -> tuple[Tensor, ...]:
         """Input weight, bias and, where there is one, recurrent weight: as the recurrence takes them."""

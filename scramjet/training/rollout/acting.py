@@ -12,8 +12,8 @@ from scramjet.training.rollout.others import BoundOthers
 from scramjet.training.rollout.rollout import Rollout
 
 
-def act_step(policy: Policy, rollout: Rollout, t: int) -> ActStep:
-    """The buffers of step t of a rollout."""
+def act_step(policy: Policy, rollout: Rollout, t: int, env_action: Tensor | None = None) -> ActStep:
+    """The buffers of step t of a rollout; `env_action`: where its actions are also written as envs receive them."""
     return ActStep(
         obs=rollout.obs_at(t),
         mask=None if rollout.mask is None else rollout.mask[t],
@@ -22,6 +22,7 @@ def act_step(policy: Policy, rollout: Rollout, t: int) -> ActStep:
         log_prob=rollout.log_prob[t],
         value=None if policy.splits else rollout.value[t],
         state=rollout.recurrent.movers if rollout.recurrent.is_used else None,
+        env_action=env_action,
     )
 
 
@@ -34,10 +35,14 @@ class Acting:
         self._others = others
         self._rollout, self._recurrent, self._horizon = rollout, rollout.recurrent, rollout.horizon
         self._has_memory = rollout.recurrent.is_used
-        self._executor, self._steps = executor, [act_step(policy, rollout, t) for t in range(rollout.num_steps)]
-        self._draw = executor.actions(self._steps)
         self._env_action, self._stored = policy.distribution.env_action, list(rollout.action)
-        self._is_given_as_stored = self._env_action(rollout.action[0]).data_ptr() == rollout.action.data_ptr()
+        given = self._env_action(rollout.action[0])
+        self._is_given_as_stored = given.data_ptr() == rollout.action.data_ptr()
+        is_written = executor.writes_env_actions and others is None and not self._is_given_as_stored
+        self._given = given if is_written else None  # written over in each step
+        self._executor = executor
+        self._steps = [act_step(policy, rollout, t, self._given) for t in range(rollout.num_steps)]
+        self._draw = executor.actions(self._steps)
 
     def calls(self) -> StepCalls | None:
         """What compiled code calls to draw the actions of each step, where that is all there is to `act`, else None."""
@@ -56,6 +61,8 @@ class Acting:
             self._draw[t]()
         if self._others is not None:
             self._others.act(t, at)
+        if self._given is not None:
+            return self._given
         return self._stored[t] if self._is_given_as_stored else self._env_action(self._stored[t])
 
     def _act_with_memory(self, t: int) -> None:

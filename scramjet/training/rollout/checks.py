@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import own_name
@@ -41,15 +42,47 @@ def check(pool: Pool, rollout: Rollout) -> None:
     check_choices(pool, rollout.obs, rollout.num_steps)
 
 
-def check_finite(pool: Pool, rollout: Rollout) -> None:
-    """Raise a TrainingError for NaN or infinity in rewards and observations; it names the env and the step."""
-    # One sum is the cheapest check: it is finite unless an element is not (or the sum overflows, checked next).
-    steps_before = pool.steps_taken - rollout.num_steps
+class Glance:
+    """Looks at a rollout as `check` does, without waiting for its device: a CUDA graph can record it."""
+
+    def __init__(self, pool: Pool, rollout: Rollout) -> None:
+        self._numbers = [data for _, data, _ in _numbers(rollout)]
+        self._choices = list(_choices(pool, rollout.obs))
+
+    def is_fine(self) -> Tensor:
+        """A scalar, bool: whether the rollout may be learned from. If not, `check` says why, or finds that it may."""
+        found = [((leaf >= 0) & (leaf < most)).all() for _, leaf, most in self._choices]
+        return torch.stack([_are_finite(self._numbers), *found]).all()
+
+
+def _numbers(rollout: Rollout) -> Iterator[tuple[str, Tensor, int]]:
+    """The floats that envs gave: in words what they are, the data [T or T + 1, R, ...] and the step of the first."""
     looked_at = [("a reward", rollout.reward, 1), *(("an observation", leaf, 0) for leaf in leaves(rollout.obs))]
     looked_at.append(("a last observation with a value", rollout.final_value, 1))
+    yield from (each for each in looked_at if each[1].is_floating_point())
+
+
+def _are_finite(looked_at: Iterable[Tensor]) -> Tensor:
+    """Whether all numbers are finite, a scalar; False also where a sum overflows, which is the cheapest way to look."""
+    return torch.isfinite(torch.stack([data.sum().float() for data in looked_at])).all()
+
+
+def _choices(pool: Pool, obs: Any) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """The observed choices: name, data [T + 1, R, ...] and the number of options of each."""
+    spaces = leaves(space_tree(pool.observation_space))
+    for (name, leaf), space in zip(named_leaves(obs), spaces, strict=True):
+        if isinstance(space, Discrete | MultiDiscrete):
+            most = space.n if isinstance(space, Discrete) else space.nvec
+            yield name, leaf, torch.as_tensor(most, device=leaf.device)
+
+
+def check_finite(pool: Pool, rollout: Rollout) -> None:
+    """Raise a TrainingError for NaN or infinity in rewards and observations; it names the env and the step."""
+    steps_before = pool.steps_taken - rollout.num_steps
+    looked_at = list(_numbers(rollout))
+    if bool(_are_finite(data for _, data, _ in looked_at)):
+        return
     for name, data, first in looked_at:
-        if not data.is_floating_point() or bool(torch.isfinite(data.sum())):
-            continue
         bad = ~torch.isfinite(data)
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])
@@ -58,11 +91,7 @@ def check_finite(pool: Pool, rollout: Rollout) -> None:
 
 def check_choices(pool: Pool, obs: Any, num_steps: int) -> None:
     """Raise a TrainingError for an observed choice outside its space, which would be encoded as another or none."""
-    spaces = leaves(space_tree(pool.observation_space))
-    for (name, leaf), space in zip(named_leaves(obs), spaces, strict=True):
-        if not isinstance(space, Discrete | MultiDiscrete):
-            continue
-        most = torch.as_tensor(space.n if isinstance(space, Discrete) else space.nvec, device=leaf.device)
+    for name, leaf, most in _choices(pool, obs):
         bad = (leaf < 0) | (leaf >= most)
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])

@@ -14,6 +14,7 @@ from scramjet.engine.pool import Pool
 from scramjet.engine.transition import Transition
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.training.rollout import checks
+from scramjet.training.rollout.recurrent_states import copy_rows
 from scramjet.training.rollout.rollout import Rollout
 
 ValueInto = Callable[[Any, "Tensor | None", Tensor], None]
@@ -144,11 +145,10 @@ class FinalsOnGPU:
         if not recurrent.is_used or not self._has_limit:
             return
         window = id(leaves(row.final_obs)[0])
-        cut = torch.as_tensor(row.truncated).unsqueeze(1)
-        before = self._states.get(window)
-        self._states[window] = (
-            recurrent.states.clone() if before is None else torch.where(cut, recurrent.states, before)
-        )
+        if (kept := self._states.get(window)) is None:
+            self._states[window] = recurrent.states.clone()
+        else:
+            copy_rows.on(len(kept), torch.as_tensor(row.truncated), recurrent.states, kept)
 
     def value_all(self) -> None:
         """Value all buffers, and write the values of truncated episodes to `final_value`."""

@@ -67,9 +67,10 @@ class RolloutPlayer:
         self._noise = NoiseOfRank(executor.policy.distribution, self.rollout.noise, ranks)
         self._results = copied(self.buffers.env_steps.results, self.buffers.policy_steps.results) if is_apart else []
         self._recording: dict[str, Any] = {}
-        self._stage: Stage[None] = Stage()
+        self._stage: Stage[Tensor | None] = Stage()
+        self._glance: checks.Glance | None = None
         if isinstance(pool, CudaPool):
-            self._stage = Recorder("a rollout")
+            self._stage, self._glance = Recorder("a rollout"), checks.Glance(pool, self.rollout)
             self._recording = {"recording": pool.recording, "before_replay": partial(pool.before_replay, num_steps)}
 
     def _handed_over(self) -> Tensor:
@@ -93,12 +94,15 @@ class RolloutPlayer:
         if self._others is not None:
             self._others.begin(rollout.num_steps)
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
-            self._stage.run(lambda: self._play(before), **self._recording)
-            checks.check(pool, rollout)
+            is_fine = self._stage.run(lambda: self._play(before), **self._recording)
+            pool.begin_reading_episodes()  # before the checks, which wait for the GPU
+            if is_fine is None or not bool(is_fine):
+                checks.check(pool, rollout)
         return rollout
 
-    def _play(self, before: RolloutBuffers) -> None:
-        """Play all steps and compute the values."""
+    def _play(self, before: RolloutBuffers) -> Tensor | None:
+        """Play all steps and compute the values. With envs on the GPU, returns whether the rollout may be learned from,
+        a scalar there."""
         self.buffers.begin_after(before)
         self.executor.refresh()
         if self._compiled is not None and self._compiled.can_play:
@@ -112,6 +116,7 @@ class RolloutPlayer:
         value_rollout(self.executor, self.rollout)
         if self._results and self.rollout.action.is_cuda:
             torch.cuda.current_stream().synchronize()  # envs may overwrite their buffers only after that
+        return None if self._glance is None else self._glance.is_fine()
 
     def _play_step_by_step(self) -> None:
         """Play all steps from here: choose actions, step envs, take in the results."""

@@ -74,18 +74,13 @@ class RecurrentStates:
         """
         if not self.is_used:
             return
-        ended = terminated | truncated
-        if isinstance(ended, Tensor):
-            self._reset_on_device(ended if turn is None or not self._by_agents else ended | ~turn.bool())
-            return
-        if self._by_agents:
-            assert turn is not None
-            ended = ended | ~turn.numpy().astype(np.bool_)
-        _reset_rows.alone(0, len(ended), ended, self._num_seats, self.states.numpy())
-
-    def _reset_on_device(self, ended: Tensor) -> None:
-        """Set the states of rows with `ended` to zero, without waiting for the GPU."""
-        self.states.masked_fill_(ended.repeat_interleave(self._num_seats).unsqueeze(1), 0.0)
+        if self._by_agents and turn is not None:
+            is_dead = ~turn.bool()
+            terminated = terminated | (is_dead if isinstance(terminated, Tensor) else is_dead.numpy())
+        if isinstance(terminated, Tensor):
+            _reset_rows.on(len(terminated), terminated, truncated, self._num_seats, self.states)
+        else:
+            _reset_rows.alone(0, len(terminated), terminated, truncated, self._num_seats, self.states.numpy())
 
     def _slots(self, turn: Tensor | None) -> Tensor:
         assert turn is not None
@@ -93,13 +88,24 @@ class RecurrentStates:
 
 
 @RowKernel
-def _reset_rows(start: int, stop: int, ended: np.ndarray, num_seats: int, states: np.ndarray) -> None:
-    """Set the states [rows * seats, S] of rows that ended to zero."""
+def _reset_rows(
+    start: int, stop: int, terminated: np.ndarray, truncated: np.ndarray, num_seats: int, states: np.ndarray
+) -> None:
+    """Set the states [rows * seats, S] of rows that ended to zero; where few did, little is written."""
     for row in range(start, stop):
-        if ended[row]:
+        if terminated[row] or truncated[row]:
             for slot in range(row * num_seats, (row + 1) * num_seats):
                 for j in range(states.shape[1]):
                     states[slot, j] = 0
+
+
+@RowKernel
+def copy_rows(start: int, stop: int, is_copied: np.ndarray, states: np.ndarray, out: np.ndarray) -> None:
+    """Copy the states [rows, S] of some rows, marked in `is_copied` [rows], to the same rows of `out`."""
+    for row in range(start, stop):
+        if is_copied[row]:
+            for j in range(states.shape[1]):
+                out[row, j] = states[row, j]
 
 
 def begins(ended: Tensor, alive: Tensor | None) -> Tensor:

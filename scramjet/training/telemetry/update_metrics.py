@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,12 +24,27 @@ NOTHING_TO_LEARN = (
 )
 
 
-def summary_of_update(epochs: list[Diagnostics], batch: Batch, own_losses: OwnLosses | None) -> dict[str, float | None]:
-    """The mean of each diagnostic over the gradient steps; raises a TrainingError if a loss is not finite or nothing
-    was learned from."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is read of an update once its gradient steps are taken."""
+
+    numbers: Tensor  # float64: the mean of each diagnostic over all gradient steps, explained variance, samples counted
+    num_epochs: int
+
+
+def outcome_of_update(epochs: Sequence[Diagnostics], batch: Batch) -> Outcome:
+    """The outcome of these epochs on a batch, on its device."""
     table = torch.cat([epoch.table for epoch in epochs])
     others = torch.stack([batch.explained_variance.double(), batch.num_counted.double()])
-    *means, explained_number, num_counted = torch.cat([table.double().mean(0), others]).tolist()
+    return Outcome(torch.cat([table.double().mean(0), others]), len(epochs))
+
+
+def summary_of_update(outcome: Outcome, own_losses: OwnLosses | None) -> dict[str, float | None]:
+    """The metrics of an update by name; raises a TrainingError if a loss is not finite or nothing was learned from.
+
+    Waits for the device, once.
+    """
+    *means, explained_number, num_counted = outcome.numbers.tolist()
     if not num_counted:
         raise TrainingError(NOTHING_TO_LEARN)
     metrics: dict[str, float | None] = dict(zip(Diagnostics.NAMES, means, strict=False))

@@ -71,6 +71,7 @@ def test_an_update_leaves_the_weights_moments_and_diagnostics_of_the_torch_execu
     for executor, optimizer in zip(both, optimizers, strict=True):
         executor.refresh()
         executor.begin_update(case.samples, optimizer)
+        executor.read_samples(case.samples)
         minibatches = [Minibatches.even(order, 2) for order in orders]
         tables.append(torch.cat([executor.learn(case.samples, each, loss, optimizer).table for each in minibatches]))
     torch.testing.assert_close(tables[0], tables[1], rtol=1e-3, atol=1e-4)

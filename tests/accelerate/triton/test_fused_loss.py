@@ -172,7 +172,7 @@ def test_outputs_that_are_no_numbers_show_in_the_losses(triton_device) -> None:
         assert bool(ours.isnan().any()) == bool(expected.isnan().any())
 
 
-def test_an_executor_learns_the_same_with_the_kernels_as_with_the_operators(triton_device) -> None:
+def test_an_executor_learns_the_same_with_the_kernels_as_with_the_operators(triton_device, monkeypatch) -> None:
     space, actions, config = Box(-1, 1, (6,), np.float32), Discrete(3), PolicyConfig(hidden=(8,))
     policies = [Policy(default_network(space, actions, config), space, actions).to(triton_device) for _ in range(2)]
     policies[1].load_state_dict(policies[0].state_dict())
@@ -180,12 +180,27 @@ def test_an_executor_learns_the_same_with_the_kernels_as_with_the_operators(trit
     case.samples.obs = torch.randn(len(case.value), 6, device=triton_device)
     minibatches = Minibatches.even(torch.randperm(len(case.value), device=triton_device), 2)
     loss, found = settings(triton_device, max_grad_norm=0.02), []
-    for policy, executor in zip(policies, (TorchExecutor, TorchWithKernels), strict=True):
-        optimizer = torch.optim.Adam(policy.parameters(), eps=0.1, fused=True)  # so that scale matters
-        found.append(executor(policy).learn(case.samples, minibatches, loss, optimizer).table)
+    for policy, kind in zip(policies, (TorchExecutor, TorchWithKernels), strict=True):
+        optimizer, executor = torch.optim.Adam(policy.parameters(), eps=0.1, fused=True), kind(policy)
+        if kind is TorchWithKernels:
+            monkeypatch.setattr(optimizer, "step", None)  # the kernels take the steps
+        executor.begin_update(case.samples, optimizer)
+        found.append(executor.learn(case.samples, minibatches, loss, optimizer).table)
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
     for name, weight in policies[0].state_dict().items():
         torch.testing.assert_close(policies[1].state_dict()[name], weight, rtol=1e-4, atol=1e-5)
+
+
+def test_a_total_that_is_weighed_gives_gradients_that_are(triton_device) -> None:
+    case = Case(triton_device, Discrete(4), masked=False, marked=False)
+    logits, loss, found = case.logits.clone().requires_grad_(), settings(triton_device), []
+    for weight in (fused_loss.one_on(triton_device), torch.tensor(1.0), torch.tensor(0.5)):
+        terms = fused_terms(case.distribution, logits, case.value, case.samples, loss)
+        (gradient,) = torch.autograd.grad(terms.total, logits, weight.to(triton_device))
+        found.append(gradient.clone())
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], 2 * found[2])
+    assert found[0].any()
 
 
 @pytest.mark.parametrize("change", ["impala", "numbers on the host"])

@@ -7,7 +7,7 @@ import copy
 
 import pytest
 import torch
-from gymnasium.spaces import Dict, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 
 pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
 
@@ -45,8 +45,10 @@ def on_kernels(patch):
     patch.setattr(value_propagation, "takes_kernels", lambda tensor: True)
 
 
-@pytest.mark.parametrize("channels", [16, 20])
-def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, channels):
+@pytest.mark.parametrize(("channels", "most_binary_planes"), [(16, 3), (20, 3), (16, 0), (20, 0)])
+def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, channels, most_binary_planes):
+    """By kinds of cells, or cell by cell as for planes of any numbers."""
+    monkeypatch.setattr(value_propagation, "MOST_BINARY_PLANES", most_binary_planes)
     network, obs = make_network(triton_device, channels), make_obs(triton_device)
     monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
     other = copy.deepcopy(network)
@@ -62,14 +64,26 @@ def test_rewards_shares_and_gradients_are_torchs(triton_device, monkeypatch, cha
         torch.testing.assert_close(mine.grad, torchs.grad, atol=1e-3, rtol=1e-3)
 
 
-def test_cells_around_agents_and_their_gradients_are_torchs(triton_device, monkeypatch):
-    network, obs = make_network(triton_device, 16), make_obs(triton_device)
-    cells = torch.randn(2, ROWS, 3, 5, device=triton_device, requires_grad=True)
-    monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
-    expected = torch.stack(network.around_agent(cells[0], cells[1], obs))
+def test_planes_of_any_numbers_are_not_taken_for_zeros_and_ones(triton_device, monkeypatch):
+    space = Dict({"agent": MultiDiscrete([3, 5]), "depth": Box(0.0, 1.0, (3, 5))})
+    network = ValuePropagation(space, PolicyConfig(grid_channels=(16,))).to(triton_device)
+    obs = {"agent": torch.zeros(ROWS, 2, dtype=torch.int64), "depth": torch.rand(ROWS, 3, 5)}
+    obs = {name: entry.to(triton_device) for name, entry in obs.items()}
+    expected = torch.stack(network.reward_and_passes(obs))
     on_kernels(monkeypatch)
-    made = torch.stack(network.around_agent(cells[0], cells[1], obs))
-    assert torch.equal(made, expected)
+    torch.testing.assert_close(torch.stack(network.reward_and_passes(obs)), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_features_of_agents_and_their_gradients_are_torchs(triton_device, monkeypatch):
+    network, obs = make_network(triton_device, 16), make_obs(triton_device)
+    cells = torch.rand(2, ROWS, 3, 5, device=triton_device, requires_grad=True)
+    monkeypatch.setattr(value_propagation, "takes_kernels", lambda tensor: False)
+    expected = network.agent_features(*cells, obs)
+    on_kernels(monkeypatch)
+    made = network.agent_features(*cells, obs)
+    torch.testing.assert_close(made, expected, atol=1e-6, rtol=1e-5)
     turned = torch.randn_like(expected)
     first, second = (torch.autograd.grad(each, cells, turned)[0] for each in (made, expected))
-    assert torch.equal(first, second)
+    assert (second == 0).any()  # cells that no agent sees
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)

@@ -12,7 +12,10 @@ from gymnasium.spaces import Dict, Discrete, MultiBinary, MultiDiscrete
 
 from scramjet.errors import ConfigError
 from scramjet.policies import PolicyConfig, make_encoder
+from scramjet.policies.encoders import value_propagation
+from scramjet.policies.encoders.planning import rows
 from scramjet.policies.encoders.value_propagation import SHARPNESS, propagate
+from tests.helpers.warps import Warp
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA finds no GPU")
@@ -119,14 +122,15 @@ import numpy as np
 import torch
 from numba import cuda
 from scramjet.policies.encoders import value_propagation as on_cpu
-from scramjet.policies.encoders import value_propagation_cuda as on_gpu
+from scramjet.policies.encoders.planning import grids as on_gpu
 
-def simulate(kernel, size, num_threads, *arguments):
+def simulate(kernel, num_blocks, block, shared_bytes, arguments):
     arrays = [each.numpy() if isinstance(each, torch.Tensor) else each for each in arguments]
-    assert num_threads >= 1
-    cuda.jit(kernel)[len(arrays[0]), 3, 0, on_gpu._bordered(*size) * on_gpu.BYTES_PER_CELL](*arrays)
+    assert block >= 32
+    cuda.jit(kernel)[num_blocks, 3, 0, shared_bytes](*arrays)
 
 on_gpu._launch = simulate
+on_gpu.fits_rows = lambda height, width: False
 random = np.random.default_rng(0)
 for height, width, max_sweeps, kind in (
     (1, 1, 1, "open"), (1, 5, 5, "open"), (4, 1, 4, "one"), (3, 5, 1, "open"),
@@ -150,8 +154,8 @@ for height, width, max_sweeps, kind in (
     torch.testing.assert_close(simulated, gradients, rtol=1e-5, atol=1e-6)
 print("simulated")
 """
-"""Values and gradients by the GPU's kernels against the CPU's. Shares of 1 make cells draw from each other, and a
-winding way tells the directions of sweeps apart."""
+"""Values and gradients by the kernels with a block for each grid against the CPU's. Shares of 1 make cells draw from
+each other, and a winding way tells the directions of sweeps apart."""
 
 
 def test_the_gpus_kernels_run_in_a_simulator_give_what_the_cpu_gives():
@@ -160,6 +164,59 @@ def test_the_gpus_kernels_run_in_a_simulator_give_what_the_cpu_gives():
         [sys.executable, "-c", SIMULATION], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert result.stdout.endswith("simulated\n"), result.stderr
+
+
+def grids_of_kind(kind, shape, count=4):
+    """Rewards, shares and gradients [count, H, W] as arrays, of four kinds of grids."""
+    random = np.random.default_rng(0)
+    reward, passes = random.random((count, *shape)) ** 4, random.random((count, *shape)) ** 0.2
+    if kind == "shares of 1":
+        passes[:] = 1
+    elif kind == "ties":
+        reward, passes = np.round(reward * 3) / 3, np.where(passes > 0.7, 1.0, 0.5)
+    elif kind == "walls":
+        passes = np.where(random.random(passes.shape) < 0.35, 3e-4, 0.97)
+        reward[:] = 5e-4
+        reward[:, shape[0] // 2, shape[1] // 2] = 0.9
+    return tuple(each.astype(np.float32) for each in (reward, passes, random.standard_normal(reward.shape)))
+
+
+def run_rows(monkeypatch, kernel, arguments, height):
+    """Run a kernel of small grids as Python, one warp after the other."""
+    for number in range(-(-len(arguments[0]) // (32 // height))):
+        warp = Warp(number)
+        monkeypatch.setattr(rows, "cuda", warp)
+        warp.run(kernel, arguments)
+
+
+KINDS = ("random", "shares of 1", "ties", "walls")
+SMALL_GRIDS = [((2, 1), "random"), *(((3, 7), kind) for kind in KINDS), ((12, 3), "ties"), ((10, 10), "walls")]
+
+
+@pytest.mark.parametrize(("shape", "kind"), SMALL_GRIDS)
+def test_kernels_of_small_grids_run_lane_by_lane_give_what_the_cpu_gives(monkeypatch, shape, kind):
+    reward, passes, grad = grids_of_kind(kind, shape, 32 // shape[0] + 1)  # one more than a warp takes
+    value, settled, max_sweeps = np.empty_like(reward), np.empty_like(reward), shape[0] * shape[1]
+    value_propagation.sweep(reward, passes, max_sweeps, value)
+    kernel = rows.sweep_kernel(*shape)
+    run_rows(monkeypatch, kernel, (reward, passes, max_sweeps * shape[0], settled), shape[0])
+    np.testing.assert_allclose(settled, value, rtol=0, atol=1e-6)
+    expected, routed = np.empty((2, *reward.shape), np.float32), np.empty((2, *reward.shape), np.float32)
+    value_propagation.route_back(reward, passes, value, grad, *expected)
+    kernel = rows.route_back_kernel(*shape)
+    run_rows(monkeypatch, kernel, (reward, passes, value, grad, *routed), shape[0])
+    np.testing.assert_allclose(routed, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_gradients_that_are_none_or_endless_end_too(monkeypatch):
+    reward, passes, grad = grids_of_kind("random", (3, 4))
+    value, routed = np.empty_like(reward), np.empty((2, *reward.shape), np.float32)
+    value_propagation.sweep(reward, passes, 12, value)
+    grad[0, 1, 1], grad[1, 2, 0] = np.nan, np.inf
+    kernel = rows.route_back_kernel(3, 4)
+    run_rows(monkeypatch, kernel, (reward, passes, value, grad, *routed), 3)
+    assert np.isfinite(routed).all((0, 2, 3)).tolist() == [False, False, True, True]
 
 
 def random_grids(shape, seed=0):
@@ -175,10 +232,17 @@ def value_and_gradients(reward, passes, grad, max_sweeps):
     return value, *torch.autograd.grad(value, (reward, passes), grad)
 
 
+GPU_SHAPES = [
+    (1, 1), (1, 17), (2, 1), (23, 1), (10, 10), (11, 9), (16, 16), (16, 17), (32, 16), (33, 16), (20, 13), (13, 20),
+    (32, 32), (40, 60),
+]  # fmt: skip
+"""Sizes on both sides of where grids no longer fit into rows of registers."""
+
+
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("max_sweeps", [1, 3, 1000])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 17), (23, 1), (10, 10), (20, 13), (13, 20), (32, 32), (40, 60)])
+@pytest.mark.parametrize("shape", GPU_SHAPES)
 def test_on_the_gpu_values_and_gradients_are_those_of_the_cpu(shape, max_sweeps):
     grids = random_grids(shape)
     on_cpu = value_and_gradients(*grids, max_sweeps)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from scramjet.accelerate.cuda_graphs import Stage
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.errors import TrainingError
 from scramjet.policies.normalization import make_normalizer
+from scramjet.training.batches.whole_updates import UpdateNumbers, UpdateStages
 from scramjet.training.learner import Learner, loss_settings
 from scramjet.training.rollout.player import RolloutPlayer
 from scramjet.training.rollout.rollout import Rollout
@@ -103,21 +106,98 @@ class NoLook(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class Rerun(Stage[Any]):
+    """Keeps the work of the second run, as a CUDA graph does: from then on it runs that with the learning rate that
+    the optimizer had, and writes to the results of that run."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        (self._group,) = optimizer.param_groups
+        self._is_warm, self._work, self._result, self._learning_rate = False, None, None, None
+
+    @property
+    def is_recorded(self) -> bool:  # type: ignore[override]
+        return self._work is not None
+
+    def run(self, work: Any, *, may_record: bool = True, **options: Any) -> Any:
+        if self._work is not None:
+            self._group["lr"] = self._learning_rate
+            write_over(self._result, self._work())
+            return self._result
+        result = work()
+        if self._is_warm and may_record:
+            self._work, self._result, self._learning_rate = work, result, self._group["lr"]
+        self._is_warm = True
+        return result
+
+
+def write_over(old: Any, new: Any) -> None:
+    """Copy the tensors of a record to those of an earlier one."""
+    if isinstance(old, torch.Tensor):
+        old.copy_(new)
+    elif is_dataclass(old):
+        for field in fields(old):
+            write_over(getattr(old, field.name), getattr(new, field.name))
+
+
+def as_on_gpu(played: Played, *, whole: bool, recorded: bool = True) -> Played:
+    """The learner set up as on the GPU: it reads numbers from memory, computes orders, and records stages."""
+    learner, cpu = played.learner, torch.device("cpu")
+    numbers = learner._numbers = UpdateNumbers(cpu, learner.config.epochs)
+    learner._clip, learner._entropy = numbers.clip, numbers.entropy_coef
+    learner.optimizer.param_groups[0]["lr"] = numbers.learning_rate
+    learner._shuffler.enciphers = True
+    optimizer = learner.optimizer
+    optimizer.load_state_dict(optimizer.state_dict())  # as a checkpoint is: that replaces what the optimizer holds
+    kind: Any = partial(Rerun, optimizer) if recorded else Stage
+    learner._preparing = kind()
+    if whole:
+        learner._stages = UpdateStages(kind(), Stage(), Stage(), are_one=True)
+    else:
+        learner._stages = UpdateStages(Stage(), kind(), kind(), are_one=False)
+    return played
+
+
 @pytest.mark.parametrize("advantage", ["gae", "vtrace"])
 @pytest.mark.parametrize(("players", "memory"), CASES)
-def test_nothing_from_rollout_to_the_end_of_an_epoch_depends_on_numbers_looked_at(
+def test_nothing_from_rollout_to_the_end_of_an_update_depends_on_numbers_looked_at(
     players: str, memory: str | None, advantage: Any
 ) -> None:
-    played = Played(players, memory, replace(PPO, advantage=advantage, num_minibatches=2), fixed=True)
+    ppo = replace(PPO, advantage=advantage, num_minibatches=2)
+    played = as_on_gpu(Played(players, memory, ppo, fixed=True), whole=True, recorded=False)
     learner, rollout = played.learner, played.play()
     assert played.policy.normalizer is not None
     with NoLook():
         batch = learner.prepare(rollout)
+        learner._follow_schedules(0)
         learner.executor.begin_update(batch.samples, learner.optimizer)
-        if advantage == "vtrace":
-            learner._estimate_again(batch, is_first=True)
-        learner._epoch(batch, None)
-        learner._follow_observations(batch.samples, played.policy.normalizer)
+        learner._take_epochs(batch, None)
+
+
+@pytest.mark.parametrize(
+    ("players", "memory", "advantage"),
+    [("one", None, "gae"), ("agents", None, "gae"), ("agents", None, "vtrace"), ("seats", "gru", "vtrace")],
+)
+def test_updates_recorded_whole_or_by_epoch_learn_the_bits_of_plain_ones(
+    players: str, memory: str | None, advantage: Any
+) -> None:
+    schedules: dict[str, Any] = {"learning_rate": "0.01@0,0.001@end", "clip_epsilon": "0.3@0,0.1@end"}
+    ppo = replace(PPO, num_epochs=3, num_minibatches=2, advantage=advantage, **schedules)
+    ways = [{"whole": True, "recorded": False}, {"whole": True}, {"whole": False}]
+    found = [as_on_gpu(Played(players, memory, ppo, fixed=True), **way) for way in ways]
+    for update in range(5):
+        metrics = [each.learner.update(each.learner.prepare(each.play()), update * 20) for each in found]
+        assert metrics[0] == metrics[1] == metrics[2]
+        assert metrics[0]["epochs"] == 3
+        used = [float(each.learner.optimizer.param_groups[0]["lr"]) for each in found]
+        assert used == [pytest.approx(metrics[0]["learning_rate"])] * 3
+    plain, whole, by_epoch = found
+    assert whole.learner._stages.update.is_recorded
+    assert by_epoch.learner._stages.epoch.is_recorded
+    for other in (whole, by_epoch):
+        for name, tensor in plain.policy.state_dict().items():  # statistics of observations too
+            assert torch.equal(other.policy.state_dict()[name], tensor), name
+        drawn = other.learner.shuffle_generator.get_state()
+        assert torch.equal(drawn, plain.learner.shuffle_generator.get_state())
 
 
 def test_the_watch_itself_sees_what_the_layout_of_the_cpu_looks_at() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scramjet.training.batches.shuffling import NEIGHBOURS, run_length, shuffle_on_gpu
+from scramjet.training.batches.shuffling import NEIGHBOURS, draw_keys, encipher, run_length, shuffle_on_gpu
 
 
 def order_of(num_units: int, neighbours: int, seed: int = 0) -> torch.Tensor:
@@ -24,11 +24,27 @@ def test_neighbours_stay_together_and_runs_are_permuted():
     runs = order.view(-1, 32)
     assert torch.equal(runs - runs[:, :1], torch.arange(32).expand(96, 32))
     assert torch.equal((runs[:, 0] // 32).sort().values, torch.arange(96))
+    assert torch.equal(runs[:, 0] // 32, order_of(96, 1))
 
 
 def test_another_key_is_another_order():
     assert torch.equal(order_of(1000, 1, seed=1), order_of(1000, 1, seed=1))
     assert (order_of(1000, 1, seed=1) != order_of(1000, 1, seed=2)).float().mean() > 0.9
+
+
+def test_keys_drawn_together_are_those_drawn_one_by_one_and_give_their_orders():
+    one_by_one, together = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
+    keys = draw_keys(together, 3)
+    for row in keys:
+        shuffled, enciphered = torch.empty(2, 200, dtype=torch.int64)
+        shuffle_on_gpu(shuffled, one_by_one, 1)
+        encipher(enciphered, row, 1)
+        assert torch.equal(shuffled, enciphered)
+    assert torch.equal(one_by_one.get_state(), together.get_state())
+
+
+def test_an_order_is_still_that_of_earlier_versions():
+    assert order_of(7, 1, seed=11).tolist() == [0, 4, 2, 1, 3, 5, 6]
 
 
 def test_orders_look_random():

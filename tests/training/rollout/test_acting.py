@@ -6,6 +6,7 @@ import cloudpickle
 import pytest
 import torch
 
+import scramjet
 from scramjet.accelerate.choice import choose_executor
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.training.components import make_pool
@@ -40,3 +41,26 @@ def test_deciding_by_halves_gives_what_deciding_at_once_gives(memory, fused):
         mine, other = (getattr(rollout, name) for rollout in rollouts)
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5, msg=name)
     torch.testing.assert_close(rollouts[0].recurrent.states, rollouts[1].recurrent.states, rtol=1e-4, atol=1e-5)
+
+
+def test_envs_receive_the_actions_that_a_kernel_wrote_for_them(triton_device):
+    """Steps of a continuous world need no operator between the kernel that draws and the envs."""
+    from scramjet.accelerate.triton.executor import TritonExecutor
+    from tests.helpers.fused_mlps import TritonMLP, plan_of
+
+    pool = scramjet.make("pendulum", 5, **({"backend": "cuda"} if triton_device.type == "cuda" else {}))
+    spaces, policy_config = (pool.observation_space, pool.action_space), PolicyConfig(hidden=(16, 16))
+    policy = Policy(default_network(*spaces, policy_config), *spaces, policy_config).to(triton_device)
+    played, calls, env_action = [], [], policy.distribution.env_action
+    policy.distribution.env_action = lambda action: calls.append(1) or env_action(action)
+    for is_written in (True, False):
+        executor = TritonExecutor(policy, TritonMLP(plan_of(policy), precision="float32"))
+        assert executor.writes_env_actions
+        executor.writes_env_actions = is_written
+        player = RolloutPlayer(pool, executor, 3)
+        pool.reset(0, out=player.buffers.last)
+        calls.clear()
+        played.append(player.play(torch.Generator(triton_device).manual_seed(0)))
+        assert bool(calls) != is_written
+    for name in ("obs", "action", "reward"):
+        torch.testing.assert_close(getattr(played[0], name), getattr(played[1], name), rtol=0, atol=0, msg=name)

@@ -16,10 +16,12 @@ from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.advantages import seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.engine.layout import PlayedBy
 from scramjet.errors import TrainingError
 from scramjet.training.batches.batch import estimate_again
 from scramjet.training.learner import Learner
 from scramjet.training.rollout.player import RolloutPlayer
+from scramjet.training.rollout.recurrent_states import RecurrentStates, copy_rows
 from scramjet.training.rollout.rollout import Rollout
 from tests.helpers.choosing import choosing_world
 from tests.helpers.memory_training import Recorder, Replay, make_policy, play
@@ -210,3 +212,20 @@ def test_minibatches_are_whole_sequences_and_an_epoch_sees_each_once(monkeypatch
     for places in seen:  # two steps of the same env side by side
         first, second = places.view(2, 4)
         assert torch.equal(first + 6, second)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("played_by", list(PlayedBy))
+def test_states_of_ended_episodes_and_dead_agents_are_reset_and_no_others(played_by, device):
+    states = RecurrentStates(played_by, 5, 2, 3, device)
+    states.states.fill_(1.0)
+    terminated, truncated = torch.tensor([[1, 0, 0, 0, 0], [0, 0, 1, 0, 0]], dtype=torch.bool, device=device)
+    turn = torch.tensor([1, 1, 1, 1, 0], device=device)  # an agent's is whether it lives, a seat's its number
+    kept = torch.zeros_like(states.states)
+    copy_rows.on(5, truncated, states.states, kept)
+    states.reset_ended(turn, terminated, truncated)
+    ended = [0, 2, 4] if played_by is PlayedBy.AGENTS else [0, 2]
+    expected = torch.ones(5, len(states.states) // 5, 3)
+    expected[ended] = 0
+    assert torch.equal(states.states.cpu(), expected.flatten(0, 1))
+    assert kept.sum(1).tolist()[:5] == [0, 0, 3, 0, 0]

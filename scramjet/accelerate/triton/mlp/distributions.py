@@ -47,11 +47,12 @@ def draw_choice(logits, uniform, first, outputs: tl.constexpr):  # type: ignore[
 
 @triton_jit()
 def draw_choices(  # type: ignore[no-untyped-def]
-    logits, uniform_at, action_at, log_prob_at, offsets_at, row, is_row, components: tl.constexpr, outputs: tl.constexpr
+    logits, noise, action_at, log_prob_at, offsets_at, row, is_row, components: tl.constexpr, outputs: tl.constexpr
 ):
     """Draw and write the choice of each component, int64 [rows, components], and their log-probability [rows].
 
-    Component c has the columns from offsets[c] to offsets[c + 1]. The logits are legal ones, -inf where padded.
+    Column c of `noise` [block, outputs] is the uniform number of component c, which has the columns of the logits from
+    offsets[c] to offsets[c + 1]. The logits are legal ones, -inf where padded.
     """
     column = tl.arange(0, outputs)[None, :]
     log_prob = tl.zeros_like(row).to(tl.float32)
@@ -60,8 +61,7 @@ def draw_choices(  # type: ignore[no-untyped-def]
         if components > 1:
             first = tl.load(offsets_at + c)
             own = tl.where((column >= first) & (column < tl.load(offsets_at + c + 1)), logits, float("-inf"))
-        uniform = tl.load(uniform_at + row * components + c, mask=is_row, other=0.0)
-        chosen, log_prob_of_chosen = draw_choice(own, uniform, first, outputs)
+        chosen, log_prob_of_chosen = draw_choice(own, column_of(noise, c, outputs), first, outputs)
         tl.store(action_at + row * components + c, (chosen - first).to(tl.int64), mask=is_row)
         log_prob += log_prob_of_chosen
     tl.store(log_prob_at + row, log_prob, mask=is_row)
@@ -69,18 +69,29 @@ def draw_choices(  # type: ignore[no-untyped-def]
 
 @triton_jit()
 def draw_normal(  # type: ignore[no-untyped-def]
-    logits, noise_at, action_at, log_prob_at, row, is_row, components: tl.constexpr, outputs: tl.constexpr,
-    low: tl.constexpr, high: tl.constexpr, half_log_two_pi: tl.constexpr = HALF_LOG_TWO_PI,
+    logits, noise, action_at, log_prob_at, env_action_at, bounds_at, row, is_row, scales: tl.constexpr,
+    components: tl.constexpr, outputs: tl.constexpr, low: tl.constexpr, high: tl.constexpr,
+    half_log_two_pi: tl.constexpr = HALF_LOG_TWO_PI,
 ):  # fmt: skip
-    """Draw and write mean + deviation * noise, float32 [rows, components], and its log-probability [rows]."""
+    """Draw and write mean + deviation * noise, float32 [rows, components], and its log-probability [rows].
+
+    The first columns of `noise` [block, outputs] are those of the components. Where `env_action_at` is given, also
+    write what the env receives: `DiagonalGaussian.env_action` says what that is, and this is the same with the `bounds`
+    of the plan.
+    """
     log_prob = tl.zeros_like(row).to(tl.float32)
     for c in tl.static_range(components):
         mean = column_of(logits, c, outputs)
         log_std = clamped(column_of(logits, components + c, outputs), low, high)
-        noise = tl.load(noise_at + row * components + c, mask=is_row, other=0.0)
-        action = mean + tl.exp(log_std) * noise
+        action = mean + tl.exp(log_std) * column_of(noise, c, outputs)
         distance = (action - mean) * tl.exp(-log_std)
         tl.store(action_at + row * components + c, action, mask=is_row)
+        if env_action_at is not None:
+            given = action
+            if scales:
+                given = tl.load(bounds_at + c) + tl.load(bounds_at + components + c) * action
+            lowest, highest = tl.load(bounds_at + 2 * components + c), tl.load(bounds_at + 3 * components + c)
+            tl.store(env_action_at + row * components + c, clamped(given, lowest, highest), mask=is_row)
         log_prob -= 0.5 * distance * distance + log_std + half_log_two_pi
     tl.store(log_prob_at + row, log_prob, mask=is_row)
 

@@ -3,14 +3,13 @@
 Run layer by layer, a small network spends its time on moving activations through memory. Here a program takes a block
 of samples through forward pass, loss gradient and backward pass without writing activations to memory; it only writes
 the gradients of the weights. A gradient step is three launches: partial gradients (`gradients.py`), their sum, and the
-clipped step of Adam (`steps.py`). There are no atomics: the same inputs give the same bits. Nothing waits for the host
-and scratch memory is kept, so a CUDA graph can capture every call; make the same calls once before capturing, because
-kernels compile on first use.
+clipped step of Adam (`triton/steps.py`). There are no atomics: the same inputs give the same bits. Nothing waits for
+the host and scratch memory is kept, so a CUDA graph can capture every call; make the same calls once before capturing,
+because kernels compile on first use.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -18,14 +17,14 @@ from torch import Tensor
 
 from scramjet.accelerate.executor import Diagnostics, LossSettings
 from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.triton.flat_weights import FlatWeights
 from scramjet.accelerate.triton.mlp import tuning
 from scramjet.accelerate.triton.mlp.acting import act_kernel, value_kernel
-from scramjet.accelerate.triton.mlp.flat_weights import FlatWeights
 from scramjet.accelerate.triton.mlp.gradients import gradients_kernel
 from scramjet.accelerate.triton.mlp.plan import Plan
 from scramjet.accelerate.triton.mlp.statistics import chunk_kernel, statistics_kernel
-from scramjet.accelerate.triton.mlp.steps import TERMS, reduce_kernel, step_kernel
 from scramjet.accelerate.triton.mlp.tuning import Tuning, blocks_of, even_programs, forward_block, power_of_two
+from scramjet.accelerate.triton.steps import TERMS, reduce_kernel, take_step
 from scramjet.compile.triton import HAS_TRITON
 
 
@@ -82,7 +81,6 @@ class TritonMLP:
         self.sums = torch.zeros(row, device=device)
         self.terms = self.sums[self.num_parameters :][: len(Diagnostics.NAMES) - 1]
         self._squares = torch.zeros(row // tuning.REDUCE_COLUMNS, device=device)
-        self._learning_rate = torch.zeros((), device=device)
         self._chunks: dict[int, Tensor] = {}  # by number of minibatches
 
     @property
@@ -91,19 +89,28 @@ class TritonMLP:
         return max(1, self._multiprocessors * self.launch.programs // len(self.plan.towers))
 
     def act(
-        self, inputs: Tensor, mask: Tensor | None, noise: Tensor, action: Tensor, log_prob: Tensor, value: Tensor | None
+        self,
+        inputs: Tensor,
+        mask: Tensor | None,
+        noise: Tensor,
+        action: Tensor,
+        log_prob: Tensor,
+        value: Tensor | None,
+        env_action: Tensor | None = None,
     ) -> None:
         """Draw `action` [B, ...] for `inputs` [B, D], as `Distribution.sample` does, and write its `log_prob` [B].
 
         `mask` [B, A] bool marks legal choices, None if all are; `noise` [B, ...] are the distribution's random numbers.
-        With a shared trunk `value` [B] is written as well. All tensors are contiguous.
+        With a shared trunk `value` [B] is written as well. Where the plan has bounds, `env_action` [B, ...] gets what
+        the env receives. All tensors are contiguous.
         """
         assert value is None or self.plan.is_shared
+        assert env_action is None or self.plan.bounds is not None
         block = forward_block(self.precision, len(inputs), self._multiprocessors)
         act_kernel[(blocks_of(len(inputs), block),)](
             inputs, *self._scale, _bytes(mask), noise, self.plan.offsets, self.flat.weights, action, log_prob, value,
-            len(inputs), has_value=int(self.plan.is_shared), block=block, num_warps=self._forward_warps,
-            **self._shape, **self._policy,
+            env_action, self.plan.bounds, len(inputs), scales=self.plan.scales, has_value=int(self.plan.is_shared),
+            block=block, num_warps=self._forward_warps, **self._shape, **self._policy,
         )  # fmt: skip
 
     def values(self, inputs: Tensor, value: Tensor) -> None:
@@ -181,16 +188,8 @@ class TritonMLP:
         The optimizer's moments and step counts are those that `use_optimizer` of the weights took over; `gradients` has
         counted the step.
         """
-        (group,) = optimizer.param_groups
-        assert not any(group[name] for name in ("weight_decay", "amsgrad", "maximize"))
-        flat, learning_rate = self.flat, group["lr"]
-        if not isinstance(learning_rate, Tensor):  # on the CPU, where no graph is recorded
-            learning_rate = self._learning_rate.fill_(learning_rate)
-        beta1, beta2 = group["betas"]
-        step_kernel[(self.num_parameters // tuning.STEP_COLUMNS,)](
-            flat.weights, flat.exp_avg, flat.exp_avg_sq, self.sums, self._squares, flat.counts, learning_rate,
-            diagnostics, len(self._squares), self.num_parameters, max_grad_norm, group["eps"],
-            beta1=beta1, beta2=beta2, log_beta1=math.log(beta1), log_beta2=math.log(beta2),
+        take_step(
+            self.flat, optimizer, self.sums, self._squares, max_grad_norm, diagnostics, has_terms=True,
             columns=tuning.STEP_COLUMNS, block=tuning.STEP_SQUARES, num_warps=tuning.STEP_WARPS,
         )  # fmt: skip
 

@@ -63,6 +63,11 @@ class Plan:
     """Numbers or choices in an action."""
     offsets: Tensor
     """Where the logits of each component of a choice begin, and where the last ones end, int32 [components + 1]."""
+    bounds: Tensor | None
+    """How normal numbers become actions of the env, float32 [4, components]: centre and half width that [-1, 1] is
+    stretched to, lowest and highest. None where actions are choices, or no float32 numbers for the env."""
+    scales: bool
+    """Whether they are stretched, see `DiagonalGaussian`; else they are only kept within bounds."""
     normalizer: ObservationNormalizer | None
     """The normalizer that kernels apply; None if there is none or `encode` applies it."""
     encode: Callable[[Any], Tensor] | None
@@ -121,6 +126,8 @@ def plan_of(policy: Policy) -> Plan:
         is_normal=isinstance(distribution, DiagonalGaussian),
         num_components=math.prod(distribution.action_shape),
         offsets=_offsets(distribution).to(policy.device, torch.int32),
+        bounds=_bounds(distribution, policy.device),
+        scales=isinstance(distribution, DiagonalGaussian) and distribution.scales,
         normalizer=normalizer if reads_directly else None,  # type: ignore[arg-type]
         encode=None if reads_directly else lambda obs: encode(encoder, policy.prepare(obs)),
     )
@@ -206,6 +213,13 @@ def _check_sizes(tower: Tower, num_outputs: int) -> None:
             f"{num_outputs} outputs (logits, means and deviations; with a shared trunk the value): Triton kernels take "
             f"at most {OUTPUTS[-1]}"
         )
+
+
+def _bounds(distribution: Distribution, device: torch.device) -> Tensor | None:
+    if not isinstance(distribution, DiagonalGaussian) or distribution.env_dtype != torch.float32:
+        return None
+    parts = (distribution.centre, distribution.half_width, distribution.low, distribution.high)
+    return torch.stack([part.to(device) for part in parts])
 
 
 def _offsets(distribution: Distribution) -> Tensor:

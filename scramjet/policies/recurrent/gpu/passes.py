@@ -181,11 +181,11 @@ class ScannedPasses(NamedTuple):
         return to_features, to_state, to_weight, sums.sum(0)
 
 
-def _scan_launch(steps: int, num_rows: int, size: int) -> tuple[tuple[int, int], dict[str, int]]:
+def _scan_launch(steps: int, num_rows: int, size: int) -> tuple[tuple[int], dict[str, int]]:
     """The grid of MinGRU's kernels, a program for each row and some columns, and the constants of a program."""
     block, columns = tuning.scan_tile(steps, size)
     constants = {"size": size, "block": block, "columns": columns, "num_warps": SCAN.warps}
-    return (num_rows, -(-size // columns)), constants
+    return (num_rows * -(-size // columns),), constants
 
 
 def _dtype(precision: str) -> torch.dtype:

@@ -55,14 +55,21 @@ def _keep(z, begins_at, at, is_step):  # type: ignore[no-untyped-def]
     return keep
 
 
+@triton_jit()
+def _place(size: tl.constexpr, columns: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The row and the units [1, columns] of a program. Neighbours take the units of one row: they lie side by side."""
+    num_parts: tl.constexpr = (size + columns - 1) // columns
+    program = tl.program_id(0)
+    return (program // num_parts).to(tl.int64), program % num_parts * columns + tl.arange(0, columns)[None, :]
+
+
 @triton_jit("num_rows", "steps", "state_stride", "state_at", "begins_at")
 def forward_kernel(  # type: ignore[no-untyped-def]
     gates_at, bias_at, state_at, begins_at, outputs_at, after_at, num_rows, steps, state_stride,
     size: tl.constexpr, block: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
     """Outputs [T, B, H] and the state after them [B, H], from what the features contribute to the gates [T * B, 2H]."""
-    row = tl.program_id(0).to(tl.int64)
-    unit = tl.program_id(1) * columns + tl.arange(0, columns)[None, :]
+    row, unit = _place(size, columns)
     is_unit = unit < size
     state = tl.load(state_at + row * state_stride + unit, mask=is_unit, other=0.0)
     step = tl.arange(0, block)[:, None]
@@ -86,8 +93,7 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     Those of the outputs are a scan too: a step's own, and what the step after it keeps of its. For each row the sums of
     the gates' gradients over time, of which those of the biases are made, go to `sums_at` [B, 2H].
     """
-    row = tl.program_id(0).to(tl.int64)
-    unit = tl.program_id(1) * columns + tl.arange(0, columns)[None, :]
+    row, unit = _place(size, columns)
     is_unit = unit < size
     to_state = tl.load(to_after_at + row * size + unit, mask=is_unit, other=0.0)
     first_state = tl.load(state_at + row * state_stride + unit, mask=is_unit, other=0.0)

@@ -2,12 +2,14 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
 pytest.importorskip("triton", reason="the fused kernels are written in Triton, which is not installed here")
 
-from tests.helpers.fused_mlps import NUM_SAMPLES, make_case
+from tests.helpers.fused_mlps import ACTIONS, NUM_SAMPLES, make_case
 
 VARIANTS = [
     {"inputs": 3, "actions": "two"},
@@ -53,6 +55,29 @@ def test_actions_log_probabilities_and_values_are_those_of_the_policy(triton_dev
         offsets = case.fused.plan.offsets[:-1].cpu()
         chosen = action.view(NUM_SAMPLES, -1) + offsets
         assert case.samples.mask.cpu().gather(1, chosen).all()
+
+
+@pytest.mark.parametrize(
+    ("space", "bounded"),
+    [
+        (Box(np.float32([-2, 0, 1]), np.float32([2, 5, 1.5])), "scale"),
+        (Box(np.float32([-0.5, 0, -1]), np.float32([0.5, 5, np.inf])), "clip"),
+        (Box(-1, 1, (3,), np.float32), "scale"),
+    ],
+)
+def test_what_the_env_receives_is_what_the_distribution_gives_it(triton_device, monkeypatch, space, bounded):
+    monkeypatch.setitem(ACTIONS, "bounded", space)
+    case = make_case(triton_device, actions="bounded", bounded_actions=bounded)
+    noise = 2 * torch.randn(NUM_SAMPLES, 3, device=triton_device)
+    noise[3] = torch.nan
+    action, given, log_prob = torch.zeros_like(noise), torch.zeros_like(noise), torch.zeros_like(noise[:, 0])
+    case.fused.act(case.inputs, None, noise, action, log_prob, None, given)
+    expected = case.policy.distribution.env_action(action)
+    assert case.fused.plan.scales == case.policy.distribution.scales
+    assert given[3].isnan().all()
+    # Where the centre is not 0, a GPU may round centre + half width * action once.
+    torch.testing.assert_close(given, expected, rtol=3e-7, atol=3e-7, equal_nan=True)
+    assert ((given == expected) | expected.isnan())[:, :1].all()  # the first centre is 0
 
 
 @pytest.mark.parametrize(("actions", "num_rows"), [("seven", 1), ("several", 64), ("three numbers", 65)])

@@ -23,39 +23,47 @@ class FlatWeights:
         self.counts = torch.zeros(len(parameters), device=device)
         """Adam's number of steps, once for each parameter as torch keeps it."""
         self._places = list(places)
-        self._weight_views = self.views_of(self.weights)
+        self._weight_views = [(view, view.data_ptr()) for view in self.views_of(self.weights)]
         self._states = list(
             zip(self.counts.unbind(), self.views_of(self.exp_avg), self.views_of(self.exp_avg_sq), strict=True)
         )
         self.refresh()
 
     def views_of(self, row: Tensor) -> list[Tensor]:
-        """The part of a row [size] that belongs to each parameter, in its shape."""
+        """The part of a row [size] that belongs to each parameter, in its shape and layout."""
         return [
-            row[place : place + parameter.numel()].view(parameter.shape)
+            row[place : place + parameter.numel()].as_strided(parameter.shape, parameter.stride())
             for parameter, place in zip(self._parameters, self._places, strict=True)
         ]
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the weights that have moved to other memory."""
-        for parameter, view in zip(self._parameters, self._weight_views, strict=True):
-            if parameter.data_ptr() != view.data_ptr():
+        for parameter, (view, address) in zip(self._parameters, self._weight_views, strict=True):
+            if parameter.data_ptr() != address:
                 view.copy_(parameter)
                 parameter.data = view
 
     @torch.no_grad()
-    def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
-        """Take over an optimizer's moments and step counts that have moved; where it has none yet they begin at 0."""
+    def use_optimizer(self, optimizer: torch.optim.Adam) -> bool:
+        """Take over an optimizer's moments and step counts that have moved; where it has none yet they begin at 0.
+
+        Returns whether there were any to take over.
+        """
+        has_moved = False
         for parameter, views in zip(self._parameters, self._states, strict=True):
             state = optimizer.state[parameter]
             for name, view in zip(("step", "exp_avg", "exp_avg_sq"), views, strict=True):
                 known = state.get(name)
+                if known is view:
+                    continue
+                has_moved |= known is None or known.data_ptr() != view.data_ptr()
                 if known is None:
                     view.zero_()
                 elif known.data_ptr() != view.data_ptr():
                     view.copy_(known)
                 state[name] = view
+        return has_moved
 
     def snapshot(self) -> list[Tensor]:
         """Copies of everything, for `restore`."""

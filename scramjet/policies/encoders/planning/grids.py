@@ -1,12 +1,12 @@
-"""The kernels of `value_propagation` for the GPU, forward and backward: one block of threads for each grid.
+"""The kernels of `value_propagation` for the GPU, forward and backward; imported when tensors are there.
 
-Imported when tensors are on the GPU. A grid lies in shared memory, with a border around it that saves the looking at
-edges. Nothing waits for the GPU, and every sum has one order: the same inputs give the same bits.
+Small grids go through the kernels of `rows`. Larger ones, and sweeps that end before values have
+settled, take one block of threads for each grid, which lies in shared memory with a border around it that saves the
+looking at edges. Nothing waits for the GPU, and every sum has one order: the same inputs give the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from types import FunctionType
 from typing import Any, cast
@@ -21,10 +21,18 @@ from scramjet.compile.cuda import cuda_arrays
 from scramjet.compile.fingerprint import function_fingerprint
 from scramjet.compile.numba_internals import keep_cuda_on_disk
 from scramjet.errors import ConfigError
+from scramjet.policies.encoders.planning.rows import (
+    WARP,
+    Kernel,
+    fits_rows,
+    route_back_kernel,
+    sweep_kernel,
+)
 
 cuda: Any = numba_cuda  # to a type checker its functions are not those that kernels call
 
-WARP = 32
+ROW_THREADS = 64
+"""Threads in a block of the kernels for small grids; warps do not wait for each other."""
 MAX_THREADS = 256
 """Threads in a block; where a grid has more cells, each thread takes several."""
 SHARED_BYTES = 48 * 1024
@@ -38,9 +46,13 @@ NEVER = 1 << 30
 
 
 def sweep(reward: Tensor, passes: Tensor, max_sweeps: int, value: Tensor) -> None:
-    """Write the settled values, as the CPU's sweeps do; all [B, H, W]."""
+    """Write the values after at most `max_sweeps` of the CPU's sweeps; all [B, H, W]."""
     _, height, width = reward.shape
-    _launch(_sweep_grid, (height, width), min(height, width), reward, passes, max_sweeps, value)
+    if fits_rows(height, width) and max_sweeps >= height * width:  # enough for values to settle, in whatever order
+        kernel, max_rounds = sweep_kernel(height, width), max_sweeps * height
+        _launch_rows(kernel, (height, width), reward, passes, max_rounds, value)
+    else:
+        _launch_grids(_sweep_grid, (height, width), min(height, width), reward, passes, max_sweeps, value)
 
 
 def route_back(
@@ -48,33 +60,46 @@ def route_back(
 ) -> None:
     """Write the gradients of rewards and shares, as the CPU does up to the order of sums; all [B, H, W]."""
     _, height, width = reward.shape
-    num_threads = _bordered(height, width)
-    _launch(_route_grid_back, (height, width), num_threads, reward, passes, value, grad, to_reward, to_passes)
+    arguments = (reward, passes, value, grad, to_reward, to_passes)
+    if fits_rows(height, width):
+        _launch_rows(route_back_kernel(height, width), (height, width), *arguments)
+    else:
+        _launch_grids(_route_grid_back, (height, width), _bordered(height, width), *arguments)
 
 
 def _bordered(height: int, width: int) -> int:
     return (height + 2) * (width + 2)
 
 
-def _launch(kernel: Callable[..., None], size: tuple[int, int], num_threads: int, *arguments: Any) -> None:
-    """Run a kernel on torch's current stream: a block for each grid of `size`, of about so many threads."""
-    num_grids, shared_bytes = len(arguments[0]), _bordered(*size) * BYTES_PER_CELL
-    assert arguments[0].dtype == torch.float32
+def _launch_rows(kernel: Kernel, size: tuple[int, int], *arguments: Any) -> None:
+    """Run a kernel of small grids: a thread for each row, and no grid in two warps."""
+    warps = -(-len(arguments[0]) // (WARP // size[0]))
+    _launch(kernel, -(-warps * WARP // ROW_THREADS), ROW_THREADS, 0, arguments)
+
+
+def _launch_grids(kernel: Kernel, size: tuple[int, int], num_threads: int, *arguments: Any) -> None:
+    """Run a kernel with a block for each grid of `size`, of about so many threads."""
+    shared_bytes = _bordered(*size) * BYTES_PER_CELL
     if shared_bytes > SHARED_BYTES:
         raise ConfigError(
             f"policy.encoder='value_propagation' plans on the GPU on grids of up to {SHARED_BYTES // BYTES_PER_CELL} "
             f"cells with their border, and this one is {size[0]} x {size[1]}; use --device cpu, or another "
             f"--policy.encoder"
         )
-    if num_grids == 0:
-        return
     block = min(MAX_THREADS, -(-num_threads // WARP) * WARP)
-    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
-    _compiled(kernel)[num_grids, block, stream, shared_bytes](*cuda_arrays(arguments))
+    _launch(kernel, len(arguments[0]), block, shared_bytes, arguments)
+
+
+def _launch(kernel: Kernel, num_blocks: int, block: int, shared_bytes: int, arguments: tuple[Any, ...]) -> None:
+    """Run a kernel on torch's current stream."""
+    assert arguments[0].dtype == torch.float32
+    if num_blocks > 0:
+        stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+        _compiled(kernel)[num_blocks, block, stream, shared_bytes](*cuda_arrays(arguments))
 
 
 @cache
-def _compiled(kernel: Callable[..., None]) -> Any:
+def _compiled(kernel: Kernel) -> Any:
     dispatcher = cuda.jit(kernel)
     keep_cuda_on_disk(dispatcher, function_fingerprint(cast(FunctionType, kernel)), kernel.__name__)
     return dispatcher

@@ -1,4 +1,4 @@
-"""Triton kernels around the planning of `value_propagation`: each cell's reward and share, and the cells around agents.
+"""Triton kernels before the planning of `value_propagation`: each cell's reward and share.
 
 A cell's planes go through one hidden layer to two numbers without leaving the chip, forward and back; only gradients of
 weights are written. Sums are taken in a fixed order, without atomics. Names that end in `_at` are pointers.
@@ -17,8 +17,6 @@ from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-MOST_PLANES, MOST_UNITS = 8, 64
-"""Most planes and units of the hidden layer that fit on chip."""
 CELLS, GRADIENT_CELLS = 256, 64
 """Cells that a program takes at a time, forward and back: few enough that units, weights and sums of all fit
 into registers."""
@@ -28,8 +26,6 @@ INPUTS = 16
 """Columns of the products that give gradients: planes, then a 1, then padding. Matrix products cannot be narrower."""
 NUM_PROGRAMS, INTERPRETED_PROGRAMS = 528, 2
 """Programs of the backward pass, each with a row of partial sums; in Triton's interpreter."""
-AROUND_BLOCK = 128
-"""Agents, or cells, of a program that reads or writes what is around agents."""
 
 
 class CellWeights(NamedTuple):
@@ -95,7 +91,7 @@ def _shape(embed: Tensor, numbers: tuple[float, float, float]) -> dict[str, Any]
 
 
 @triton_jit()
-def _clamped(x, bound: tl.constexpr):  # type: ignore[no-untyped-def]
+def clamped(x, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """`x` between -bound and bound; NaN stays NaN."""
     return tl.where(x < -bound, -bound, tl.where(x > bound, bound, x))
 
@@ -146,7 +142,7 @@ def _maps_kernel(  # type: ignore[no-untyped-def]
             activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
             planes, units, sharpness,
         )  # fmt: skip
-        total = _clamped(total, bound)
+        total = clamped(total, bound)
         tl.store((reward_at if output == 0 else passes_at) + cell, tl.sigmoid(total), mask=is_cell)
 
 
@@ -199,74 +195,6 @@ def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
 @triton_jit()
 def _through_sigmoid(total, grad, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient before a sigmoid whose input is kept within bounds: dropped where it would lead farther out."""
-    share = tl.sigmoid(_clamped(total, bound))
+    share = tl.sigmoid(clamped(total, bound))
     leaves = ((total > bound) & (grad < 0.0)) | ((total < -bound) & (grad > 0.0))
     return tl.where(leaves, 0.0, grad * share * (1.0 - share))
-
-
-def around_agents(value: Tensor, passes: Tensor, agent: Tensor, start: tuple[int, int]) -> Any:
-    """The numbers of the 3x3 cells around each agent, 0 outside of the grid: those of `value` and `passes` [B, H, W] as
-    two tensors [B, 9]. `agent` [B, 2] are rows and columns, counted from `start`."""
-    return _AroundAgents.apply(value, passes, agent, start)
-
-
-class _AroundAgents(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, value: Tensor, passes: Tensor, agent: Tensor, start: tuple[int, int]
-    ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(agent)
-        ctx.shape, ctx.start = value.shape, start
-        values, passable = value.new_empty(2, len(value), 9).unbind()
-        _around_kernel[(-(-len(value) // AROUND_BLOCK),)](
-            value.contiguous(), passes.contiguous(), agent.contiguous(), values, passable, len(value),
-            height=value.shape[1], width=value.shape[2], start_y=start[0], start_x=start[1], block=AROUND_BLOCK,
-        )  # fmt: skip
-        return values, passable
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-        (agent,) = ctx.saved_tensors
-        num_grids, height, width = ctx.shape
-        to_value, to_passes = grads[0].new_empty(2, *ctx.shape).unbind()
-        block = 8 * AROUND_BLOCK
-        _around_gradient_kernel[(-(-to_value.numel() // block),)](
-            grads[0].contiguous(), grads[1].contiguous(), agent.contiguous(), to_value, to_passes, num_grids,
-            height=height, width=width, start_y=ctx.start[0], start_x=ctx.start[1], block=block,
-        )  # fmt: skip
-        return to_value, to_passes, None, None
-
-
-@triton_jit("num_grids")
-def _around_kernel(  # type: ignore[no-untyped-def]
-    value_at, passes_at, agent_at, values_at, passable_at, num_grids,
-    height: tl.constexpr, width: tl.constexpr, start_y: tl.constexpr, start_x: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """See `around_agents`; one program for each block of grids."""
-    grid = tl.program_id(0) * block + tl.arange(0, block)[:, None]
-    place = tl.arange(0, 16)[None, :]
-    is_place = (grid < num_grids) & (place < 9)
-    y = tl.load(agent_at + 2 * grid, mask=grid < num_grids, other=0) - start_y + place // 3 - 1
-    x = tl.load(agent_at + 2 * grid + 1, mask=grid < num_grids, other=0) - start_x + place % 3 - 1
-    is_inside = is_place & (y >= 0) & (y < height) & (x >= 0) & (x < width)
-    cell = grid.to(tl.int64) * (height * width) + y * width + x
-    tl.store(values_at + grid * 9 + place, tl.load(value_at + cell, mask=is_inside, other=0.0), mask=is_place)
-    tl.store(passable_at + grid * 9 + place, tl.load(passes_at + cell, mask=is_inside, other=0.0), mask=is_place)
-
-
-@triton_jit("num_grids")
-def _around_gradient_kernel(  # type: ignore[no-untyped-def]
-    to_values_at, to_passable_at, agent_at, to_value_at, to_passes_at, num_grids,
-    height: tl.constexpr, width: tl.constexpr, start_y: tl.constexpr, start_x: tl.constexpr, block: tl.constexpr,
-):  # fmt: skip
-    """Write the gradients of all cells, 0 for those that are not around an agent; one program for a block of cells."""
-    cell = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    grid = cell // (height * width)
-    is_cell = grid < num_grids
-    down = cell // width % height + 1 - (tl.load(agent_at + 2 * grid, mask=is_cell, other=0) - start_y)
-    right = cell % width + 1 - (tl.load(agent_at + 2 * grid + 1, mask=is_cell, other=0) - start_x)
-    is_around = is_cell & (down >= 0) & (down < 3) & (right >= 0) & (right < 3)
-    place = grid * 9 + down * 3 + right
-    tl.store(to_value_at + cell, tl.load(to_values_at + place, mask=is_around, other=0.0), mask=is_cell)
-    tl.store(to_passes_at + cell, tl.load(to_passable_at + place, mask=is_around, other=0.0), mask=is_cell)

@@ -1,0 +1,77 @@
+"""Runs the trunk and the heads of a network: by the kernels where they take them, else by torch's modules.
+
+Importing this does not load Triton.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+_ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def run_trunk(trunk: nn.Sequential, source: Tensor) -> Tensor:
+    """Features [N, F] of a trunk made by `layers.mlp`, from inputs [N, D]."""
+    if not (source.is_cuda and _is_known(trunk) and _takes_kernels(source, list(trunk)[::2], [trunk, *trunk])):
+        features: Tensor = trunk(source)
+        return features
+    from scramjet.compile.triton import product_precision
+    from scramjet.policies.dense import layers
+
+    precision, modules = product_precision(), list(trunk)
+    for layer, activation in zip(modules[::2], modules[1::2], strict=True):
+        source = layers.hidden(source, layer.weight, layer.bias, _ACTIVATIONS[type(activation)], precision)  # type: ignore[arg-type]
+    return source
+
+
+def run_heads(features: Tensor, actor_head: nn.Module, critic_head: nn.Module) -> tuple[Tensor, Tensor]:
+    """Logits [N, num_inputs] and values [N] of a policy head and a value head on the same features [N, F]."""
+    if features.is_cuda and _takes_kernels(features, [actor_head, critic_head], [actor_head, critic_head]):
+        from scramjet.compile.triton import product_precision
+        from scramjet.policies.dense import layers
+
+        assert isinstance(actor_head, nn.Linear)
+        assert isinstance(critic_head, nn.Linear)
+        if actor_head.out_features <= layers.MAX_HEADS and critic_head.out_features == 1:
+            weights = actor_head.weight, actor_head.bias, critic_head.weight, critic_head.bias
+            return layers.heads(features, *weights, product_precision())
+    return actor_head(features), critic_head(features).squeeze(-1)
+
+
+def _is_known(trunk: nn.Sequential) -> bool:
+    """Whether this is linear layers with tanh or ReLU after each."""
+    activations = list(trunk)[1::2]
+    return len(trunk) == 2 * len(activations) > 0 and all(type(module) in _ACTIVATIONS for module in activations)
+
+
+def _takes_kernels(source: Tensor, linears: list[nn.Module], modules: list[nn.Module]) -> bool:
+    """Whether the kernels take these layers on the GPU: plain ones whose modules nobody hooked into.
+
+    Tensors that torch traces or maps over have no memory that a kernel could read.
+    """
+    from scramjet.compile.triton import HAS_TRITON, product_precision
+
+    is_rounded = torch.is_autocast_enabled("cuda")
+    types = (torch.float32, torch.bfloat16) if is_rounded else (torch.float32,)
+    return (
+        HAS_TRITON
+        and source.dim() == 2
+        and source.numel() > 0
+        and source.dtype in types
+        and not (is_rounded and product_precision() != "bfloat16")
+        and all(_is_plain(layer) for layer in linears)
+        and not any(getattr(module, hook) for module in modules for hook in _HOOKS)
+        and not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether this is a linear layer with a bias, all of it contiguous float32 on the GPU."""
+    return (
+        type(layer) is nn.Linear
+        and layer.bias is not None
+        and all(each.is_cuda and each.dtype is torch.float32 and each.is_contiguous() for each in layer.parameters())
+    )

@@ -1,0 +1,185 @@
+"""Linear layers as differentiable torch functions over the Triton kernels: a hidden layer, and two heads.
+
+Torch runs a hidden layer as a product, a nonlinearity and, backward, the nonlinearity's gradient, two products and a
+sum over all rows for the bias; each reads or writes all activations. Here forward is one kernel and backward one, with
+torch's products where the layer is wide. A policy head and a value head read their features once forward and once
+backward. Nothing waits for the host, so that CUDA graphs can record every call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from scramjet.policies.dense import kernels
+
+MAX_INPUTS = 256
+"""Most inputs of a hidden layer whose forward product is the kernel's; torch multiplies wider ones."""
+MAX_SUMMED = 64
+"""Most inputs of a hidden layer whose weights' gradient the kernel adds up, where nothing before it learns."""
+MAX_HEADS = 63
+"""Most logits of heads that the kernels take."""
+PROGRAMS = 256
+"""Most programs that share the rows of a sum, for each block of its columns: about two for a multiprocessor."""
+
+
+class Tile(NamedTuple):
+    """What a program takes at a time."""
+
+    rows: int
+    inputs: int  # at most
+    outputs: int  # at most
+    stages: int  # of the pipeline that loads tiles while others are computed
+    warps: int = 4
+
+
+FORWARD = {"float32": Tile(32, 32, 64, 2), "tf32": Tile(64, 64, 128, 2), "bfloat16": Tile(64, 64, 128, 2)}
+"""By precision."""
+HIDDEN_GRADIENT = {
+    "float32": Tile(32, MAX_SUMMED, 64, 2), "tf32": Tile(64, MAX_SUMMED, 64, 2), "bfloat16": Tile(64, MAX_SUMMED, 64, 2)
+}  # fmt: skip
+HEADS_GRADIENT = {
+    "float32": Tile(32, 32, MAX_HEADS + 1, 1), "tf32": Tile(32, 64, MAX_HEADS + 1, 2),
+    "bfloat16": Tile(32, 64, MAX_HEADS + 1, 2),
+}  # fmt: skip
+
+
+def hidden(source: Tensor, weight: Tensor, bias: Tensor, activation: str, precision: str) -> Tensor:
+    """tanh or relu of a linear layer, [N, outputs]; in bfloat16 if that is the precision."""
+    out: Tensor = _Hidden.apply(source, weight, bias, activation, precision)
+    return out
+
+
+def heads(
+    source: Tensor, weight: Tensor, bias: Tensor, value_weight: Tensor, value_bias: Tensor, precision: str
+) -> tuple[Tensor, Tensor]:
+    """Logits [N, outputs] and values [N] of two linear layers on the same features [N, inputs], float32."""
+    logits, value = _Heads.apply(source, weight, bias, value_weight, value_bias, precision)
+    return logits, value
+
+
+class _Hidden(torch.autograd.Function):
+    """A linear layer with a nonlinearity."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, weight: Tensor, bias: Tensor, activation: str, precision: str) -> Tensor:
+        source = source.contiguous()
+        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        if weight.shape[1] > MAX_INPUTS:
+            out = torch.addmm(bias.to(dtype), source.to(dtype), weight.to(dtype).t())
+            out = out.tanh_() if activation == "tanh" else out.relu_()
+        else:
+            out = source.new_empty(len(source), len(weight), dtype=dtype)
+            _launch_forward(source, weight, bias, None, None, out, None, activation, precision)
+        ctx.save_for_backward(source, weight, bias, out)
+        ctx.activation, ctx.precision = activation, precision
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        source, weight, bias, out = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            function = torch.tanh if ctx.activation == "tanh" else torch.relu
+            found = _plainly(ctx, grads, lambda *inputs: function(linear(*inputs)), (source, weight, bias))
+            return *found, None, None
+        to_out, (outputs, inputs) = grads[0].contiguous(), weight.shape
+        sums_weight = not ctx.needs_input_grad[0] and inputs <= MAX_SUMMED
+        to_total = None if sums_weight else torch.empty_like(out)
+        tile = HIDDEN_GRADIENT[ctx.precision]
+        num_programs, blocks = _programs(len(source), tile), _blocks(tile, inputs if sums_weight else 1, outputs)
+        partials = source.new_empty(num_programs, outputs * (inputs + 1 if sums_weight else 1), dtype=torch.float32)
+        kernels.hidden_gradient_kernel[(num_programs, -(-outputs // blocks["block_outputs"]))](
+            source, out, to_out, to_total, partials, len(source), inputs=inputs, outputs=outputs,
+            activation=ctx.activation, precision=ctx.precision, **blocks,
+        )  # fmt: skip
+        sums = partials.sum(0)
+        if to_total is None:
+            to_weight, to_bias = sums.split([outputs * inputs, outputs])
+            return None, to_weight.view(outputs, inputs), to_bias, None, None
+        to_source = None
+        if ctx.needs_input_grad[0]:
+            to_source = (to_total @ weight.to(to_total.dtype)).to(source.dtype)
+        return to_source, (to_total.t() @ source.to(to_total.dtype)).float(), sums, None, None
+
+
+class _Heads(torch.autograd.Function):
+    """A policy head and a value head."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, source: Tensor, weight: Tensor, bias: Tensor, value_weight: Tensor, value_bias: Tensor, precision: str
+    ) -> tuple[Tensor, Tensor]:
+        source = source.contiguous()
+        logits = source.new_empty(len(source), len(weight), dtype=torch.float32)
+        value = logits.new_empty(len(source))
+        _launch_forward(source, weight, bias, value_weight, value_bias, logits, value, "none", precision)
+        ctx.save_for_backward(source, weight, bias, value_weight, value_bias)
+        ctx.precision = precision
+        return logits, value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        source, weight, bias, value_weight, value_bias = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            found = _plainly(ctx, grads, _plain_heads, (source, weight, bias, value_weight, value_bias))
+            return *found, None
+        outputs, inputs = weight.shape
+        tile = HEADS_GRADIENT[ctx.precision]
+        num_programs, blocks = _programs(len(source), tile), _blocks(tile, inputs, outputs + 1)
+        to_source = torch.empty_like(source)
+        partials = source.new_empty(num_programs, (outputs + 1) * (inputs + 1), dtype=torch.float32)
+        kernels.heads_gradient_kernel[(num_programs, -(-inputs // blocks["block_inputs"]))](
+            source, weight, value_weight, grads[0].contiguous(), grads[1].contiguous(), to_source, partials,
+            len(source), inputs=inputs, outputs=outputs, precision=ctx.precision, **blocks,
+        )  # fmt: skip
+        to_weight, to_value_weight, to_bias, to_value_bias = partials.sum(0).split(
+            [outputs * inputs, inputs, outputs, 1]
+        )
+        return to_source, to_weight.view_as(weight), to_bias, to_value_weight.view_as(value_weight), to_value_bias, None
+
+
+def _launch_forward(
+    source: Tensor, weight: Tensor, bias: Tensor, value_weight: Tensor | None, value_bias: Tensor | None,
+    out: Tensor, value: Tensor | None, activation: str, precision: str,
+) -> None:  # fmt: skip
+    outputs, inputs = weight.shape
+    num_columns, tile = outputs + (value is not None), FORWARD[precision]
+    blocks = _blocks(tile, inputs, num_columns)
+    kernels.forward_kernel[(-(-len(source) // tile.rows), -(-num_columns // blocks["block_outputs"]))](
+        source, weight, bias, value_weight, value_bias, out, value, len(source), inputs=inputs, outputs=outputs,
+        activation=activation, precision=precision, **blocks,
+    )  # fmt: skip
+
+
+def _plain_heads(
+    source: Tensor, weight: Tensor, bias: Tensor, value_weight: Tensor, value_bias: Tensor
+) -> tuple[Tensor, Tensor]:
+    return linear(source, weight, bias), linear(source, value_weight, value_bias).squeeze(-1)
+
+
+def _plainly(ctx: Any, grads: tuple[Tensor, ...], function: Any, inputs: tuple[Tensor, ...]) -> list[Tensor | None]:
+    """The gradients by torch's operators, which can be differentiated again."""
+    is_needed = ctx.needs_input_grad[: len(inputs)]
+    needed = [tensor for tensor, need in zip(inputs, is_needed, strict=True) if need]
+    found = iter(torch.autograd.grad(function(*inputs), needed, grads, create_graph=True))
+    return [next(found) if need else None for need in is_needed]
+
+
+def _programs(num_rows: int, tile: Tile) -> int:
+    """How many programs share the rows of a sum: no more than finish in the same time."""
+    num_blocks = -(-num_rows // tile.rows)
+    return -(-num_blocks // -(-num_blocks // PROGRAMS))
+
+
+def _blocks(tile: Tile, inputs: int, outputs: int) -> dict[str, int]:
+    """The sizes of a program's blocks, powers of two, and how it is launched; no product is narrower than 16."""
+    return {
+        "block_rows": tile.rows,
+        "block_inputs": max(16, min(tile.inputs, 1 << (inputs - 1).bit_length())),
+        "block_outputs": max(16, min(tile.outputs, 1 << (outputs - 1).bit_length())),
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
+    }
