@@ -23,7 +23,7 @@ class GradientBlocks(NamedTuple):
     """What one program of the weights' gradient does at a time."""
 
     rows: int  # cells; more than 16 cost registers and moves between them
-    entries: int  # of the source's side in one product: from 64 on, tensor cores want what is written with conflicts
+    entries: int  # most of the source's side in one product; 64 would go to tensor cores by writes that conflict
     warps: int
     sums: int  # most of the gradient's numbers that a thread adds up
     programs: int  # of a multiprocessor

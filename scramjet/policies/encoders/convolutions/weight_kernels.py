@@ -119,8 +119,8 @@ def reduce_kernel(  # type: ignore[no-untyped-def]
     partials_at, weight_at, bias_at, num_partials, channels, taps, outputs,
     is_channels_first: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr,
 ):  # fmt: skip
-    """Add up the rows of `partials`, into the gradients of weights [outputs, channels, taps], or [outputs, taps,
-    channels] if that `is_channels_first` is not set, and bias [outputs]."""
+    """Add up the rows of `partials` into the gradients of bias [outputs] and weights, which lie in memory as [outputs,
+    channels, taps] if that `is_channels_first`, else as [outputs, taps, channels]."""
     entries = taps * channels
     place = tl.program_id(0) * columns + tl.arange(0, columns)
     is_place = place < (entries + 1) * outputs

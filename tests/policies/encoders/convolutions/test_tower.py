@@ -84,6 +84,8 @@ def compare(device, layers, source, planes):
         (3, 4, (3, 16, 16, 16), True),
         (1, 5, (17, 40), False),
         (2, 3, (3, 32, 20), False),
+        (2, 2, (2, 40, 8), False),
+        (2, 2, (1, 64, 64, 16), False),
     ],
 )
 def test_boards_and_all_gradients_are_torchs(triton_device, height, width, channels, is_residual):
