@@ -65,6 +65,10 @@ GOALS: dict[str, tuple[Goal, ...]] = {
 }
 
 
+EVALUATED_IN = {"connect_four": {"random_opponent": True}}
+"""Parameters of the world in which the result is measured, where they are not those of training."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One run."""
@@ -88,7 +92,8 @@ def solve(world: str, seed: int, flags: list[str]) -> Result:
         run = Path(runs) / "run"
         last = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
         goals = GOALS[world]
-        evaluation = evaluate(run, max(goal.episodes for goal in goals), seed=EVALUATION_SEED)
+        episodes = max(goal.episodes for goal in goals)
+        evaluation = evaluate(run, episodes, seed=EVALUATION_SEED, env_parameters=EVALUATED_IN.get(world))
     played = {"return": evaluation.mean_return, **evaluation.stats}
     values = {goal.number: played[goal.number] for goal in goals}
     is_reached = all(goal.is_reached(values[goal.number]) for goal in goals)

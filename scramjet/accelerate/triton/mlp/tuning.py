@@ -31,7 +31,7 @@ GRADIENTS: dict[str, dict[tuple[int, int], Tuning]] = {
         (128, 128): Tuning(16, 8, 1, 2),
     },
     "tf32": {
-        (64, 32): Tuning(64, 4, 2, 2), (64, 64): Tuning(64, 4, 1, 2), (64, 128): Tuning(64, 8, 1, 1),
+        (64, 32): Tuning(64, 4, 2, 2), (64, 64): Tuning(128, 8, 1, 1), (64, 128): Tuning(64, 8, 1, 1),
         (128, 32): Tuning(32, 8, 2, 1), (128, 128): Tuning(32, 8, 1, 1),
     },
     "bfloat16": {
@@ -40,7 +40,7 @@ GRADIENTS: dict[str, dict[tuple[int, int], Tuning]] = {
     },
 }  # fmt: skip
 """By precision, then by most units and most inputs: the first entry that is large enough counts."""
-PROVEN = {"float32": (16, 0), "tf32": (128, 16), "bfloat16": (64, 64)}
+PROVEN = {"float32": (16, 0), "tf32": (32, 16), "bfloat16": (64, 64)}
 """By precision: the most inputs of 64 and of 128 units whose compiled kernels need no more shared memory than an H200
 has. For more, a launch is tried before training begins, with smaller blocks if need be."""
 SMALLEST_BLOCK = 16

@@ -22,7 +22,7 @@ class ProductBlocks(NamedTuple):
 class GradientBlocks(NamedTuple):
     """What one program of the weights' gradient does at a time."""
 
-    rows: int  # cells; more than 16 cost registers and moves between them
+    rows: int  # cells
     entries: int  # most of the source's side in one product; 64 would go to tensor cores by writes that conflict
     warps: int
     sums: int  # most of the gradient's numbers that a thread adds up
@@ -30,7 +30,7 @@ class GradientBlocks(NamedTuple):
 
 
 CONVOLUTION = {
-    16: ProductBlocks(rows=128, entries=32, warps=4, stages=1),
+    16: ProductBlocks(rows=128, entries=32, warps=4, stages=3),
     64: ProductBlocks(rows=128, entries=32, warps=4, stages=4),
     128: ProductBlocks(rows=128, entries=32, warps=8, stages=4),
 }
@@ -41,13 +41,15 @@ one kernel less to compile."""
 LARGE_GRID = 8 * 264
 """From so many programs on, loops over padded boards load through the cache, where taps find what others loaded; with
 stages, loads go around it."""
+MOST_ROWS_BACK = 64
+"""Most cells of a program that convolves back, to the gradient of the source."""
 MOST_OUTPUTS = 128
 """Most channels of the result that one program makes; with more, several programs read the same cells."""
 MOST_UNROLLED = 9 * 32
 """Longest summed axis of a padded convolution whose steps are all known when it is compiled; else it takes a loop."""
 GRADIENT = {
     16: GradientBlocks(rows=16, entries=16, warps=1, sums=144, programs=10),
-    32: GradientBlocks(rows=16, entries=32, warps=2, sums=144, programs=4),
+    32: GradientBlocks(rows=32, entries=32, warps=2, sums=144, programs=4),
     64: GradientBlocks(rows=16, entries=32, warps=4, sums=64, programs=3),
 }
 """By the least number of channels of the result."""
@@ -68,11 +70,14 @@ class Product(NamedTuple):
     stages: int
 
 
-def product_blocks(num_rows: int, outputs: int, taps: int, depth: int, precision: str, *, is_padded: bool) -> Product:
+def product_blocks(
+    num_rows: int, outputs: int, taps: int, depth: int, precision: str, *, is_padded: bool, is_back: bool
+) -> Product:
     """Blocks of a product of `num_rows` rows with `outputs` columns that sums up `taps` of `depth` numbers."""
     columns = _columns(outputs, MOST_OUTPUTS)
     blocks = _from(CONVOLUTION, columns)
-    rows = blocks.rows // 2 if precision == "float32" else blocks.rows
+    most = MOST_ROWS_BACK if is_back and is_padded else blocks.rows
+    rows = most // 2 if precision == "float32" else most
     rows = rows if is_padded and num_rows >= rows * SMALL_GRID else rows // 2
     unrolls = is_padded and taps * depth <= MOST_UNROLLED
     stages = 1 if is_padded and num_rows >= rows * LARGE_GRID else blocks.stages

@@ -81,8 +81,9 @@ class Layer:
         groups, num_boards = source.shape[:2]
         num_rows, taps = num_boards * self.out_height * self.out_width, self.size ** (1 if self.by_rows else 2)
         blocks = product_blocks(
-            num_rows * groups, self.outputs, taps, self.entries // taps, precision, is_padded=self.padding > 0
-        )
+            num_rows * groups, self.outputs, taps, self.entries // taps, precision,
+            is_padded=self.padding > 0, is_back=turns,
+        )  # fmt: skip
         grid = (-(-num_rows // blocks.rows), -(-self.outputs // blocks.outputs), groups)
         kernels.convolution_kernel[grid](
             source, weight, bias, added, mask, out, num_boards,
@@ -112,7 +113,7 @@ class Layer:
         rows = -(-self.height // self.stride) * -(-self.width // self.stride)
         blocks = product_blocks(
             num_boards * rows * self.stride**2, self.channels, -(-self.size // self.stride) ** 2, self.outputs,
-            precision, is_padded=False,
+            precision, is_padded=False, is_back=True,
         )  # fmt: skip
         grid = (-(-num_boards * rows // blocks.rows), -(-self.channels // blocks.outputs), self.stride**2)
         kernels.source_gradient_kernel[grid](
