@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,3 +106,14 @@ def test_a_new_run_that_cannot_begin_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError), begun(replace(SMALL, num_envs=10**9), tmp_path, run_name="first"):
         pass
     assert not (tmp_path / "first").exists()
+
+
+def test_training_on_the_cpu_loads_neither_triton_nor_the_compiler_of_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys, scramjet; "
+        f"scramjet.train('cartpole', total_timesteps=256, num_envs=4, num_steps=32, runs_dir={str(tmp_path)!r}, "
+        "device='cpu', eval={'final_episodes': 0}); "
+        "sys.exit(','.join({'triton', 'torch._dynamo', 'sympy'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-500:]
