@@ -107,7 +107,8 @@ def settings(device: torch.device, **changes: Any) -> LossSettings:
 
 def assert_same(ours: list[Tensor], expected: list[Tensor]) -> None:
     for mine, theirs in zip(ours, expected, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=2e-5, atol=2e-6 * float(theirs.abs().max()) + 1e-8)
+        least = 2e-7 if theirs.dim() == 0 else 1e-8  # terms are means of numbers around 1, which cancel each other
+        torch.testing.assert_close(mine, theirs, rtol=2e-5, atol=2e-6 * float(theirs.abs().max()) + least)
 
 
 @pytest.mark.parametrize("marked", [False, True], ids=["all count", "some count"])
