@@ -41,9 +41,6 @@ MIN_THREADED_WORK = 4096 * 128
 """Samples in a minibatch times hidden units, or gates of memory, below which threads cost more than they save."""
 MIN_THREADED_WORK_FUSED = 256 * 128
 """The same bound for compiled functions, which wake threads twice a minibatch and not with every operator."""
-MIN_MEMORY_ON_GPU = 40 * 128
-"""Envs times units of memory below which the CPU is faster: the GPU learns memory one step after the other, which takes
-it about as long for few envs as for many."""
 
 
 def resolve(config: RunConfig) -> RunConfig:
@@ -90,15 +87,7 @@ def _with_batches(config: RunConfig) -> RunConfig:
 def _decided_device(config: RunConfig) -> Device:
     if config.device != "auto":
         return config.device
-    return "cuda" if _gpu_pays(config) and cuda_is_ready() else "cpu"
-
-
-def _gpu_pays(config: RunConfig) -> bool:
-    """Whether a GPU learns faster than the CPU, which it does but for small memory and few envs."""
-    shape = config.policy
-    if shape.memory is None or config.num_envs == "auto" or config.env_device == "cuda":
-        return True
-    return config.num_envs * shape.memory_size * shape.memory_layers >= MIN_MEMORY_ON_GPU
+    return "cuda" if cuda_is_ready() else "cpu"
 
 
 def env_device_beside(config: RunConfig, device: Device) -> Device:

@@ -103,7 +103,7 @@ def plan_of(policy: Policy) -> Plan:
         raise UnsupportedMLPError(f"Triton kernels do not run a {type(network).__name__}")
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     if network.state_size:
-        raise UnsupportedMLPError("Triton kernels of MLPs know no memory")
+        raise UnsupportedMLPError("Triton's MLP kernels know no memory: it and the loss have kernels of their own")
     if is_privileged(policy.observation_space):
         raise UnsupportedMLPError("Triton kernels give policy and critic the same observations (observe_critic)")
     if policy.two_hot_head is not None:
