@@ -65,7 +65,7 @@ GOALS: dict[str, tuple[Goal, ...]] = {
 }
 
 
-EVALUATED_IN = {"connect_four": {"random_opponent": True}}
+EVALUATED_IN = {"connect_four": {"random_opponent": True, "opening_plies": 0}}
 """Parameters of the world in which the result is measured, where they are not those of training."""
 
 
