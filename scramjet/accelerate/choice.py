@@ -50,7 +50,7 @@ def choose_executor(
 
 
 def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Executor:
-    """Triton's kernels for the whole network; or torch's operators, whose loss is a kernel where it can be."""
+    """Triton's kernels for the whole network; or the network as it is, with kernels for what surrounds it."""
     from scramjet.accelerate.triton.executor import TritonExecutor, triton_mlp
     from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
     from scramjet.compile.triton import HAS_TRITON

@@ -18,6 +18,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.commands.command_line import parse
 from scramjet.commands.output.rates import Rate, format_rate, measure_env_rate, median_rate
 from scramjet.compile.cuda import require_cuda
+from scramjet.compile.kernel_choice import allow_kernels
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.engine.worlds.native_pool import ENVS_PER_THREAD, NativePool
 from scramjet.envs.api import Env
@@ -236,6 +237,7 @@ def measure(arguments: Arguments, num_envs: int, num_threads: int) -> Row:
         normalize_rewards=False,
     )
     batch_size = num_envs * arguments.num_steps
+    allow_kernels(arguments.fused)
     executor = choose_executor(policy, pool, fused=arguments.fused, precision=arguments.precision)
     player = RolloutPlayer(pool, executor, arguments.num_steps)
     learner = Learner.for_rollout(player.rollout, executor, settings, total_steps=10**9, seed=0)

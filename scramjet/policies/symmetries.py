@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.envs.api import Box, Discrete, MultiBinary, Symmetry
 from scramjet.errors import ConfigError, WorldError
-from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
+from scramjet.policies.encoders.convolutions.choice import is_mapped
 from scramjet.policies.layers import PolicyOutput
 
 MOST_SYMMETRIES = 64

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ class Learning(ABC, Generic[Prepared]):
         device = policy.device
         self.optimizer = torch.optim.Adam(
             policy.parameters(),
-            lr=number_on(device, 1.0),
+            lr=torch.tensor(1.0, device=device) if device.type == "cuda" else 1.0,  # followed by each update
             eps=config.adam_eps,
             fused=True,
             capturable=device.type == "cuda",
@@ -112,7 +112,8 @@ class Learning(ABC, Generic[Prepared]):
         """Set the optimizer's learning rate to its value at `step`, and return it."""
         learning_rate = self._learning_rate.at(step, self.total_steps)
         (group,) = self.optimizer.param_groups
-        group["lr"] = set_number(group["lr"], learning_rate)
+        rate = group["lr"]  # on the GPU a tensor, which each replay of recorded work reads
+        group["lr"] = rate.fill_(learning_rate) if isinstance(rate, Tensor) else learning_rate
         return learning_rate
 
 
@@ -129,16 +130,6 @@ def make_entropy_tuner(config: PPOConfig, policy: Policy) -> EntropyTuner | None
         return None
     target, unit = policy.distribution.entropy_of(config.target_entropy)
     return EntropyTuner(config.entropy_coef, target=target, unit=unit, rate=config.target_entropy_rate)
-
-
-def number_on(device: torch.device, value: float = 0.0) -> Any:
-    """A number that changes from update to update: on the GPU a tensor, which each replay of recorded work reads."""
-    return torch.tensor(value, device=device) if device.type == "cuda" else value
-
-
-def set_number(number: Any, value: float) -> Any:
-    """Return the number with a new value; a tensor is filled in place."""
-    return number.fill_(value) if isinstance(number, Tensor) else value
 
 
 _MUST_BE_FINITE = (

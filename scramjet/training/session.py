@@ -18,6 +18,7 @@ from scramjet.accelerate.choice import choose_executor
 from scramjet.adapters.env_spaces import env_spaces
 from scramjet.adapters.registry import is_foreign
 from scramjet.compile.cuda import require_cuda
+from scramjet.compile.kernel_choice import allow_kernels
 from scramjet.engine.pool import Pool
 from scramjet.engine.wrappers.concatenated_pool import ConcatenatedPool
 from scramjet.policies.policy import Policy
@@ -261,11 +262,12 @@ def build_session(
 
 
 def _prepare_process(config: RunConfig) -> None:
-    """Apply settings of the whole process: threads, reuse of freed memory, the GPU's precision."""
+    """Apply settings of the whole process: threads, reuse of freed memory, the GPU's kernels and precision."""
     assert isinstance(config.num_threads, int)
     set_threads(config.num_threads)
     keep_freed_memory()
     leave_compiler_unloaded()
+    allow_kernels(config.fused)
     if config.device == "cuda":
         require_cuda()
         set_precision(config.precision)

@@ -30,9 +30,9 @@ def gae_on_device(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
-    """`algorithms.advantages.gae`, on the GPU by a scan."""
+    """`algorithms.advantages.gae` of tensors on the GPU, by a scan where they are contiguous."""
     tensors = (reward, value, terminated, truncated, final_value)
-    scans = HAS_TRITON and reward.is_cuda and all(tensor.is_contiguous() for tensor in tensors)
+    scans = all(tensor.is_contiguous() for tensor in tensors)
     return (gae_by_scan if scans else gae)(*tensors, gamma=gamma, gae_lambda=gae_lambda)
 
 

@@ -1,4 +1,4 @@
-"""The plain executor on the GPU: the network in torch's operators, and what surrounds it in Triton's kernels.
+"""The plain executor on the GPU: the network's own forward pass, and what surrounds it in Triton's kernels.
 
 Around a network, torch launches over a hundred small operators for a gradient step, and at usual sizes each launch
 takes longer than its work. Here a few kernels do the same: they select the minibatch, compute the loss with its

@@ -8,13 +8,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from scramjet.compile.kernel_choice import takes_kernels
+
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def run_trunk(trunk: nn.Sequential, source: Tensor) -> Tensor:
     """Features [N, F] of a trunk made by `layers.mlp`, from inputs [N, D]."""
-    if not (source.is_cuda and _is_known(trunk) and _takes_kernels(source, list(trunk)[::2], [trunk, *trunk])):
+    if not (takes_kernels(source) and _is_known(trunk) and _takes_layers(source, list(trunk)[::2], [trunk, *trunk])):
         features: Tensor = trunk(source)
         return features
     from scramjet.compile.triton import product_precision
@@ -28,7 +30,7 @@ def run_trunk(trunk: nn.Sequential, source: Tensor) -> Tensor:
 
 def run_heads(features: Tensor, actor_head: nn.Module, critic_head: nn.Module) -> tuple[Tensor, Tensor]:
     """Logits [N, num_inputs] and values [N] of a policy head and a value head on the same features [N, F]."""
-    if features.is_cuda and _takes_kernels(features, [actor_head, critic_head], [actor_head, critic_head]):
+    if takes_kernels(features) and _takes_layers(features, [actor_head, critic_head], [actor_head, critic_head]):
         from scramjet.compile.triton import product_precision
         from scramjet.policies.dense import layers
 
@@ -46,18 +48,17 @@ def _is_known(trunk: nn.Sequential) -> bool:
     return len(trunk) == 2 * len(activations) > 0 and all(type(module) in _ACTIVATIONS for module in activations)
 
 
-def _takes_kernels(source: Tensor, linears: list[nn.Module], modules: list[nn.Module]) -> bool:
+def _takes_layers(source: Tensor, linears: list[nn.Module], modules: list[nn.Module]) -> bool:
     """Whether the kernels take these layers on the GPU: plain ones whose modules nobody hooked into.
 
     Tensors that torch traces or maps over have no memory that a kernel could read.
     """
-    from scramjet.compile.triton import HAS_TRITON, product_precision
+    from scramjet.compile.triton import product_precision
 
     is_rounded = torch.is_autocast_enabled("cuda")
     types = (torch.float32, torch.bfloat16) if is_rounded else (torch.float32,)
     return (
-        HAS_TRITON
-        and source.dim() == 2
+        source.dim() == 2
         and source.numel() > 0
         and source.dtype in types
         and not (is_rounded and product_precision() != "bfloat16")

@@ -1,9 +1,10 @@
 """Linear layers as differentiable torch functions over the Triton kernels: a hidden layer, and two heads.
 
 Torch runs a hidden layer as a product, a nonlinearity and, backward, the nonlinearity's gradient, two products and a
-sum over all rows for the bias; each reads or writes all activations. Here forward is one kernel and backward one, with
-torch's products where the layer is wide. A policy head and a value head read their features once forward and once
-backward. Nothing waits for the host, so that CUDA graphs can record every call.
+sum over all rows for the bias; each reads or writes all activations. Here forward is one kernel up to 256 inputs, and
+backward one kernel and a sum for a first layer of up to 64; behind other layers the two products are torch's. A policy
+head and a value head read their features once forward and once backward. Nothing waits for the host, so CUDA graphs
+can record every call.
 """
 
 from __future__ import annotations

@@ -15,10 +15,11 @@ import torch
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
+from scramjet.policies.encoders.convolutions.choice import is_mapped
 from scramjet.policies.encoders.images import ImageLayout, is_image
 from scramjet.policies.encoders.symbols import SymbolEntry, is_symbol_grid
 from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor

@@ -13,9 +13,9 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
 
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import takes_kernels
 from scramjet.policies.encoders.vectors import Encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 

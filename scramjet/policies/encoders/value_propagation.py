@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.compile.jit import compiled
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import is_mapped, takes_kernels
+from scramjet.policies.encoders.convolutions.choice import is_mapped
 from scramjet.policies.encoders.grids import GridPlanes, is_position
 from scramjet.policies.encoders.vectors import Encoder
 from scramjet.policies.layers import convolution, keep_within, orthogonal

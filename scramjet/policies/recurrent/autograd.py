@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.addresses import AVAILABLE, Task
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.policies.recurrent import kernels, parts
 from scramjet.policies.recurrent.kernels import Sequences
 
@@ -59,7 +60,7 @@ class Recurrence(NamedTuple):
         """The compiled passes that take these tensors; None if there are none."""
         if can_run_compiled(features, state, weights):
             return _CompiledPasses(self.sequences)
-        if not features.is_cuda:
+        if not takes_kernels(features):
             return None
         from scramjet.policies.recurrent.gpu import passes  # loads Triton, which takes a while
 

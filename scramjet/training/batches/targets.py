@@ -10,6 +10,7 @@ from torch import Tensor
 from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.value_scaling import ValueScale
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -57,7 +58,7 @@ class Targets:
         if rollout.seat is not None:
             return seat_gae(self.reward, self.value, rollout.seat, *ends, **decay)
         estimate = gae
-        if self.reward.is_cuda:
+        if takes_kernels(self.reward):
             from scramjet.accelerate.triton.advantage_scan import gae_on_device as estimate  # loads Triton
         return self._with_bonus(*estimate(self.reward, self.value, *ends, **decay))
 

@@ -140,7 +140,7 @@ class RunConfig:
     replay_schedule: str | None = None
     """async: replay such a file on one thread: the same run again, for debugging."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where envs and networks run; auto: an NVIDIA GPU if there is one and it is faster, else the CPU."""
+    """Where envs and networks run; auto: an NVIDIA GPU if there is one, else the CPU."""
     env_device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where envs run, if not where networks do; auto: as `device`, but frame stacks on the CPU."""
     precision: Literal["auto", "float32", "tf32", "bfloat16"] = "auto"

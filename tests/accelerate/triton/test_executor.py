@@ -191,9 +191,12 @@ REASONS = [
     ({"hidden": (20, 100), "inputs": 128}, None),
     (
         {"space": Box(0, 255, (1, 36, 36), np.uint8), "encoder": "nature_cnn", "hidden": (8,)},
-        "run no NatureCNN: it and the loss have kernels of their own",
+        "run no NatureCNN: it, the layers, the loss and Adam have kernels of their own",
     ),
-    ({"space": Box(0, 255, (1, 8, 8), np.uint8), "encoder": "impala_cnn"}, "run no ImpalaCNN: the loss alone has"),
+    (
+        {"space": Box(0, 255, (1, 8, 8), np.uint8), "encoder": "impala_cnn"},
+        "run no ImpalaCNN: the layers, the loss and Adam have",
+    ),
 ]
 
 

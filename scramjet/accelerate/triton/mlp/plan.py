@@ -103,7 +103,9 @@ def plan_of(policy: Policy) -> Plan:
         raise UnsupportedMLPError(f"Triton kernels do not run a {type(network).__name__}")
     assert isinstance(network, SeparateActorCritic | SharedActorCritic)
     if network.state_size:
-        raise UnsupportedMLPError("Triton's MLP kernels know no memory: it and the loss have kernels of their own")
+        raise UnsupportedMLPError(
+            "Triton's MLP kernels know no memory: it, the layers, the loss and Adam have kernels of their own"
+        )
     if is_privileged(policy.observation_space):
         raise UnsupportedMLPError("Triton kernels give policy and critic the same observations (observe_critic)")
     if policy.two_hot_head is not None:
@@ -137,8 +139,8 @@ def _encoder_reason(encoder: nn.Module) -> str:
     """Why a network that has an encoder with weights is not run as a whole, and what of it has kernels."""
     name = type(encoder).__name__
     if isinstance(encoder, NatureCNN | GridCNN | ValuePropagation):
-        return f"Triton's MLP kernels run no {name}: it and the loss have kernels of their own"
-    return f"Triton's MLP kernels run no {name}: the loss alone has kernels of its own"
+        return f"Triton's MLP kernels run no {name}: it, the layers, the loss and Adam have kernels of their own"
+    return f"Triton's MLP kernels run no {name}: the layers, the loss and Adam have kernels of their own"
 
 
 def check_weights(network: nn.Module) -> None:
