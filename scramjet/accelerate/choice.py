@@ -57,7 +57,9 @@ def _choose_on_gpu(policy: Policy, pool: Pool, precision: str, loss: str) -> Exe
 
     mlp = _NO_SYMLOG if policy.values_are_symlog else triton_mlp(policy, precision)
     if isinstance(mlp, str):
-        return TorchWithKernels(policy, mlp) if HAS_TRITON else TorchExecutor(policy, mlp)
+        if not HAS_TRITON:
+            return TorchExecutor(policy, mlp)
+        return TorchWithKernels(policy, mlp, may_move_weights=loss not in ("spo", "alphazero"))  # these step themselves
     return TritonExecutor(policy, mlp, _why_torch_learns(policy, pool, loss))
 
 

@@ -36,7 +36,7 @@ class RunningMoments(nn.Module):
         moments = _moments_of_rows(rows) if counts is None else _moments_of_counted(rows, counts)
         added, row_mean, squares = joined_over(ranks, moments)
         added = added.max()  # the same for each number of a row
-        total = self.count + added
+        total = (self.count + added).clamp(min=1)  # 0 if nothing counts
         shift = row_mean - self.mean
         spread = self.variance * self.count + squares + shift**2 * self.count * added / total
         self.mean += shift * added / total

@@ -18,9 +18,11 @@ from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.schedules import Schedule
+from scramjet.compile.kernel_choice import has_hooks
 from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError, TrainingError
 from scramjet.policies.normalization import DictNormalizer, ObservationNormalizer
+from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.training.batches.batch import Batch, estimate_again, prepare_batch
 from scramjet.training.batches.shared_units import SharedUnits, UnitsOfRanks, shared_minibatches
@@ -112,9 +114,16 @@ class Learner(Learning[Batch]):
         self._entropy_coef = Schedule.parse("entropy_coef", config.entropy_coef)
         self._entropy_tuner = make_entropy_tuner(config, policy)
         self._preparing: Stage[Batch] = stage("the estimation of advantages", device)
-        looks_between = is_behind or config.target_kl is not None or not ranks.is_alone
-        is_whole = device.type == "cuda" and executor.can_be_recorded and not looks_between
-        self._stages = UpdateStages.whole(device) if is_whole else UpdateStages.by_epoch(device)
+        self._stages = self._make_stages()
+        self._recorded_for = _what_learns(policy)
+
+    def _make_stages(self) -> UpdateStages:
+        """Stages that have recorded nothing yet."""
+        device = self.policy.device
+        looks_between = self.is_behind or self.config.target_kl is not None or not self.ranks.is_alone
+        if device.type == "cuda" and self.executor.can_be_recorded and not looks_between:
+            return UpdateStages.whole(device)
+        return UpdateStages.by_epoch(device)
 
     @classmethod
     def for_rollout(
@@ -173,6 +182,8 @@ class Learner(Learning[Batch]):
         units = None if self.ranks.is_alone else self._units.find(samples, batch.rollout, fixed=self.fixed_shapes)
         if not (samples.num_units if units is None else units.total):
             raise TrainingError(NOTHING_TO_LEARN)
+        if self.fixed_shapes and self._recorded_for != (learns := _what_learns(self.policy)):
+            self._stages, self._recorded_for = self._make_stages(), learns  # a callback froze weights or added hooks
         settings = self._follow_schedules(step)
         self.executor.begin_update(samples, self.optimizer)
         outcome = self._stages.update.run(lambda: self._take_epochs(batch, units), may_record=self._is_fixed)
@@ -282,6 +293,11 @@ class Learner(Learning[Batch]):
         )
         if self.is_behind and is_first:
             self._ratios = summary_of_ratios(log_ratio, self.config.vtrace_rho_clip, self.ranks)
+
+
+def _what_learns(policy: Policy) -> tuple[object, ...]:
+    """Which weights learn, and who listens to modules: what was recorded holds only as long as this is the same."""
+    return tuple(parameter.requires_grad for parameter in policy.parameters()), has_hooks(policy.modules())
 
 
 def loss_settings(config: PPOConfig, *, clip: float | Tensor, entropy_coef: float | Tensor) -> LossSettings:

@@ -40,6 +40,7 @@ class TritonExecutor(Executor):
         self.own_losses = self._plain.own_losses
         self.moves_every_weight = self.own_losses is None
         self.writes_env_actions = mlp.plan.bounds is not None
+        self._steps_are_even = True  # whether all weights have made as many steps: the kernels count once for all
         self._inputs: Tensor | None = None  # [B, D], the samples' observations where they have to be encoded
 
     def refresh(self) -> None:
@@ -69,8 +70,10 @@ class TritonExecutor(Executor):
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
         if self.moves_every_weight:
-            self.mlp.flat.refresh()
-            self.mlp.flat.use_optimizer(optimizer)
+            flat = self.mlp.flat
+            flat.refresh()
+            if flat.use_optimizer(optimizer):  # only then: the host waits for the answer
+                self._steps_are_even = bool((flat.counts == flat.counts[0]).all())
 
     def read_samples(self, samples: Samples) -> None:
         """Encode the samples' observations, which stay the same for an update, to memory that stays in its place."""
@@ -88,7 +91,7 @@ class TritonExecutor(Executor):
         self, samples: Samples, minibatches: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
     ) -> Diagnostics:
         # A callback may have frozen weights, or added hooks, since this executor was chosen.
-        if loss.is_impala or not self.moves_every_weight or not _is_supported(self.policy):
+        if loss.is_impala or not self.moves_every_weight or not self._steps_are_even or not _is_supported(self.policy):
             return self._plain.learn(samples, minibatches, loss, optimizer)
         return Diagnostics(self._learn(samples, minibatches, loss, optimizer))
 

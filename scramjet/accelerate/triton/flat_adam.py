@@ -38,15 +38,19 @@ class FlatAdam:
         self._gradients = torch.zeros(num_blocks * COLUMNS, device=device)
         self._filled = self._gradients[: sum(ends)]
         self._squares = torch.zeros(min(NORM_PROGRAMS, num_blocks), device=device)
+        self.is_left = False
+        """Whether a weight was moved elsewhere between the start of an update and a step."""
         self._is_even = False  # whether all parameters have made as many steps; the optimizer's state is not known yet
 
     def can_take(self, optimizer: torch.optim.Adam) -> bool:
         """Whether a step may be taken here with the present gradients; once it may not, torch has to take all others.
 
-        A parameter without a gradient is left out of a step, and from then on has made fewer steps than the others.
+        A parameter without a gradient is left out of a step, and from then on has made fewer steps than the others. A
+        network whose `forward` moves its weights to other memory, as `flatten_parameters` does, does so again.
         """
+        self.is_left = self.is_left or not self.flat.are_in_place
         self._is_even = self._is_even and all(parameter.grad is not None for parameter in self.parameters)
-        return self._is_even and is_plain(optimizer)
+        return self._is_even and not self.is_left and is_plain(optimizer)
 
     def use_optimizer(self, optimizer: torch.optim.Adam) -> None:
         """Take over the moments of an optimizer, which may have been loaded; called before each update."""
@@ -80,8 +84,13 @@ def _as_row(gradient: Tensor, parameter: Tensor) -> Tensor:
     return gradient.as_strided((gradient.numel(),), (1,))
 
 
-def can_be_flat(parameters: Sequence[nn.Parameter]) -> bool:
-    """Whether these weights can lie in flat memory: float32 without gaps on one device, all of which learn."""
+def can_be_flat(network: nn.Module, parameters: Sequence[nn.Parameter]) -> bool:
+    """Whether these weights of a network can lie in flat memory: float32 without gaps on one device, and all learn.
+
+    Torch's own recurrent layers keep theirs in a memory that cuDNN asks for.
+    """
+    if any(isinstance(module, nn.RNNBase) for module in network.modules()):
+        return False
     return bool(parameters) and all(
         parameter.dtype is torch.float32
         and (parameter.is_contiguous() or _is_channels_last(parameter))

@@ -18,7 +18,7 @@ class FlatWeights:
 
     def __init__(self, parameters: Sequence[Tensor], places: Sequence[int], size: int) -> None:
         self._parameters, device = list(parameters), parameters[0].device
-        self.weights, self.exp_avg, self.exp_avg_sq = torch.zeros(3, size, device=device).unbind()
+        self.weights, self.exp_avg, self.exp_avg_sq = (torch.zeros(size, device=device) for _ in range(3))
         """Each [size]."""
         self.counts = torch.zeros(len(parameters), device=device)
         """Adam's number of steps, once for each parameter as torch keeps it."""
@@ -35,6 +35,12 @@ class FlatWeights:
             row[place : place + parameter.numel()].as_strided(parameter.shape, parameter.stride())
             for parameter, place in zip(self._parameters, self._places, strict=True)
         ]
+
+    @property
+    def are_in_place(self) -> bool:
+        """Whether every parameter still lies here."""
+        pairs = zip(self._parameters, self._weight_views, strict=True)
+        return all(parameter.data_ptr() == address for parameter, (_, address) in pairs)
 
     @torch.no_grad()
     def refresh(self) -> None:

@@ -26,15 +26,19 @@ class TorchWithKernels(TorchExecutor):
     def __init__(self, policy: Policy, why: str = "", *, may_move_weights: bool = True) -> None:
         """`may_move_weights`: whether weights may become views of flat memory, which Adam's kernels need."""
         super().__init__(policy, why)
-        is_flat = may_move_weights and can_be_flat(self.parameters)
+        is_flat = may_move_weights and can_be_flat(policy, self.parameters)
         self._adam = FlatAdam(self.parameters) if is_flat else None
 
+    @property
+    def can_be_recorded(self) -> bool:
+        return super().can_be_recorded and not (self._adam is not None and self._adam.is_left)
+
     def refresh(self) -> None:
-        if self._adam is not None:
+        if self._adam is not None and not self._adam.is_left:
             self._adam.flat.refresh()
 
     def begin_update(self, samples: Samples, optimizer: torch.optim.Adam) -> None:
-        if self._adam is not None:
+        if self._adam is not None and not self._adam.is_left:
             self._adam.flat.refresh()
             self._adam.use_optimizer(optimizer)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.compile.kernel_choice import has_hooks, takes_kernels
 
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def run_trunk(trunk: nn.Sequential, source: Tensor) -> Tensor:
@@ -44,6 +43,8 @@ def run_heads(features: Tensor, actor_head: nn.Module, critic_head: nn.Module) -
 
 def _is_known(trunk: nn.Sequential) -> bool:
     """Whether this is linear layers with tanh or ReLU after each."""
+    if type(trunk) is not nn.Sequential:
+        return False
     activations = list(trunk)[1::2]
     return len(trunk) == 2 * len(activations) > 0 and all(type(module) in _ACTIVATIONS for module in activations)
 
@@ -63,7 +64,7 @@ def _takes_layers(source: Tensor, linears: list[nn.Module], modules: list[nn.Mod
         and source.dtype in types
         and not (is_rounded and product_precision() != "bfloat16")
         and all(_is_plain(layer) for layer in linears)
-        and not any(getattr(module, hook) for module in modules for hook in _HOOKS)
+        and not has_hooks(modules)
         and not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
     )

@@ -67,7 +67,7 @@ class _Hidden(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, source: Tensor, weight: Tensor, bias: Tensor, activation: str, precision: str) -> Tensor:
-        source = source.contiguous()
+        given, source = source, source.contiguous()
         dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         if weight.shape[1] > MAX_INPUTS:
             out = torch.addmm(bias.to(dtype), source.to(dtype), weight.to(dtype).t())
@@ -75,7 +75,7 @@ class _Hidden(torch.autograd.Function):
         else:
             out = source.new_empty(len(source), len(weight), dtype=dtype)
             _launch_forward(source, weight, bias, None, None, out, None, activation, precision)
-        ctx.save_for_backward(source, weight, bias, out)
+        ctx.save_for_backward(given, weight, bias, out)
         ctx.activation, ctx.precision = activation, precision
         return out
 
@@ -86,7 +86,7 @@ class _Hidden(torch.autograd.Function):
             function = torch.tanh if ctx.activation == "tanh" else torch.relu
             found = _plainly(ctx, grads, lambda *inputs: function(linear(*inputs)), (source, weight, bias))
             return *found, None, None
-        to_out, (outputs, inputs) = grads[0].contiguous(), weight.shape
+        source, to_out, (outputs, inputs) = source.contiguous(), grads[0].contiguous(), weight.shape
         sums_weight = not ctx.needs_input_grad[0] and inputs <= MAX_SUMMED
         to_total = None if sums_weight else torch.empty_like(out)
         tile = HIDDEN_GRADIENT[ctx.precision]
@@ -113,22 +113,25 @@ class _Heads(torch.autograd.Function):
     def forward(
         ctx: Any, source: Tensor, weight: Tensor, bias: Tensor, value_weight: Tensor, value_bias: Tensor, precision: str
     ) -> tuple[Tensor, Tensor]:
-        source = source.contiguous()
+        given, source = source, source.contiguous()
         logits = source.new_empty(len(source), len(weight), dtype=torch.float32)
         value = logits.new_empty(len(source))
         _launch_forward(source, weight, bias, value_weight, value_bias, logits, value, "none", precision)
-        ctx.save_for_backward(source, weight, bias, value_weight, value_bias)
+        ctx.save_for_backward(given, weight, bias, value_weight, value_bias)
         ctx.precision = precision
+        ctx.set_materialize_grads(False)  # a head that no loss reads has no gradient
         return logits, value
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Any, ...]:
         source, weight, bias, value_weight, value_bias = ctx.saved_tensors
+        outputs, inputs = weight.shape
+        empty = (source.new_zeros(len(source), outputs), source.new_zeros(len(source)))
+        grads = tuple(each.float() if grad is None else grad for grad, each in zip(given, empty, strict=True))
         if torch.is_grad_enabled():  # to be differentiated again
             found = _plainly(ctx, grads, _plain_heads, (source, weight, bias, value_weight, value_bias))
             return *found, None
-        outputs, inputs = weight.shape
-        tile = HEADS_GRADIENT[ctx.precision]
+        source, tile = source.contiguous(), HEADS_GRADIENT[ctx.precision]
         num_programs, blocks = _programs(len(source), tile), _blocks(tile, inputs, outputs + 1)
         to_source = torch.empty_like(source)
         partials = source.new_empty(num_programs, (outputs + 1) * (inputs + 1), dtype=torch.float32)
@@ -139,7 +142,9 @@ class _Heads(torch.autograd.Function):
         to_weight, to_value_weight, to_bias, to_value_bias = partials.sum(0).split(
             [outputs * inputs, inputs, outputs, 1]
         )
-        return to_source, to_weight.view_as(weight), to_bias, to_value_weight.view_as(value_weight), to_value_bias, None
+        of_logits = (None, None) if given[0] is None else (to_weight.view_as(weight), to_bias)
+        of_value = (None, None) if given[1] is None else (to_value_weight.view_as(value_weight), to_value_bias)
+        return to_source, *of_logits, *of_value, None
 
 
 def _launch_forward(
@@ -164,8 +169,10 @@ def _plain_heads(
 def _plainly(ctx: Any, grads: tuple[Tensor, ...], function: Any, inputs: tuple[Tensor, ...]) -> list[Tensor | None]:
     """The gradients by torch's operators, which can be differentiated again."""
     is_needed = ctx.needs_input_grad[: len(inputs)]
+    inputs = tuple(tensor.view_as(tensor) for tensor in inputs)  # or a weight that is used twice would count twice
     needed = [tensor for tensor, need in zip(inputs, is_needed, strict=True) if need]
-    found = iter(torch.autograd.grad(function(*inputs), needed, grads, create_graph=True))
+    source, *others = inputs
+    found = iter(torch.autograd.grad(function(source.float(), *others), needed, grads, create_graph=True))
     return [next(found) if need else None for need in is_needed]
 
 

@@ -15,11 +15,11 @@ import torch
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.compile.kernel_choice import has_hooks, is_plain_convolution, takes_kernels
 from scramjet.engine.trees import leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.encoders.convolutions.choice import is_mapped
+from scramjet.policies.encoders.convolutions.choice import are_convolutions, is_mapped
 from scramjet.policies.encoders.images import ImageLayout, is_image
 from scramjet.policies.encoders.symbols import SymbolEntry, is_symbol_grid
 from scramjet.policies.encoders.vectors import Encoder, flat_encoder, pixel_divisor
@@ -79,6 +79,7 @@ class PositionEntry:
 
     def cell(self, entry: Tensor) -> Tensor:
         """The number of each position's cell, row by row, [B]."""
+        entry = entry.long()  # a byte does not count the cells of a large grid
         return (entry[:, 0] - self.start[0]) * self.width + (entry[:, 1] - self.start[1])
 
 
@@ -220,9 +221,25 @@ class GridCNN(Encoder):
 
     def forward(self, obs: Any) -> Tensor:
         """A batch of observations to [B, F]."""
-        cells = self._on_gpu(obs) if takes_kernels(leaves(obs)[0]) else self.layers(self.planes(obs)).flatten(2)
+        by_kernels = takes_kernels(leaves(obs)[0]) and self.has_known_layers
+        cells = self._on_gpu(obs) if by_kernels else self.layers(self.planes(obs)).flatten(2)
         features = torch.cat([cells.mean(-1), cells.amax(-1)], dim=1) if self.pools else cells.flatten(1)
         return self.planes.with_rest(features, obs)
+
+    @property
+    def has_known_layers(self) -> bool:
+        """Whether the layers are those that this class makes: a user may have changed some, or hooked into them."""
+        if type(self.layers) is not nn.Sequential:
+            return False
+        blocks = [layer for layer in self.layers if type(layer) is ResidualBlock]
+        first_block = len(self.layers) - len(blocks)
+        inner = [layer for block in blocks for layer in (block.first, block.second)]
+        return (
+            are_convolutions(nn.Sequential(*list(self.layers)[:first_block]))
+            and all(type(layer) is ResidualBlock for layer in list(self.layers)[first_block:])
+            and all(is_plain_convolution(layer) for layer in inner)
+            and not has_hooks([self.layers, *blocks, *inner])
+        )
 
     def _on_gpu(self, obs: Any) -> Tensor:
         """The boards after all layers, [B, C, H * W]."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.encoders.convolutions.choice import are_convolutions
 from scramjet.policies.encoders.vectors import Encoder, pixel_divisor
 from scramjet.policies.layers import convolution
 
@@ -101,7 +102,7 @@ class NatureCNN(ImageEncoder):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, *image] to [B, F]; on the GPU pixels are read as they are."""
-        if not takes_kernels(obs):
+        if not (takes_kernels(obs) and are_convolutions(self.layers)) or obs.requires_grad:
             return super().forward(obs)
         from scramjet.policies.encoders.convolutions.modules import Source, convolve_modules
 

@@ -139,7 +139,7 @@ class ValuePropagation(Encoder):
         planes = self.planes(obs)
         maps: Tensor = self.maps(functional.leaky_relu(self.embed(planes), LEAK))
         guess = functional.conv2d(planes, self.guess, self.bias)
-        maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND))
+        maps = torch.sigmoid(keep_within(SHARPNESS * maps + guess, -BOUND, BOUND)).float()
         return maps[:, 0], maps[:, 1]
 
     @property

@@ -93,6 +93,7 @@ class RolloutPlayer:
         self._noise.draw(generator)
         if self._others is not None:
             self._others.begin(rollout.num_steps)
+        self.executor.refresh()  # not in the recording, which would copy weights that have moved once every time
         with checks.errors_explained(pool, self.buffers.env_steps.obs, rollout.num_steps):
             is_fine = self._stage.run(lambda: self._play(before), **self._recording)
             pool.begin_reading_episodes()  # before the checks, which wait for the GPU
@@ -104,7 +105,6 @@ class RolloutPlayer:
         """Play all steps and compute the values. With envs on the GPU, returns whether the rollout may be learned from,
         a scalar there."""
         self.buffers.begin_after(before)
-        self.executor.refresh()
         if self._compiled is not None and self._compiled.can_play:
             self._compiled.play()
         else:

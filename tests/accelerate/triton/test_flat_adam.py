@@ -131,13 +131,13 @@ def test_a_gradient_that_is_no_number_shows_in_the_norm_and_in_its_weight(triton
 @pytest.mark.parametrize("change", ["frozen", "float64", "with gaps"])
 def test_weights_that_cannot_lie_in_flat_memory_are_left_where_they_are(change):
     parameters = parameters_on(torch.device("cpu"))
-    assert can_be_flat(parameters)
+    assert can_be_flat(nn.ParameterList(parameters), parameters)
     if change == "frozen":
         parameters[1].requires_grad_(False)
     else:
         numbers = torch.zeros(8, 8)[:, ::2] if change == "with gaps" else torch.zeros(4, dtype=torch.float64)
         parameters.append(nn.Parameter(numbers))
-    assert not can_be_flat(parameters)
+    assert not can_be_flat(nn.ParameterList(parameters), parameters)
 
 
 @pytest.mark.gpu
@@ -158,3 +158,14 @@ def test_a_recorded_step_gives_the_bits_of_the_step_that_it_was_recorded_from(tr
     ours.flat.restore(kept)
     graph.replay()
     assert all(torch.equal(*pair) for pair in zip((norm, *ours.flat.snapshot()), expected, strict=True))
+
+
+def test_weights_that_were_moved_elsewhere_are_left_to_torch(triton_device):
+    parameters = parameters_on(triton_device)
+    optimizer = adam(parameters)
+    ours = flat_adam_of(parameters, optimizer)
+    draw_gradients(parameters)
+    assert ours.can_take(optimizer)
+    parameters[1].data = parameters[1].data.clone()
+    assert not ours.can_take(optimizer)
+    assert ours.is_left

@@ -127,3 +127,25 @@ def test_on_the_gpu_trunks_and_heads_run_in_the_kernels_unless_somebody_hooked_i
     assert called == ([] if hooked else ["hidden", "hidden", "heads"])
     torch.testing.assert_close(logits, actor(trunk(source)), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(value, critic(trunk(source)).squeeze(-1), rtol=1e-5, atol=1e-5)
+
+
+def test_a_head_that_no_loss_reads_has_no_gradient(triton_device):
+    source, weight, bias = numbers(triton_device, 9, 8), numbers(triton_device, 3, 8), numbers(triton_device, 3)
+    value_weight, value_bias = numbers(triton_device, 1, 8), numbers(triton_device, 1)
+    logits, _ = layers.heads(source, weight, bias, value_weight, value_bias, "float32")
+    logits.sum().backward()
+    assert value_weight.grad is None
+    assert value_bias.grad is None
+    torch.testing.assert_close(weight.grad, source.sum(0).expand(3, 8), rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_used_twice_counts_each_time_when_differentiated_again(triton_device):
+    source, weight, bias = numbers(triton_device, 9, 8), numbers(triton_device, 8, 8), numbers(triton_device, 8)
+    ours = layers.hidden(layers.hidden(source, weight, bias, "tanh", "float32"), weight, bias, "tanh", "float32")
+    theirs = torch.tanh(linear(torch.tanh(linear(source, weight, bias)), weight, bias))
+    for mine, right in zip(
+        torch.autograd.grad(ours.sum(), [source, weight], create_graph=True),
+        torch.autograd.grad(theirs.sum(), [source, weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, right, rtol=1e-4, atol=1e-4)

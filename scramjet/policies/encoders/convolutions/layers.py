@@ -79,7 +79,8 @@ class Layer:
     ) -> None:  # fmt: skip
         """Launch the kernel; `source` and `out` have an axis for networks and one for boards."""
         groups, num_boards = source.shape[:2]
-        num_rows, taps = num_boards * self.out_height * self.out_width, self.size ** (1 if self.by_rows else 2)
+        by_rows = self.by_rows and not turns  # rows of turned weights do not lie side by side
+        num_rows, taps = num_boards * self.out_height * self.out_width, self.size ** (1 if by_rows else 2)
         blocks = product_blocks(
             num_rows * groups, self.outputs, taps, self.entries // taps, precision,
             is_padded=self.padding > 0, is_back=turns,
@@ -89,7 +90,7 @@ class Layer:
             source, weight, bias, added, mask, out, num_boards,
             rectifies=rectifies, turns=turns, precision=precision,
             block_rows=blocks.rows, block_outputs=blocks.outputs, block_sum=blocks.entries, unrolls=blocks.unrolls,
-            num_warps=blocks.warps, num_stages=blocks.stages, **self._shape, **self._layout,
+            num_warps=blocks.warps, num_stages=blocks.stages, **self._shape, **(self._layout | {"by_rows": by_rows}),
         )  # fmt: skip
 
     def source_gradient(

@@ -79,8 +79,8 @@ def _position_kernel(  # type: ignore[no-untyped-def]
     row = tl.program_id(0) * rows + tl.arange(0, rows)[:, None]
     is_there = row < num_boards * cells
     board, cell = row // cells, row % cells
-    y = tl.load(entry_at + 2 * board, mask=is_there, other=0) - start_y
-    x = tl.load(entry_at + 2 * board + 1, mask=is_there, other=0) - start_x
+    y = tl.load(entry_at + 2 * board, mask=is_there, other=0).to(tl.int32) - start_y
+    x = tl.load(entry_at + 2 * board + 1, mask=is_there, other=0).to(tl.int32) - start_x
     _write(planes_at, row, is_there, y * width + x == cell, tl.arange(0, columns)[None, :], first, num_planes)
 
 

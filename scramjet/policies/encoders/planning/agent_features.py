@@ -59,7 +59,7 @@ class _AgentFeatures(torch.autograd.Function):
             block=BLOCK, num_warps=BLOCK_WARPS, **ctx.layout, **ctx.numbers,
         )  # fmt: skip
         to_value, to_passes = value.new_empty(2, *value.shape).unbind()
-        padded = 1 << (value[0].numel() - 1).bit_length()
+        padded = 1 << (value.shape[1] * value.shape[2] - 1).bit_length()
         block = max(1, CELLS // padded)
         _spread_kernel[(-(-len(value) // block),)](
             around, agent, to_value, to_passes, len(value), block=block, padded=padded, **ctx.layout

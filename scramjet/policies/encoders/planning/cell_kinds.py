@@ -58,8 +58,8 @@ class _CellKinds(torch.autograd.Function):
         to_reward, to_passes = (grad.contiguous() for grad in grads)
         num_cells = to_reward.numel()
         num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
-        chunk = -(-num_cells // (num_programs * GRADIENT_CELLS)) * GRADIENT_CELLS
-        partials = weights[0].new_empty(-(-num_cells // chunk), 2, ctx.shape["kinds"])
+        chunk = max(1, -(-num_cells // (num_programs * GRADIENT_CELLS))) * GRADIENT_CELLS
+        partials = weights[0].new_empty(max(1, -(-num_cells // chunk)), 2, ctx.shape["kinds"])
         _pulls_kernel[(len(partials),)](
             planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
             rows=GRADIENT_CELLS, num_warps=GRADIENT_WARPS, **ctx.shape,

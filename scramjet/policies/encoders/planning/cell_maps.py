@@ -68,8 +68,8 @@ class _CellMaps(torch.autograd.Function):
         to_reward, to_passes = (grad.contiguous() for grad in grads)
         num_cells = to_reward.numel()
         num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
-        chunk = -(-num_cells // (num_programs * GRADIENT_CELLS)) * GRADIENT_CELLS
-        partials = planes.new_empty(-(-num_cells // chunk), (num_planes + 3) * units + 2)
+        chunk = max(1, -(-num_cells // (num_programs * GRADIENT_CELLS))) * GRADIENT_CELLS
+        partials = planes.new_empty(max(1, -(-num_cells // chunk)), (num_planes + 3) * units + 2)
         _maps_gradient_kernel[(len(partials),)](
             planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
             rows=GRADIENT_CELLS, inputs=INPUTS, precision=ctx.precision, num_stages=GRADIENT_STAGES,

@@ -83,3 +83,31 @@ def test_a_board_network_gives_the_features_and_gradients_of_torchs_operators(tr
     torch.testing.assert_close(features.cpu(), expected, atol=1e-4, rtol=1e-4)
     for mine, torchs in zip(other.parameters(), network.parameters(), strict=True):
         torch.testing.assert_close(mine.grad.cpu(), torchs.grad, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64])
+def test_positions_in_bytes_are_counted_beyond_what_a_byte_holds(triton_device, dtype):
+    space = Dict({"board": Box(0, 1, (16, 20), np.int8), "me": MultiDiscrete([16, 20], dtype=dtype)})
+    planes = GridPlanes(space, PolicyConfig(), "grid_cnn")
+    me = torch.tensor([[13, 7]]).to(torch.from_numpy(np.zeros(0, dtype)).dtype)
+    obs = {"board": torch.zeros(1, 16, 20, dtype=torch.int8), "me": me}
+    source = planes.source(map_leaves(lambda leaf: leaf.to(triton_device), obs))
+    for found in (planes(obs)[0].sum(0), source.boards.view(16, 20, -1).sum(2).cpu()):
+        assert found.nonzero().tolist() == [[13, 7]]
+
+
+@pytest.mark.parametrize("change", ["activation", "hook", "groups", "norm", "forward"])
+def test_layers_that_a_user_changed_are_left_to_torch(change):
+    network = GridCNN(PIECES, PolicyConfig(grid_channels=(8, 8), grid_blocks=1))
+    assert network.has_known_layers
+    if change == "activation":
+        network.layers[1] = torch.nn.GELU()
+    elif change == "hook":
+        network.layers[4].first.register_forward_hook(lambda *_: None)
+    elif change == "groups":
+        network.layers[2] = torch.nn.Conv2d(8, 8, 3, padding=1, groups=2)
+    elif change == "norm":
+        torch.nn.utils.spectral_norm(network.layers[2])
+    else:
+        network.layers[0].forward = lambda board: board
+    assert not network.has_known_layers

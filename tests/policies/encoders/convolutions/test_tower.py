@@ -192,3 +192,15 @@ def test_bfloat16_is_close_to_float32():
     for one, other in zip(gradients(rounded.float(), parameters), gradients(exact, parameters), strict=True):
         assert one.dtype == torch.float32
         assert (one - other).norm() < 0.15 * other.norm()  # rounding alone, in torch, makes 0.05 to 0.09
+
+
+@pytest.mark.parametrize(("size", "padding"), [(2, 1), (3, 2)])
+def test_gradients_pass_through_layers_with_as_much_padding_as_can_be(triton_device, size, padding):
+    first = Layer(2, 4, 5, 16, size, padding=padding)
+    second = Layer(16, first.out_height, first.out_width, 16, size, padding=padding, out_is_channels_first=True)
+    source = torch.randn(3, 4, 5, 2, device=triton_device)
+    parameters = make_parameters([first, second], triton_device)
+    ours = convolve([first, second], source, *parameters)
+    theirs = with_torch([first, second], source.permute(0, 3, 1, 2), *parameters)
+    for mine, right in zip(gradients(ours, parameters), gradients(theirs, parameters), strict=True):
+        torch.testing.assert_close(mine, right, atol=2e-4, rtol=1e-3)
