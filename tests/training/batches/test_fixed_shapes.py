@@ -200,6 +200,19 @@ def test_updates_recorded_whole_or_by_epoch_learn_the_bits_of_plain_ones(
         assert torch.equal(drawn, plain.learner.shuffle_generator.get_state())
 
 
+def test_weights_frozen_after_an_update_was_recorded_stay_as_they_are() -> None:
+    played = as_on_gpu(Played("one", None, fixed=True), whole=True)
+    for _ in range(3):
+        played.update()
+    recorded, first = played.learner._stages, next(played.policy.parameters())
+    assert recorded.update.is_recorded
+    first.requires_grad_(False)
+    before = first.detach().clone()
+    played.update()
+    assert played.learner._stages is not recorded
+    assert torch.equal(first, before)
+
+
 def test_the_watch_itself_sees_what_the_layout_of_the_cpu_looks_at() -> None:
     played = Played("agents", None, fixed=False)
     rollout = played.play()
