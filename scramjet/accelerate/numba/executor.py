@@ -18,6 +18,7 @@ from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.compile.addresses import AVAILABLE, StepCalls
 from scramjet.compile.blas import HAS_BLAS
+from scramjet.compile.kernel_choice import has_hooks
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.networks import GaussianHead, SeparateActorCritic, SharedActorCritic, encode
@@ -172,19 +173,12 @@ def _check_weights(network: nn.Module) -> None:
     modules = list(network.modules())
     if not all(p.is_cpu and p.dtype == torch.float32 and p.requires_grad and p.is_contiguous() for p in parameters):
         raise UnsupportedPolicyError("not all weights are contiguous float32 on the CPU and learn")
-    if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters) or any(map(_is_heard, modules)):
+    if any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters) or has_hooks(modules):
         raise UnsupportedPolicyError("the network has hooks")
     if any("forward" in vars(module) for module in modules):
         raise UnsupportedPolicyError("a module of the network has a forward() of its own")
     if len({id(p) for p in parameters}) < len(parameters):
         raise UnsupportedPolicyError("the network shares weights")
-
-
-def _is_heard(module: nn.Module) -> bool:
-    """Whether somebody listens to what goes through a module, forward or back."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
 
 
 def _linear(module: nn.Module) -> nn.Linear:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scramjet.compile.jit import compiled
-from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.compile.kernel_choice import has_hooks, is_plain_convolution, takes_kernels
 from scramjet.errors import ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.convolutions.choice import is_mapped
@@ -144,7 +144,13 @@ class ValuePropagation(Encoder):
 
     @property
     def _fits_kernels(self) -> bool:
-        return self.planes.num_planes <= MOST_PLANES and self.embed.out_channels <= MOST_UNITS
+        layers = [self.embed, self.maps]
+        return (
+            self.planes.num_planes <= MOST_PLANES
+            and self.embed.out_channels <= MOST_UNITS
+            and all(is_plain_convolution(layer) and layer.kernel_size == (1, 1) for layer in layers)
+            and not has_hooks(layers)
+        )
 
     def _maps_on_gpu(self, obs: Any) -> tuple[Tensor, Tensor]:
         from scramjet.policies.encoders.planning.cell_kinds import cell_kinds

@@ -13,6 +13,7 @@ from gymnasium.spaces import Box
 from torch import Tensor, nn
 
 from scramjet.accelerate.triton.mlp.tuning import INPUTS, OUTPUTS, WIDTHS, power_of_two
+from scramjet.compile.kernel_choice import has_hooks
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.encoders.grids import GridCNN
@@ -150,10 +151,7 @@ def check_weights(network: nn.Module) -> None:
         raise UnsupportedMLPError("not all weights are contiguous float32 and learn")
     if len({id(p) for p in parameters}) < len(parameters):
         raise UnsupportedMLPError("the network shares weights")
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any(getattr(module, hook) for module in network.modules() for hook in hooks) or any(
-        p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters
-    ):
+    if has_hooks(network.modules()) or any(p._backward_hooks or p._post_accumulate_grad_hooks for p in parameters):
         raise UnsupportedMLPError("the network has hooks")
 
 
