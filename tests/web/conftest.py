@@ -74,7 +74,7 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
 
     def open_one(**options: Any) -> Any:
         page = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options}).new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(30_000)
         page.problems = []
         page.on("console", lambda message: message.type == "error" and page.problems.append(message.text))
         page.on("pageerror", lambda error: page.problems.append(str(error)))
