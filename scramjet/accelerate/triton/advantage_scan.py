@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scramjet.algorithms.advantages import gae
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
@@ -18,22 +17,6 @@ if HAS_TRITON:
 
 MOST_STEPS, ROWS, WARPS = 64, 16, 4
 """Steps and rows of a tile, and warps of a program. Longer rollouts are a tile after the other."""
-
-
-def gae_on_device(
-    reward: Tensor,
-    value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    final_value: Tensor,
-    *,
-    gamma: float,
-    gae_lambda: float,
-) -> tuple[Tensor, Tensor]:
-    """`algorithms.advantages.gae` of tensors on the GPU, by a scan where they are contiguous."""
-    tensors = (reward, value, terminated, truncated, final_value)
-    scans = all(tensor.is_contiguous() for tensor in tensors)
-    return (gae_by_scan if scans else gae)(*tensors, gamma=gamma, gae_lambda=gae_lambda)
 
 
 def gae_by_scan(
@@ -46,8 +29,10 @@ def gae_by_scan(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
-    """`algorithms.advantages.gae` of contiguous tensors: advantages and returns, both [T, N], equal up to rounding."""
+    """`algorithms.advantages.gae` by a scan: advantages and returns, both [T, N], equal to it up to rounding."""
     num_steps, num_rows = reward.shape
+    reward, value, final_value = reward.contiguous(), value.contiguous(), final_value.contiguous()
+    terminated, truncated = terminated.contiguous(), truncated.contiguous()
     advantage, returns = torch.empty_like(reward), torch.empty_like(reward)
     steps = min(MOST_STEPS, 1 << (num_steps - 1).bit_length())
     _gae_kernel[(-(-num_rows // ROWS),)](

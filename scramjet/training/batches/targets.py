@@ -59,7 +59,7 @@ class Targets:
             return seat_gae(self.reward, self.value, rollout.seat, *ends, **decay)
         estimate = gae
         if takes_kernels(self.reward):
-            from scramjet.accelerate.triton.advantage_scan import gae_on_device as estimate  # loads Triton
+            from scramjet.accelerate.triton.advantage_scan import gae_by_scan as estimate  # loads Triton
         return self._with_bonus(*estimate(self.reward, self.value, *ends, **decay))
 
     def off_policy(self, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
