@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.own_losses import OwnLosses
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import StepCalls
+from scramjet.policies.compressed_values import TwoHotHead
 from scramjet.policies.policy import Policy
 
 
@@ -145,3 +146,10 @@ class Executor(ABC):
         self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings
     ) -> None:
         """Compile now what the first update would compile; the buffers need not be filled."""
+
+
+def named_layer(module: nn.Module) -> str:
+    """A layer that is no plain linear one, by what a user knows it by: for the reason why kernels do not run it."""
+    if isinstance(module, TwoHotHead):
+        return "values as a distribution (--policy.value-bins)"
+    return f"a {type(module).__name__} in place of a linear layer"

@@ -107,8 +107,9 @@ class TorchStack(PolicyStack):
         )
 
     def _run(self, stacked: dict[str, Tensor], obs: Any, state: Tensor | None) -> tuple[Tensor, ...]:
+        # Not strict: buffers that no checkpoint holds, such as the values of bins, are constants of the network itself.
         result: tuple[Tensor, ...] = torch.func.functional_call(
-            self._acting, {**stacked, **self._shared}, (obs, state), strict=True
+            self._acting, {**stacked, **self._shared}, (obs, state), strict=False
         )
         return result
 

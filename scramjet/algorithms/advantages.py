@@ -1,7 +1,8 @@
 """Advantages and returns of a rollout: generalized advantage estimation and V-trace.
 
 Each stands here twice: `plain_gae` and `plain_vtrace` are the papers' recursions in torch, to be read; `gae` and
-`vtrace` give the same numbers up to rounding in one compiled pass over the rollout, and are what training uses.
+`vtrace` give the same numbers up to rounding in one compiled pass over the rollout, and are what training uses. On the
+GPU the pass of `gae` is the scan in advantage_scan.py.
 `seat_gae` and `seat_vtrace` are the same for turn-based games.
 """
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.jit import RowKernel
+from scramjet.compile.kernel_choice import takes_kernels
 
 MAX_LOG_RATIO = 20.0
 """Where the logarithm of a ratio of two policies is cut: e^20 is above every sensible clip, and far from infinity."""
@@ -63,6 +65,10 @@ def gae(
     gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
     """`plain_gae` in one compiled pass: advantages and returns, both [T, N], equal to it up to rounding."""
+    if takes_kernels(reward):
+        from scramjet.algorithms.advantage_scan import gae_by_scan  # loads Triton
+
+        return gae_by_scan(reward, value, terminated, truncated, final_value, gamma=gamma, gae_lambda=gae_lambda)
     advantage, returns = torch.empty_like(reward), torch.empty_like(reward)
     _gae.on(
         reward.shape[1], reward, value, terminated, truncated, final_value, advantage, returns,

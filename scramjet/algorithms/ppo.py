@@ -85,6 +85,11 @@ class PPOConfig:
         require(self, positive, lambda x: x is None or x > 0, "must be above 0")
         vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
         require(self, positive, lambda x: x is None or x >= MIN_POSITIVE, vanishes)
+        if self.target_entropy is None and self.target_entropy_rate != PPOConfig.target_entropy_rate:
+            raise ConfigError(
+                f"target_entropy_rate={self.target_entropy_rate} does nothing without a target; add --target-entropy "
+                f"0.5 or another, or leave it out"
+            )
         for name in ("learning_rate", "entropy_coef", "clip_epsilon"):
             Schedule.parse(name, getattr(self, name))
 

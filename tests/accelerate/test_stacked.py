@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from scramjet.accelerate.choice import choose_stack
 from scramjet.accelerate.executor import ActStep
@@ -18,6 +18,7 @@ from scramjet.policies.networks import default_network
 from scramjet.policies.policy import Policy
 
 VECTOR, BOARD, CHOICES = Box(-1, 1, (5,), np.float32), Box(0, 1, (2, 3, 4), np.int8), Discrete(4)
+PLACES = MultiDiscrete([4, 3])
 COUNT, ROWS = 3, 6
 
 POLICIES: dict[str, tuple[Any, dict[str, Any], bool]] = {
@@ -27,6 +28,11 @@ POLICIES: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "lstm": (VECTOR, {"memory": "lstm", "memory_size": 8}, False),
     "board": (BOARD, {"encoder": "grid_cnn", "grid_channels": (4,), "grid_blocks": 1, "shared_trunk": True}, False),
 }
+CONSTANTS: dict[str, tuple[Any, dict[str, Any], bool]] = {
+    "choices": (PLACES, {}, False),
+    "values as a distribution": (VECTOR, {"value_bins": 5, "shared_trunk": True}, False),
+}
+"""Networks with buffers that no checkpoint holds."""
 
 
 def make_policy(space: Any, settings: dict[str, Any], normalizes: bool, seed: int) -> Policy:
@@ -44,6 +50,8 @@ def make_step(policy: Policy, space: Any) -> ActStep:
     generator, rows = torch.Generator().manual_seed(9), COUNT * ROWS
     if space is VECTOR:
         obs = torch.rand(rows, 5, generator=generator)
+    elif space is PLACES:
+        obs = torch.randint(0, 3, (rows, 2), generator=generator)
     else:
         obs = torch.randint(0, 2, (rows, 2, 3, 4), generator=generator, dtype=torch.int8)
     mask = torch.rand(rows, 4, generator=generator) < 0.7
@@ -68,11 +76,12 @@ def alone(policies: list[Policy], step: ActStep) -> tuple[torch.Tensor, torch.Te
     return torch.cat(actions), None if step.state is None else torch.cat(states)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("kind", ["torch", "numba"])
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    ("kind", "name"), [*((k, n) for k in ("torch", "numba") for n in POLICIES), *(("torch", n) for n in CONSTANTS)]
+)
 @torch.inference_mode()
 def test_each_policy_of_a_stack_acts_for_its_rows_as_it_does_alone(kind: str, name: str) -> None:
-    space, settings, normalizes = POLICIES[name]
+    space, settings, normalizes = (POLICIES | CONSTANTS)[name]
     policies = [make_policy(space, settings, normalizes, seed) for seed in (1, 2, 3)]
     stack: PolicyStack
     if kind == "torch":

@@ -131,8 +131,8 @@ def make_case(
         obs=map_leaves(lambda leaf: leaf.contiguous(), obs),
         mask=mask,
         action=action,
-        log_prob=log_prob + 0.3 * noise[0],
-        value=value + 0.3 * noise[1],
+        log_prob=log_prob + _off_the_clip(0.3 * noise[0]),
+        value=value + _off_the_clip(0.3 * noise[1]),
         advantage=2 * noise[2] + 1,
         returns=value + noise[3],
         place=torch.arange(NUM_SAMPLES, device=device),
@@ -144,6 +144,11 @@ def make_case(
     else:
         fused = TritonMLP(plan_of(made), precision=precision, launch=launch or WHOLE)
     return Case(made, samples, torch.randperm(NUM_SAMPLES, device=device)[:MINIBATCH], fused)
+
+
+def _off_the_clip(shift: Tensor) -> Tensor:
+    """Shifts of which none is near a clip of 0.2: there rounding would decide on which side a sample is."""
+    return torch.where(shift.abs() < CLIP, shift / 2, shift + CLIP / 2 * shift.sign())
 
 
 def loss_of(

@@ -30,6 +30,8 @@ _STARTED: list[subprocess.Popen[bytes]] = []  # kept, so that the pipe stays ope
 
 def compile_ahead() -> None:
     """Start the process that compiles kernels, unless they are compiled already or there is only one core."""
+    if any(process.poll() is None for process in _STARTED):
+        return  # it is at work for an earlier run of this process
     silent = subprocess.DEVNULL
     with contextlib.suppress(OSError):  # no cache or no process: functions are compiled when they are needed
         if (os.cpu_count() or 1) == 1 or not IS_TESTED:
@@ -62,13 +64,16 @@ def _compile() -> None:
     with entry_lock(entry):  # a second such process waits, and finds the mark
         if _mark(entry).exists():
             return
-        from scramjet.accelerate.numba import convolutions, kernels, loss_kernels, towers, turned_boards
+        from scramjet.accelerate.numba import acting_kernels as acting
+        from scramjet.accelerate.numba import convolutions, loss_kernels, towers, turned_boards
+        from scramjet.accelerate.numba import gradient_kernels as gradients
+        from scramjet.accelerate.numba import step_kernels as steps
 
         # The three that share most of their code come first, so that the shared code is compiled once.
         for function in (
-            kernels.gradients_of_parts, kernels.act_in_part, kernels.value_in_part, loss_kernels.loss_of_choices,
-            kernels.end_step, kernels.begin_step, towers.layer_back, towers.head_back,
-            kernels.draw_choices, towers.head, towers.layer, convolutions.convolutions_back,
+            gradients.gradients_of_parts, acting.act_in_part, acting.value_in_part, loss_kernels.loss_of_choices,
+            steps.end_step, steps.begin_step, towers.layer_back, towers.head_back,
+            acting.draw_choices, towers.head, towers.layer, convolutions.convolutions_back,
             convolutions.convolutions, convolutions.pack_convolutions, turned_boards.turn_outputs,
             turned_boards.turn_back,
         ):  # fmt: skip

@@ -151,7 +151,7 @@ class CompiledPlanning(CompiledEncoder):
 def compiled_encoder(encoder: nn.Module, following: nn.Linear) -> CompiledEncoder | str:
     """The functions for an encoder with weights before the layer `following`; or the reason why there are none."""
     planes = getattr(encoder, "planes", None)
-    no_functions = f"compiled functions do not learn an encoder ({type(encoder).__name__})"
+    no_functions = f"compiled functions do not learn the encoder of these observations ({type(encoder).__name__})"
     if not isinstance(planes, GridPlanes) or any(True for _ in planes.parameters()):
         return no_functions
     if type(encoder) is ValuePropagation:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings
+from scramjet.accelerate.executor import ActStep, Diagnostics, Executor, LossSettings, named_layer
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba.network import NumbaNetwork, NumbaStep
 from scramjet.accelerate.numba.network_tables import ACTIVATIONS, CORES, Head, Tower
@@ -184,7 +184,7 @@ def _check_weights(network: nn.Module) -> None:
 def _linear(module: nn.Module) -> nn.Linear:
     """Return the module if it is a plain linear layer with a bias; raises if it is not."""
     if type(module) is not nn.Linear or module.bias is None:
-        raise UnsupportedPolicyError(f"compiled functions do not run a {type(module).__name__} there")
+        raise UnsupportedPolicyError(f"compiled functions do not run {named_layer(module)}")
     return module
 
 
@@ -215,7 +215,7 @@ def _policy_heads(head: nn.Module, distribution: Distribution) -> list[Head]:
         head = _linear(head)
         return [Head(head.weight, head.bias, 0)]
     if type(head) is not GaussianHead or not isinstance(distribution, DiagonalGaussian):
-        raise UnsupportedPolicyError(f"compiled functions do not run a head of {type(head).__name__}")
+        raise UnsupportedPolicyError(f"compiled functions do not run {named_layer(head)}")
     mean, log_std = _linear(head.mean), head.log_std
     heads = [Head(mean.weight, mean.bias, 0)]
     if isinstance(log_std, nn.Linear):

@@ -1,4 +1,4 @@
-"""PPO's loss and its gradient with respect to a network's outputs, compiled; kernels.py calls it.
+"""PPO's loss and its gradient with respect to a network's outputs, compiled; gradient_kernels.py calls it.
 
 The loss is computed for LANES samples at a time: their numbers are copied into `columns` [quantities, LANES], so that
 each row holds one quantity for all these samples, and vectorized loops run along the rows. A loop over single samples
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scramjet.accelerate.numba.kernels import NUM_TERMS, samples_of
+from scramjet.accelerate.numba.gradient_kernels import NUM_TERMS, samples_of
 from scramjet.accelerate.numba.towers import work_at
 from scramjet.compile.addresses import AddressedFunction, doubles, flags, float_rows, floats, words
 from scramjet.compile.jit import callable_from_compiled
@@ -17,7 +17,7 @@ from scramjet.compile.vector_maths import exp, inlined, inlined_sum, log
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT
 
-POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(NUM_TERMS)  # in the order of kernels.TERMS
+POLICY_LOSS, VALUE_LOSS, ENTROPY, KL, KL_K1, CLIPPED = range(NUM_TERMS)  # in the order of TERMS there
 # Rows of `columns`: the loss terms; the sample's data and intermediate results; its actions (numbers of choices are
 # exact in float32); for discrete actions their probabilities; then the network's outputs.
 ADVANTAGE, RETURNS, OLD_VALUE, LOG_RATIO, SLOPE, HIGHEST, TOTAL = range(NUM_TERMS, NUM_TERMS + 7)

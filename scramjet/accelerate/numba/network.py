@@ -1,5 +1,5 @@
-"""Runs small networks on the CPU with compiled functions (kernels.py, towers.py) instead of torch's operators: acting,
-values and gradient steps, on the network's own weights in place.
+"""Runs small networks on the CPU with compiled functions instead of torch's operators, on the network's own weights in
+place: acting and values (acting_kernels.py), and gradient steps (step_kernels.py).
 
 Networks: one or two towers of tanh or ReLU layers, each with or without an encoder of boards before and a recurrent
 core after them; actions are discrete or from normal distributions. Inputs are float32 [B, D].
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from scramjet.accelerate.executor import Diagnostics, LossSettings
 from scramjet.accelerate.minibatches import Minibatches
-from scramjet.accelerate.numba import kernels, loss_kernels
+from scramjet.accelerate.numba import acting_kernels, loss_kernels, step_kernels
 from scramjet.accelerate.numba import towers as layers
+from scramjet.accelerate.numba.gradient_kernels import NUM_TERMS, TERMS
 from scramjet.accelerate.numba.network_tables import NetworkTables, Tower
 from scramjet.accelerate.samples import Samples
 from scramjet.compile.addresses import StepCalls, Task
@@ -106,13 +107,13 @@ class NumbaNetwork:
             state_size=tables.state_size, widest=tables.widest,
             layer=layers.layer.address, head=layers.head.address,
             core=layers.core.address if self.has_memory else 0,
-            draw=(kernels.draw_choices if offsets is not None else kernels.draw_points).address,
+            draw=(acting_kernels.draw_choices if offsets is not None else acting_kernels.draw_points).address,
         )  # fmt: skip
         outputs_and_widest = 2 * (self.num_outputs + tables.widest)
         self._scratch_per_row = columns + outputs_and_widest + tables.state_size + 1 + tables.width
         self._scratch = np.zeros(0, np.float32)
         self._pays = AdaptiveThreading()  # runs gradient steps on one thread while threads are slow to start
-        assert (*kernels.TERMS, "grad_norm") == Diagnostics.NAMES
+        assert (*TERMS, "grad_norm") == Diagnostics.NAMES
         self._task.set(next_part=np.zeros(1, np.int64))
         self._results: _Steps | None = None
         self._bounds: tuple[int, ...] | None = None  # steps and bounds of the minibatches that the task holds now
@@ -147,7 +148,7 @@ class NumbaNetwork:
         """
         num_parts, pays = self._num_parts(len(steps[0].inputs), ROWS_PER_PART), AdaptiveThreading()
         tasks = self.act_tasks(steps, state, num_parts)
-        return [kernels.act_in_part.prepared(num_parts, task.address, pays) for task in tasks]
+        return [acting_kernels.act_in_part.prepared(num_parts, task.address, pays) for task in tasks]
 
     def act_calls(self, steps: Sequence[NumbaStep]) -> StepCalls | None:
         """What compiled code calls for each step to do what the functions of `acts` do; None where these use threads.
@@ -157,10 +158,10 @@ class NumbaNetwork:
         if self._num_parts(len(steps[0].inputs), ROWS_PER_PART) > 1:
             return None
         tasks = self.act_tasks(steps, None, 1)
-        return StepCalls(kernels.act_in_part.address, tasks[0].address, tasks[0].record.dtype.itemsize)
+        return StepCalls(acting_kernels.act_in_part.address, tasks[0].address, tasks[0].record.dtype.itemsize)
 
     def act_tasks(self, steps: Sequence[NumbaStep], state: Tensor | None, num_parts: int) -> list[Task]:
-        """One task for each step, for `kernels.act_in_part` in `num_parts` parts; see `acts`."""
+        """One task for each step, for `acting_kernels.act_in_part` in `num_parts` parts; see `acts`."""
         num_rows = len(steps[0].inputs)
         scratch = np.zeros((num_parts, self._scratch_size(min(num_rows, BLOCK))), np.float32)
         self._task.set(scratch=scratch, scratch_size=scratch.shape[1], block=BLOCK, num_taken=num_rows)
@@ -180,7 +181,7 @@ class NumbaNetwork:
         self._give_scratch(num_parts, BLOCK)
         self._task.set(inputs=_array(inputs), state=_array(state), value=_array(value), num_taken=len(inputs))
         self._task.set(block=BLOCK)
-        kernels.value_in_part.in_parts(num_parts, self._task.address)
+        acting_kernels.value_in_part.in_parts(num_parts, self._task.address)
 
     def _encoded(self, obs: Any) -> Tensor:
         """The inputs [B, D] of many observations, some at a time: on the way they may take many times as much memory.
@@ -217,10 +218,10 @@ class NumbaNetwork:
     def gradients(self, units: Tensor, loss: LossSettings) -> list[float]:
         """Set the gradient of all parameters to that of `ppo_loss` over the samples, or sequences, numbered `units`.
 
-        Returns the loss terms in the order of `kernels.TERMS`, then the norm of the gradient before clipping.
+        Returns the loss terms in the order of `TERMS`, then the norm of the gradient before clipping.
         """
         steps = self._prepare_steps(Minibatches.even(units, 1), loss)
-        kernels.take_steps(self._task.address, *steps.division, range(1), self._pays)
+        step_kernels.take_steps(self._task.address, *steps.division, range(1), self._pays)
         (diagnostics,) = steps.diagnostics
         grads = torch.from_numpy(steps.gradients.copy())
         for parameter, at in self._tables.places:
@@ -254,7 +255,7 @@ class NumbaNetwork:
         steps = self._prepare_steps(minibatches, loss)
         self._is_current = False
         if minibatches.ranks.is_alone:
-            kernels.take_steps(self._task.address, *steps.division, range(len(minibatches)), self._pays)
+            step_kernels.take_steps(self._task.address, *steps.division, range(len(minibatches)), self._pays)
         else:
             self._take_shared_steps(steps, minibatches)
         self._task.set(num_parameters=0)
@@ -264,9 +265,9 @@ class NumbaNetwork:
         """Take each gradient step on what all ranks hold of a minibatch."""
         address, own = self._task.address, torch.from_numpy(steps.exchanged)
         for k in range(len(minibatches)):
-            kernels.take_steps(address, *steps.division, range(k, k + 1), self._pays, kernels.end_own_part)
+            step_kernels.take_steps(address, *steps.division, range(k, k + 1), self._pays, step_kernels.end_own_part)
             minibatches.ranks.add(own)
-            kernels.end_shared_step(address, k)
+            step_kernels.end_shared_step(address, k)
 
     def _prepare_steps(self, minibatches: Minibatches, loss: LossSettings) -> _Steps:
         """Set the task for gradient steps on these minibatches; the optimizer steps if it has `num_parameters`."""
@@ -286,7 +287,7 @@ class NumbaNetwork:
         self._task.set(order=_array(minibatches.order), statistics=_array(minibatches.statistics), block=block)
         if loss != self._loss:
             self._loss = loss
-            kernels.compile_steps(num_workers)
+            step_kernels.compile_steps(num_workers)
             # Asked for last, since the process of compile_ahead.py compiles it last.
             function = loss_kernels.loss_of_points if self._offsets is None else loss_kernels.loss_of_choices
             self._task.set(
@@ -314,12 +315,12 @@ class NumbaNetwork:
         division, known = (num_workers, num_parts), self._results
         if known is None or (known.division, len(known.diagnostics)) != (division, num_minibatches):
             # Once the parts are added up to the first, the second makes room for the loss terms.
-            partials = np.empty(num_parts * self._tables.num_weights + kernels.NUM_TERMS, np.float32)
-            diagnostics = np.empty((num_minibatches, kernels.NUM_TERMS + 1))
-            exchanged = partials[: self._tables.num_weights + kernels.NUM_TERMS]
+            partials = np.empty(num_parts * self._tables.num_weights + NUM_TERMS, np.float32)
+            diagnostics = np.empty((num_minibatches, NUM_TERMS + 1))
+            exchanged = partials[: self._tables.num_weights + NUM_TERMS]
             known = self._results = _Steps(division, partials[: self._tables.num_weights], exchanged, diagnostics)
             self._task.set(
-                partials=partials, terms=np.empty((num_parts, kernels.NUM_TERMS)), diagnostics=diagnostics
+                partials=partials, terms=np.empty((num_parts, NUM_TERMS)), diagnostics=diagnostics
             )  # fmt: skip
         return known
 

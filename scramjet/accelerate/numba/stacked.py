@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.executor import ActStep
-from scramjet.accelerate.numba import kernels
+from scramjet.accelerate.numba.acting_kernels import act_for_members, act_in_part
 from scramjet.accelerate.numba.executor import numba_network
 from scramjet.accelerate.numba.network import ROWS_PER_PART, NumbaStep
 from scramjet.accelerate.stacked import PolicyStack
@@ -58,9 +58,9 @@ class NumbaStack(PolicyStack):
         pays, functions = AdaptiveThreading(), []
         for t, step in enumerate(steps):
             addresses = [task[t].address for task in tasks]
-            table = np.array([self.count, kernels.act_in_part.address, *addresses], np.int64)
+            table = np.array([self.count, act_in_part.address, *addresses], np.int64)
             self._kept.append(table)
-            act = kernels.act_for_members.prepared(num_parts, int(table.ctypes.data), pays)
+            act = act_for_members.prepared(num_parts, int(table.ctypes.data), pays)
             functions.append(act if is_view else partial(self._encode_and_act, step.obs, inputs, act))
         return functions
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from scramjet.accelerate.triton.flat_weights import FlatWeights
 from scramjet.accelerate.triton.steps import is_plain, norm_kernel, take_step
+from scramjet.compile.block_sizes import power_of_two
 
 COLUMNS, WARPS = 1024, 4
 """Weights that a program takes at a time, and its warps."""
@@ -67,7 +68,7 @@ class FlatAdam:
         counts = self.flat.counts
         norm_kernel[(len(self._squares),)](
             self._gradients, self._squares, counts, self._num_blocks, len(counts),
-            block=COLUMNS, counts=1 << (len(counts) - 1).bit_length(), num_warps=WARPS,
+            block=COLUMNS, counts=power_of_two(len(counts)), num_warps=WARPS,
         )  # fmt: skip
         norm = torch.empty((), device=counts.device)
         take_step(

@@ -23,6 +23,7 @@ from scramjet.accelerate.samples import Samples
 from scramjet.accelerate.triton import loss_kernels, moment_kernels
 from scramjet.accelerate.triton.loss_kernels import TERMS
 from scramjet.algorithms.ppo import LossTerms
+from scramjet.compile.block_sizes import blocks_of, power_of_two
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.policy import Policy
 
@@ -109,15 +110,15 @@ def _launch(logits: Tensor, value: Tensor, inputs: _Inputs) -> tuple[Tensor, Ten
     """Run the kernels; returns the total and the terms, [8], and the gradients with respect to logits and values."""
     distribution, samples, loss = inputs.distribution, inputs.minibatch, inputs.loss
     size, counts = len(value), _bytes(samples.counts)
-    width = max(2, _power_of_two(_width(distribution)))
+    width = max(2, power_of_two(int(_width(distribution))))
     rows = min(MAX_ROWS, max(2, TILE // width))
-    num_programs = min(MAX_PROGRAMS, _blocks(size, rows))
-    num_chunks = min(MAX_CHUNKS, _blocks(size, MOMENTS_BLOCK))
+    num_programs = min(MAX_PROGRAMS, blocks_of(size, rows))
+    num_chunks = min(MAX_CHUNKS, blocks_of(size, MOMENTS_BLOCK))
     chunks = None
     if counts is not None or (loss.normalizes_advantages and inputs.statistics is None):
         chunks = logits.new_empty(3, MAX_CHUNKS)
         moment_kernels.moments_kernel[(num_chunks,)](
-            samples.advantage, counts, chunks, size, _blocks(size, num_chunks),
+            samples.advantage, counts, chunks, size, blocks_of(size, num_chunks),
             max_chunks=MAX_CHUNKS, block=MOMENTS_BLOCK,
         )  # fmt: skip
     to_logits, to_value, sums = torch.empty_like(logits), torch.empty_like(value), logits.new_empty(num_programs, TERMS)
@@ -161,16 +162,6 @@ def _width(distribution: Distribution) -> float:
     if isinstance(distribution, Categorical):
         return distribution.num_inputs
     return distribution.size if isinstance(distribution, DiagonalGaussian) else torch.inf
-
-
-def _power_of_two(number: float) -> int:
-    """The smallest power of two that is at least `number`."""
-    return 1 << (int(number) - 1).bit_length()
-
-
-def _blocks(number: int, size: int) -> int:
-    """The number of blocks of `size` that are needed for `number` elements."""
-    return -(-number // size)
 
 
 def _bytes(flags: Tensor | None) -> Tensor | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from scramjet.accelerate.triton.moment_kernels import are_counted, normalizing
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import clamped, leads_out
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT
 
@@ -31,7 +32,7 @@ def _surrogate(log_ratio, advantage, clip):  # type: ignore[no-untyped-def]
     """The policy loss of each sample (Schulman et al. 2017, eq. 7) and its derivative with respect to the
     log-probability: - r A, or 0 where it is clipped."""
     ratio = tl.exp(log_ratio)
-    bounded = tl.where(ratio < 1.0 - clip, 1.0 - clip, tl.where(ratio > 1.0 + clip, 1.0 + clip, ratio))
+    bounded = clamped(ratio, 1.0 - clip, 1.0 + clip)
     unclipped, clipped = ratio * advantage, bounded * advantage
     is_moved = (bounded == ratio) | (unclipped < clipped) | (ratio != ratio)
     loss = -tl.where(unclipped < clipped, unclipped, clipped)
@@ -39,7 +40,7 @@ def _surrogate(log_ratio, advantage, clip):  # type: ignore[no-untyped-def]
 
 
 @triton_jit()
-def _value_loss(value, old_value, returns, value_clip):  # type: ignore[no-untyped-def]
+def squared_error(value, old_value, returns, value_clip):  # type: ignore[no-untyped-def]
     """Half the squared error of each value and its derivative; clipped, the larger of the two errors counts.
 
     If both are equal, the derivative is the mean of both slopes, as in torch.
@@ -48,8 +49,7 @@ def _value_loss(value, old_value, returns, value_clip):  # type: ignore[no-untyp
     error = slope * slope
     if value_clip is not None:
         moved = value - old_value
-        kept = tl.where(moved < -value_clip, -value_clip, tl.where(moved > value_clip, value_clip, moved))
-        clipped_slope = old_value + kept - returns
+        clipped_slope = old_value + clamped(moved, -value_clip, value_clip) - returns
         clipped_error = clipped_slope * clipped_slope
         clipped_slope = tl.where(tl.abs(moved) <= value_clip, clipped_slope, 0.0)
         either = tl.where(error < clipped_error, clipped_slope, 0.5 * (slope + clipped_slope))
@@ -132,7 +132,7 @@ def _losses(  # type: ignore[no-untyped-def]
         advantage = (advantage - mean) * scale
     log_ratio = log_prob - tl.load(log_prob_at + row, mask=is_counted, other=0.0)
     policy_loss, slope = _surrogate(log_ratio, advantage, clip)
-    value_loss, value_slope = _value_loss(
+    value_loss, value_slope = squared_error(
         tl.load(value_at + row, mask=is_counted, other=0.0),
         tl.load(old_value_at + row, mask=is_counted, other=0.0),
         tl.load(returns_at + row, mask=is_counted, other=0.0),
@@ -215,7 +215,7 @@ def normal_loss_kernel(  # type: ignore[no-untyped-def]
         is_number = (column < size) & is_counted[:, None]
         place = row[:, None] * (2 * size) + column
         raw = tl.load(logits_at + place + size, mask=is_number, other=0.0)
-        log_std = tl.where(raw < low, low, tl.where(raw > high, high, raw))
+        log_std = clamped(raw, low, high)
         mu = tl.load(logits_at + place, mask=is_number, other=0.0)
         action = tl.load(action_at + row[:, None] * size + column, mask=is_number, other=0.0)
         std = tl.exp(log_std)
@@ -235,10 +235,10 @@ def normal_loss_kernel(  # type: ignore[no-untyped-def]
         to_mu = tl.where(is_number, slope * (distance / std) - bonus * entropy_to_mu, 0.0)
         to_log_std = tl.where(is_number, slope * (distance * distance - 1.0) - bonus * entropy_to_log_std, 0.0)
         # A logarithm outside its range gets no gradient that would lead farther out, as by `keep_within`.
-        leaves = ((raw > high) & (to_log_std < 0.0)) | ((raw < low) & (to_log_std > 0.0))
+        to_log_std = tl.where(leads_out(raw, to_log_std, low, high), 0.0, to_log_std)
         is_stored = (column < size) & is_row[:, None]
         tl.store(to_logits_at + place, to_mu, mask=is_stored)
-        tl.store(to_logits_at + place + size, tl.where(leaves, 0.0, to_log_std), mask=is_stored)
+        tl.store(to_logits_at + place + size, to_log_std, mask=is_stored)
     tl.store(terms_at + tl.program_id(0) * terms + tl.arange(0, terms), tl.sum(sums, axis=0) * share)
 
 

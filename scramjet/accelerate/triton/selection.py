@@ -1,6 +1,7 @@
 """Selects the samples of a minibatch with one kernel for all fields of one number a sample.
 
 `Samples.select` launches one small gather for each of them, and at usual sizes a launch takes longer than its work.
+`select_rows` gathers rows of a few numbers each: torch takes a block of threads for every row.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from scramjet.accelerate.samples import Samples
+from scramjet.compile.block_sizes import blocks_of
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.engine.trees import map_fields
 
@@ -17,6 +19,30 @@ if HAS_TRITON:
 
 BLOCK = 256
 """Samples that a program gathers."""
+WORDS = 1024
+"""Words of rows that a program gathers."""
+
+
+def select_rows(source: Tensor, places: Tensor) -> Tensor:
+    """`source.index_select(0, places)`."""
+    out = source.new_empty(len(places), *source.shape[1:])
+    if not out.numel():
+        return out
+    words, to_words = (rows.view(len(rows), -1).view(torch.uint8) for rows in (source.contiguous(), out))
+    if words.shape[1] % 4 == 0 and words.storage_offset() % 4 == 0:
+        words, to_words = words.view(torch.int32), to_words.view(torch.int32)
+    size = to_words.numel()
+    _rows_kernel[(blocks_of(size, WORDS),)](words, places, to_words, size, width=words.shape[1], block=WORDS)
+    return out
+
+
+@triton_jit("source_at", "places_at", "out_at", "size")
+def _rows_kernel(source_at, places_at, out_at, size, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Copy the rows at these places, `size` words in all, `width` in each row."""
+    word = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    is_in = word < size
+    place = tl.load(places_at + word // width, mask=is_in, other=0)
+    tl.store(out_at + word, tl.load(source_at + place * width + word % width, mask=is_in), mask=is_in)
 
 
 def fused_select(samples: Samples, units: Tensor) -> Samples:
@@ -27,7 +53,7 @@ def fused_select(samples: Samples, units: Tensor) -> Samples:
     has_choice = samples.action.dim() == 1
     action = samples.action.new_empty(size) if has_choice else samples.take(samples.action, units)
     counts = None if samples.counts is None else samples.counts.new_empty(size)
-    _select_kernel[(-(-size // BLOCK),)](
+    _select_kernel[(blocks_of(size, BLOCK),)](
         units, samples.log_prob, samples.value, samples.advantage, samples.returns,
         samples.action if has_choice else None, None if samples.counts is None else samples.counts.view(torch.uint8),
         numbers, action if has_choice else None, None if counts is None else counts.view(torch.uint8),

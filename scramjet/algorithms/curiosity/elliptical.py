@@ -12,12 +12,15 @@ So the last step of an episode has no bonus.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.compile.jit import RowKernel
+from scramjet.compile.kernel_choice import takes_kernels
 
 
 class EllipticalMemory(EpisodicMemory):
@@ -39,13 +42,24 @@ class EllipticalMemory(EpisodicMemory):
         """
         counts = torch.ones_like(ended) if counts is None else counts
         if features.is_cuda:
-            return visit_together(features.detach().float(), ended, counts, self.inverse, self.is_under_way, self.ridge)
+            visit = _visit_on_gpu(features)
+            return visit(features.detach().float(), ended, counts, self.inverse, self.is_under_way, self.ridge)
         bonus = torch.empty(ended.shape, device=ended.device)
         _visit.on(
             ended.shape[1], features.detach().float().contiguous(), ended.contiguous(), counts.contiguous(),
             self.inverse, self.is_under_way, torch.empty_like(self.inverse[:, 0]), np.float32(self.ridge), bonus,
         )  # fmt: skip
         return bonus
+
+
+def _visit_on_gpu(features: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, float], Tensor]:
+    """Row by row if a row's matrix fits on the chip, else all rows at once."""
+    if takes_kernels(features):
+        from scramjet.algorithms.curiosity.elliptical_kernel import MOST_FEATURES, visit_by_rows  # loads Triton
+
+        if features.shape[2] <= MOST_FEATURES:
+            return visit_by_rows
+    return visit_together
 
 
 def visit_together(

@@ -16,6 +16,8 @@ from scramjet.compile.jit import RowKernel
 
 MIN_CAPACITY, MAX_CAPACITY = 16, 4096
 """Fewest and most entries of a row's table."""
+BYTES_OF_ENTRY = 16
+"""Memory that an entry takes."""
 
 
 def table_capacity(max_episode_steps: int | None) -> int:

@@ -129,7 +129,7 @@ def _steps(compilers: Compilers, step_env: Callable[..., None]) -> tuple[Callabl
         for chunk in prange(chunks):
             step(
                 start + chunk * count // chunks, start + (chunk + 1) * count // chunks, tick, states, actions,
-                obs, mask, turn, reward, terminated, truncated, final_obs, True, log[chunk], log_size[chunk],
+                obs, mask, turn, reward, terminated, truncated, final_obs, np.bool_(True), log[chunk], log_size[chunk],
             )  # fmt: skip
             log_size[chunk, IS_STEPPED] = 1
         num_stepped = 0
@@ -157,9 +157,10 @@ def _play(compilers: Compilers, step: Callable[..., None], call: Callable[..., A
         for t in range(first, stop):
             progress[0] = t
             call(draw, (0, 1, task + t * task_size))
+            # Numbers of the types that Python calls it with: for a literal it would be compiled once more.
             step(
-                0, len(states), tick + t - first, states, actions[t], obs[t + 1], mask[t + 1], turn[t + 1],
-                reward[t], terminated[t], truncated[t], final_obs, True, log, log_size,
+                np.int64(0), len(states), tick + t - first, states, actions[t], obs[t + 1], mask[t + 1], turn[t + 1],
+                reward[t], terminated[t], truncated[t], final_obs, np.bool_(True), log, log_size,
             )  # fmt: skip
             if until_cut:
                 for row in range(truncated.shape[1]):

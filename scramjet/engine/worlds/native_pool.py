@@ -210,6 +210,7 @@ class NativePool(WorldPool):
         after = states.copy()
         self._check_actions(actions, (len(after) * self._rows_per_env, *self._action_shape[1:]), None)
         out = self._allocate_for(len(after))
+        actions = np.ascontiguousarray(actions)  # those of `np.nonzero` are not, and the kernel would be compiled anew
         self._run("simulate", 0, len(after), self._wrap(after), actions, *out.arrays)
         return after, out
 

@@ -9,21 +9,10 @@ Names that end in `_at` are pointers. Weights are [outputs, inputs], as in torch
 from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import dot, tanh
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-
-@triton_jit()
-def _product(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`a` @ `b` + `total`, float32."""
-    if precision == "bfloat16":
-        total = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc=total)
-    elif precision == "tf32":
-        total = tl.dot(a.to(tl.float32), b.to(tl.float32), acc=total, input_precision="tf32")
-    else:
-        total = tl.dot(a.to(tl.float32), b.to(tl.float32), acc=total, input_precision="ieee")
-    return total
 
 
 @triton_jit()
@@ -55,13 +44,13 @@ def forward_kernel(  # type: ignore[no-untyped-def]
         at = source_at + row[:, None] * inputs + column[None, :]
         source = tl.load(at, mask=is_row & (column < inputs)[None, :], other=0.0)
         weight = _weights(weight_at, value_weight_at, output, column, inputs, outputs)
-        total = _product(source, tl.trans(weight), total, precision)
+        total = dot(source, tl.trans(weight), total, precision)
     bias = tl.load(bias_at + output, mask=output < outputs, other=0.0)
     if value_at is not None:
         bias += tl.load(value_bias_at + 0 * output, mask=output == outputs, other=0.0)
     total += bias[None, :]
     if activation == "tanh":
-        total = 2.0 * tl.sigmoid(2.0 * total) - 1.0
+        total = tanh(total)
     elif activation == "relu":
         total = tl.where(total <= 0.0, 0.0, total)  # NaN stays
     tl.store(out_at + row[:, None] * outputs + output[None, :], total, mask=is_row & (output < outputs)[None, :])
@@ -96,9 +85,9 @@ def heads_gradient_kernel(  # type: ignore[no-untyped-def]
         to_out += tl.load(at, mask=is_row & (output == outputs)[None, :], other=0.0)
         place = row[:, None] * inputs + column[None, :]
         source = tl.load(source_at + place, mask=is_row & is_column, other=0.0)
-        to_source = _product(to_out, weight, tl.zeros([block_rows, block_inputs], tl.float32), precision)
+        to_source = dot(to_out, weight, tl.zeros([block_rows, block_inputs], tl.float32), precision)
         tl.store(to_source_at + place, to_source, mask=is_row & is_column)
-        to_weight = _product(tl.trans(to_out), source, to_weight, precision)
+        to_weight = dot(tl.trans(to_out), source, to_weight, precision)
         to_bias += tl.sum(to_out, axis=0)
     partials_at += program * ((outputs + 1) * (inputs + 1))
     is_output = output <= outputs
@@ -141,7 +130,7 @@ def hidden_gradient_kernel(  # type: ignore[no-untyped-def]
         if to_total_at is None:
             at = source_at + row[:, None] * inputs + column[None, :]
             source = tl.load(at, mask=is_row & (column < inputs)[None, :], other=0.0)
-            to_weight = _product(tl.trans(gradient), source, to_weight, precision)
+            to_weight = dot(tl.trans(gradient), source, to_weight, precision)
         else:
             tl.store(to_total_at + place, gradient, mask=is_there)
     if to_total_at is None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from scramjet.compile.block_sizes import blocks_of, even_programs, product_size
 from scramjet.policies.dense import kernels
 
 MAX_INPUTS = 256
@@ -177,17 +178,16 @@ def _plainly(ctx: Any, grads: tuple[Tensor, ...], function: Any, inputs: tuple[T
 
 
 def _programs(num_rows: int, tile: Tile) -> int:
-    """How many programs share the rows of a sum: no more than finish in the same time."""
-    num_blocks = -(-num_rows // tile.rows)
-    return -(-num_blocks // -(-num_blocks // PROGRAMS))
+    """How many programs share the rows of a sum."""
+    return even_programs(blocks_of(num_rows, tile.rows), PROGRAMS)
 
 
 def _blocks(tile: Tile, inputs: int, outputs: int) -> dict[str, int]:
     """The sizes of a program's blocks, powers of two, and how it is launched; no product is narrower than 16."""
     return {
         "block_rows": tile.rows,
-        "block_inputs": max(16, min(tile.inputs, 1 << (inputs - 1).bit_length())),
-        "block_outputs": max(16, min(tile.outputs, 1 << (outputs - 1).bit_length())),
+        "block_inputs": min(tile.inputs, product_size(inputs)),
+        "block_outputs": min(tile.outputs, product_size(outputs)),
         "num_warps": tile.warps,
         "num_stages": tile.stages,
     }

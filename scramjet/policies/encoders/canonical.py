@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
@@ -19,7 +20,7 @@ def canonical_boards(obs: Tensor, sources: Tensor, order: Tensor) -> tuple[Tenso
     several; and which one it is, [B]. Number i of turned board g is number `sources` [G, N] [g, i]."""
     turned, chosen = torch.empty_like(obs, memory_format=torch.contiguous_format), sources.new_empty(len(obs))
     count, size = sources.shape
-    columns = 1 << (size - 1).bit_length()
+    columns = power_of_two(size)
     rows = max(1, BLOCK // columns)
     as_bytes = [tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for tensor in (obs, turned)]
     _canonical_kernel[(-(-len(obs) // rows),)](

@@ -48,7 +48,7 @@ class OneHotEncoder(Encoder):
     def forward(self, obs: Tensor) -> Tensor:
         """int64 [B, *shape] to [B, all choices]."""
         hot = obs.flatten(1) + self.offsets
-        return torch.zeros(len(hot), self.num_features, device=hot.device).scatter_(1, hot, 1.0)
+        return torch.zeros(len(hot), self.num_features, device=hot.device).scatter(1, hot, 1.0)  # not in place: vmap
 
 
 class EmbeddingEncoder(Encoder):

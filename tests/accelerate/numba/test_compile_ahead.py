@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scramjet.accelerate.numba import compile_ahead as ahead
-from scramjet.compile.cache_folder import entry_directory, entry_lock
+from scramjet.compile.cache_folder import cache_directory, entry_directory, entry_lock
 
 
 @pytest.fixture
@@ -22,20 +22,40 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def started(monkeypatch):
-    """The processes that would have been started."""
-    commands = []
-    monkeypatch.setattr(ahead.subprocess, "Popen", lambda command, **_: commands.append(command))
+    """The processes that would have been started; each is at work until `code` is set."""
+    processes = []
+
+    class Started:
+        def __init__(self, command, **options):
+            self.command, self.code = command, None
+            processes.append(self)
+
+        def poll(self):
+            return self.code
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", Started)
+    monkeypatch.setattr(ahead, "_STARTED", [])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    return commands
+    return processes
 
 
 def test_a_first_start_compiles_ahead_and_later_ones_do_not(cache, started):
     ahead.compile_ahead()
-    assert [command[0] for command in started] == [sys.executable]
+    assert [process.command[0] for process in started] == [sys.executable]
+    started[0].code = 0
     with entry_lock(ahead._entry()):
         ahead._mark(ahead._entry()).touch()
     ahead.compile_ahead()
     assert len(started) == 1
+
+
+def test_of_two_starts_in_one_process_the_second_compiles_ahead_only_if_that_of_the_first_has_ended(cache, started):
+    for _ in range(2):
+        ahead.compile_ahead()
+    assert len(started) == 1
+    started[0].code = 1  # killed, say
+    ahead.compile_ahead()
+    assert len(started) == 2
 
 
 def test_a_cache_that_cannot_be_looked_into_costs_no_more_than_time(started, monkeypatch):
@@ -66,20 +86,21 @@ def test_no_process_to_be_had_is_no_error(cache, monkeypatch):
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(ahead, "_STARTED", [])
     monkeypatch.setattr(ahead.subprocess, "Popen", refuse)
     ahead.compile_ahead()
     assert len(asked) == 1
 
 
-def test_the_process_fills_the_cache_and_says_so(cache):
+def test_the_process_fills_the_cache_and_says_so():
+    """The cache that all tests share, which has what it compiles once the code has not changed since."""
     source = (
         "from scramjet.accelerate.numba import compile_ahead as ahead; "
         "ahead._compile(); print(ahead._mark(ahead._entry()).exists())"
     )
-    quickly = os.environ | {"NUMBA_OPT": "0"}
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=quickly)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
-    kernels = {path.name.rpartition("-")[0] for path in cache.rglob("*.kernel")}
+    kernels = {path.name.rpartition("-")[0] for path in cache_directory().rglob("*.kernel")}
     assert {"gradients_of_parts", "act_in_part", "loss_of_choices", "layer"} <= kernels
 
 
@@ -158,7 +179,8 @@ def test_where_nothing_can_be_written_each_compiles_for_itself(tmp_path, monkeyp
 
 def test_what_it_compiles_needs_no_torch():
     """It is at work while the main process still loads that."""
-    source = "import sys, scramjet.accelerate.numba.kernels; print('torch' in sys.modules)"
+    modules = ", ".join(f"scramjet.accelerate.numba.{part}_kernels" for part in ("acting", "gradient", "loss", "step"))
+    source = f"import sys, {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

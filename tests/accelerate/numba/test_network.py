@@ -13,7 +13,7 @@ from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.numba import network as native_module
 from scramjet.accelerate.numba.executor import UnsupportedPolicyError, numba_network
-from scramjet.accelerate.numba.kernels import TERMS
+from scramjet.accelerate.numba.gradient_kernels import TERMS
 from scramjet.accelerate.numba.network import NumbaStep
 from scramjet.accelerate.samples import Samples
 from scramjet.algorithms.ppo import normalize, ppo_loss
@@ -189,13 +189,13 @@ def test_parts_are_shared_out_and_whoever_does_them_the_result_is_the_same(memor
     }.items():
         monkeypatch.setattr(native_module, name, small)
     monkeypatch.setattr(native_module.memory_kernels, "ROWS_PER_BLOCK", 1)
-    take_steps, taken_in_parts = native_module.kernels.take_steps, []
+    take_steps, taken_in_parts = native_module.step_kernels.take_steps, []
 
     def watched(address, num_workers, num_parts, *others):
         taken_in_parts.append(num_parts)
         take_steps(address, num_workers, num_parts, *others)
 
-    monkeypatch.setattr(native_module.kernels, "take_steps", watched)
+    monkeypatch.setattr(native_module.step_kernels, "take_steps", watched)
     policy = random_policy(memory=memory, hidden=hidden)
     case, results = Case(policy), []
     for _ in range(20):

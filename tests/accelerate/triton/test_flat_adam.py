@@ -38,6 +38,15 @@ def draw_gradients(parameters, scale=1.0):
         parameter.grad = scale * torch.randn_like(parameter)
 
 
+def flat_adam_on(device):
+    """Parameters with gradients, the optimizer that a learner makes, and ours with its state."""
+    parameters = parameters_on(device)
+    optimizer = adam(parameters)
+    ours = flat_adam_of(parameters, optimizer)
+    draw_gradients(parameters)
+    return parameters, optimizer, ours
+
+
 def torch_step(parameters, optimizer, max_norm):
     norm = nn.utils.clip_grad_norm_(parameters, torch.inf if max_norm is None else max_norm)
     optimizer.step()
@@ -75,10 +84,7 @@ def test_steps_are_those_of_torch_whether_gradients_are_clipped_or_not(
 
 
 def test_an_optimizer_whose_state_was_loaded_goes_on_bit_for_bit(triton_device):
-    parameters = parameters_on(triton_device)
-    optimizer = adam(parameters)
-    ours = flat_adam_of(parameters, optimizer)
-    draw_gradients(parameters)
+    parameters, optimizer, ours = flat_adam_on(triton_device)
     ours.can_take(optimizer)
     ours.step(optimizer, 0.5)
     moments, weights = copy.deepcopy(optimizer.state_dict()), [each.detach().clone() for each in parameters]
@@ -118,10 +124,7 @@ def test_once_a_parameter_has_no_gradient_torch_takes_all_steps_in_this_process_
 
 
 def test_a_gradient_that_is_no_number_shows_in_the_norm_and_in_its_weight(triton_device):
-    parameters = parameters_on(triton_device)
-    optimizer = adam(parameters)
-    ours = flat_adam_of(parameters, optimizer)
-    draw_gradients(parameters)
+    parameters, optimizer, ours = flat_adam_on(triton_device)
     parameters[2].grad[0, 3] = torch.inf
     parameters[3].grad[1] = torch.nan
     assert ours.step(optimizer, 0.5).isnan()
@@ -144,10 +147,7 @@ def test_weights_that_cannot_lie_in_flat_memory_are_left_where_they_are(change):
 def test_a_recorded_step_gives_the_bits_of_the_step_that_it_was_recorded_from(triton_device):
     if triton_device.type == "cpu":
         pytest.skip("needs a CUDA device")
-    parameters = parameters_on(triton_device)
-    optimizer = adam(parameters)
-    ours = flat_adam_of(parameters, optimizer)
-    draw_gradients(parameters)
+    _, optimizer, ours = flat_adam_on(triton_device)
     ours.can_take(optimizer)
     ours.step(optimizer, 0.5)
     kept, graph = ours.flat.snapshot(), torch.cuda.CUDAGraph()
@@ -161,10 +161,7 @@ def test_a_recorded_step_gives_the_bits_of_the_step_that_it_was_recorded_from(tr
 
 
 def test_weights_that_were_moved_elsewhere_are_left_to_torch(triton_device):
-    parameters = parameters_on(triton_device)
-    optimizer = adam(parameters)
-    ours = flat_adam_of(parameters, optimizer)
-    draw_gradients(parameters)
+    parameters, optimizer, ours = flat_adam_on(triton_device)
     assert ours.can_take(optimizer)
     parameters[1].data = parameters[1].data.clone()
     assert not ours.can_take(optimizer)

@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
 
 from scramjet.accelerate.samples import Samples
-from scramjet.accelerate.triton.selection import fused_select
+from scramjet.accelerate.triton.selection import fused_select, select_rows
 from scramjet.engine.trees import leaves
 
 
@@ -43,3 +43,18 @@ def test_the_samples_of_a_minibatch_are_the_same(triton_device, kind: str, steps
         mine, theirs = getattr(ours, field.name), getattr(expected, field.name)
         for one, other in zip(leaves(mine), leaves(theirs), strict=True):
             assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other, field.name
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,), (7, 7, 3), (0,)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.bool, torch.int64, torch.float16], ids=str)
+def test_rows_of_any_numbers_are_the_same(triton_device, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    source = torch.randint(0, 200, (50, *shape), device=triton_device).to(dtype)
+    places = torch.randint(1, 50, (33,), device=triton_device)
+    assert torch.equal(select_rows(source, places[1:]), source.index_select(0, places[1:]))
+    assert torch.equal(select_rows(source[1:], places - 1), source.index_select(0, places))
+
+
+def test_rows_need_not_begin_where_four_bytes_do(triton_device) -> None:
+    source = torch.randint(0, 200, (201,), dtype=torch.uint8, device=triton_device)[1:].view(50, 4)
+    places = torch.randint(50, (33,), device=triton_device)
+    assert torch.equal(select_rows(source, places), source.index_select(0, places))

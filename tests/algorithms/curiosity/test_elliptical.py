@@ -77,10 +77,29 @@ def test_of_one_hot_features_the_bonus_counts_visits_from_the_first_observation_
     torch.testing.assert_close(bonus.flatten(), torch.tensor([1 / 1.5, 1 / 0.5, 0.0, 1 / 1.5]))
 
 
+@pytest.mark.parametrize("num_features", [1, 5, 32, 40])
+def test_the_kernel_computes_what_is_computed_for_all_rows_at_once(triton_device, num_features):
+    from scramjet.algorithms.curiosity.elliptical_kernel import visit_by_rows
+
+    generator = torch.Generator().manual_seed(num_features)
+    expected, found = (EllipticalMemory(3, num_features, 0.1).to(triton_device) for _ in range(2))
+    for rollout in random_walks(generator, 2, 12, 3, num_features, 0.1, 0.2):
+        there = [part.to(triton_device) for part in rollout]
+        bonuses = [
+            visit(*there, memory.inverse, memory.is_under_way, 0.1)
+            for visit, memory in ((visit_together, expected), (visit_by_rows, found))
+        ]
+        torch.testing.assert_close(bonuses[1], bonuses[0], rtol=1e-3, atol=1e-4)
+        assert torch.equal(found.is_under_way, expected.is_under_way)
+        goes_on = expected.is_under_way
+        torch.testing.assert_close(found.inverse[goes_on], expected.inverse[goes_on], rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.gpu
-def test_bonuses_on_the_gpu_are_those_on_the_cpu():
+@pytest.mark.parametrize("num_features", [16, 32, 128, 130])
+def test_bonuses_on_the_gpu_are_those_on_the_cpu(num_features):
     generator = torch.Generator().manual_seed(3)
-    memory, on_gpu = EllipticalMemory(40, 16, 0.1), EllipticalMemory(40, 16, 0.1).cuda()
-    for rollout in random_walks(generator, 3, 50, 40, 16, 0.02, 0.1):
+    memory, on_gpu = EllipticalMemory(40, num_features, 0.1), EllipticalMemory(40, num_features, 0.1).cuda()
+    for rollout in random_walks(generator, 3, 50, 40, num_features, 0.02, 0.1):
         bonus = on_gpu.visit(*(part.cuda() for part in rollout))
         torch.testing.assert_close(bonus.cpu(), memory.visit(*rollout), rtol=1e-3, atol=1e-4)

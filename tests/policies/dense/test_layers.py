@@ -50,6 +50,14 @@ def test_a_hidden_layer_and_its_gradients_are_those_of_torch(triton_device, acti
     assert_same_gradients([out], [expected], [weight, bias, *([source] if learns_before else [])])
 
 
+def test_an_empty_batch_has_gradients_of_zero(triton_device):
+    source, weight, bias = numbers(triton_device, 0, 5), numbers(triton_device, 24, 5), numbers(triton_device, 24)
+    layers.hidden(source, weight, bias, "tanh", "float32").sum().backward()
+    assert source.grad.shape == (0, 5)
+    assert not weight.grad.any()
+    assert not bias.grad.any()
+
+
 @pytest.mark.parametrize(("inputs", "outputs"), [(24, 2), (130, 20)])
 def test_two_heads_and_their_gradients_are_those_of_torch(triton_device, inputs, outputs):
     source = numbers(triton_device, NUM_ROWS, inputs)

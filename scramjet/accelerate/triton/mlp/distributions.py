@@ -6,8 +6,9 @@ All functions take the outputs of a policy as a block [block, outputs], of which
 
 from __future__ import annotations
 
-from scramjet.accelerate.triton.mlp.layers import clamped, column_of, read_rows
+from scramjet.accelerate.triton.mlp.layers import column_of, read_rows
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import clamped, leads_out
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -157,5 +158,4 @@ def kept_within(  # type: ignore[no-untyped-def]
 ):
     """The gradient without what would move the logarithm of a deviation farther outside its range (`keep_within`)."""
     column = tl.arange(0, outputs)[None, :]
-    leaves = ((logits > high) & (gradient < 0.0)) | ((logits < low) & (gradient > 0.0))
-    return tl.where((column >= components) & leaves, 0.0, gradient)
+    return tl.where((column >= components) & leads_out(logits, gradient, low, high), 0.0, gradient)

@@ -23,8 +23,9 @@ from scramjet.accelerate.triton.mlp.acting import act_kernel, value_kernel
 from scramjet.accelerate.triton.mlp.gradients import gradients_kernel
 from scramjet.accelerate.triton.mlp.plan import Plan
 from scramjet.accelerate.triton.mlp.statistics import chunk_kernel, statistics_kernel
-from scramjet.accelerate.triton.mlp.tuning import Tuning, blocks_of, even_programs, forward_block, power_of_two
+from scramjet.accelerate.triton.mlp.tuning import Tuning, forward_block
 from scramjet.accelerate.triton.steps import TERMS, reduce_kernel, take_step
+from scramjet.compile.block_sizes import blocks_of, even_programs, product_size
 from scramjet.compile.triton import HAS_TRITON
 
 
@@ -45,8 +46,8 @@ class TritonMLP:
         first, second = plan.towers[0].hidden
         self.device = first.weight.device
         self.num_inputs = first.in_features
-        widths = [power_of_two(layer.out_features) for layer in (first, second)]
-        inputs, num_outputs = power_of_two(self.num_inputs), plan.num_logits + plan.is_shared
+        widths = [product_size(layer.out_features) for layer in (first, second)]
+        inputs, num_outputs = product_size(self.num_inputs), plan.num_logits + plan.is_shared
         self.launch = launch or tuning.gradients_tuning(precision, max(widths), inputs)
         self.is_proven = launch is not None or tuning.is_proven(precision, max(widths), inputs, num_outputs)
         places, begins, size = plan.places()
@@ -69,7 +70,7 @@ class TritonMLP:
         self._policy: dict[str, Any] = {
             "is_normal": plan.is_normal, "components": plan.num_components,
             "num_logits": plan.num_logits, "num_weighted": plan.num_weighted,
-            "outputs": power_of_two(plan.num_logits + plan.is_shared),
+            "outputs": product_size(plan.num_logits + plan.is_shared),
         }  # fmt: skip
 
     def _allocate(self) -> None:
@@ -178,7 +179,7 @@ class TritonMLP:
         counts = self.flat.counts
         reduce_kernel[(len(self._squares),)](
             rows, self.sums, self._squares, counts, num_rows, self.num_parameters, len(self.sums), len(counts),
-            increment, rows=tuning.REDUCE_ROWS, columns=tuning.REDUCE_COLUMNS, counts=power_of_two(len(counts)),
+            increment, rows=tuning.REDUCE_ROWS, columns=tuning.REDUCE_COLUMNS, counts=product_size(len(counts)),
             num_warps=tuning.REDUCE_WARPS,
         )  # fmt: skip
 

@@ -7,9 +7,7 @@ row of its own, and `steps.reduce_kernel` adds the rows.
 from __future__ import annotations
 
 from scramjet.accelerate.triton.mlp.layers import (
-    dot,
     forward,
-    operand,
     read_inputs,
     read_scale,
     read_weights,
@@ -18,6 +16,7 @@ from scramjet.accelerate.triton.mlp.layers import (
 )
 from scramjet.accelerate.triton.mlp.losses import policy_loss, value_loss
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import dot, operand
 from scramjet.policies.config import MAX_LOG_STD, MIN_LOG_STD
 from scramjet.policies.sampling import MASKED_LOGIT
 
@@ -55,6 +54,30 @@ def _write_sums(  # type: ignore[no-untyped-def]
     tl.store(at + row[None, :] * units2 + unit2, w3, mask=has_weights[None, :] & is_unit2)
     at += (num_weighted + has_value) * units2
     tl.store(at + output, tl.sum(b3, axis=0), mask=output < num_logits + has_value)
+
+
+@triton_jit()
+def _write_policy_terms(at, surrogates, entropies, divergences, log_ratios, outsides, share):  # type: ignore[no-untyped-def]
+    """Write the sums of a policy's loss terms [block], each times `share`; the second of all terms is the value's."""
+    tl.store(at, tl.sum(surrogates, axis=0) * share)
+    tl.store(at + 2, tl.sum(entropies, axis=0) * share)
+    tl.store(at + 3, tl.sum(divergences, axis=0) * share)
+    tl.store(at + 4, tl.sum(log_ratios, axis=0) * share)
+    tl.store(at + 5, tl.sum(outsides, axis=0) * share)
+
+
+@triton_jit()
+def _through_layer(  # type: ignore[no-untyped-def]
+    gradient, next_weight, y, x, weight_sum, precision: tl.constexpr, activation: tl.constexpr
+):
+    """From the gradient [block, outputs] of the next layer back through a hidden layer that made `y` of `x`.
+
+    Returns the gradient before its activation [block, width], the same transposed as products read it, and
+    `weight_sum` [width, inputs] with the gradient of its weights added.
+    """
+    gradient = through_activation(dot(gradient, next_weight, None, precision), y, activation)
+    turned = tl.trans(operand(gradient, precision))
+    return gradient, turned, dot(turned, x, weight_sum, precision)
 
 
 @triton_jit()
@@ -121,13 +144,9 @@ def _network_gradients(  # type: ignore[no-untyped-def]
             errors += error
         b3_sum += gradient
         w3_sum = dot(tl.trans(operand(second, precision)), gradient, w3_sum, precision)
-        gradient = through_activation(dot(gradient, w3, None, precision), second, activation)
-        turned = tl.trans(operand(gradient, precision))
-        w2_sum = dot(turned, first, w2_sum, precision)
+        gradient, turned, w2_sum = _through_layer(gradient, w3, second, first, w2_sum, precision, activation)
         b2_sum = dot(turned, ones, b2_sum, precision)
-        gradient = through_activation(dot(gradient, w2, None, precision), first, activation)
-        turned = tl.trans(operand(gradient, precision))
-        w1_sum = dot(turned, x, w1_sum, precision)
+        gradient, turned, w1_sum = _through_layer(gradient, w2, first, x, w1_sum, precision, activation)
         if num_inputs == inputs:
             b1_sum = dot(turned, ones, b1_sum, precision)
     _write_sums(
@@ -135,11 +154,7 @@ def _network_gradients(  # type: ignore[no-untyped-def]
         num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, has_value, outputs,
     )  # fmt: skip
     if has_policy:
-        tl.store(terms_at, tl.sum(surrogates, axis=0) * share)
-        tl.store(terms_at + 2, tl.sum(entropies, axis=0) * share)
-        tl.store(terms_at + 3, tl.sum(divergences, axis=0) * share)
-        tl.store(terms_at + 4, tl.sum(log_ratios, axis=0) * share)
-        tl.store(terms_at + 5, tl.sum(outsides, axis=0) * share)
+        _write_policy_terms(terms_at, surrogates, entropies, divergences, log_ratios, outsides, share)
     if has_value == 1:
         tl.store(terms_at + 1, tl.sum(errors, axis=0) * share)
 

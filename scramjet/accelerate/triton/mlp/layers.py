@@ -1,4 +1,4 @@
-"""What all kernels of `TritonMLP` share: products, activations, reading of inputs and weights, the forward pass.
+"""What all kernels of `TritonMLP` share: activations, reading of inputs and weights, the forward pass.
 
 Names that end in `_at` are pointers. Constexpr arguments, and whether a pointer is None, are known when a kernel is
 compiled. Functions here are called by kernels. Widths are those of memory; blocks on chip are padded with zeros to
@@ -12,41 +12,17 @@ first `num_weighted` have weights and the others only a bias, then the value if 
 from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import clamped, dot, operand, tanh
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 
 @triton_jit()
-def operand(x, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`x` converted to the type that matrix products read."""
-    if precision == "bfloat16":
-        x = x.to(tl.bfloat16)
-    return x
-
-
-@triton_jit()
-def dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`a` @ `b` in float32, plus `total` if that is not None."""
-    a, b = operand(a, precision), operand(b, precision)
-    if precision == "float32":
-        product = tl.dot(a, b, acc=total, input_precision="ieee")
-    else:
-        product = tl.dot(a, b, acc=total, input_precision="tf32")
-    return product
-
-
-@triton_jit()
-def clamped(x, low, high):  # type: ignore[no-untyped-def]
-    """`x` kept within bounds; NaN stays NaN."""
-    return tl.where(x < low, low, tl.where(x > high, high, x))
-
-
-@triton_jit()
 def activate(x, activation: tl.constexpr):  # type: ignore[no-untyped-def]
     """tanh, ReLU or "fast_tanh": one instruction that is exact to 11 bits, as products in tf32 are."""
     if activation == "tanh":
-        y = 2.0 * tl.sigmoid(2.0 * x) - 1.0
+        y = tanh(x)
     elif activation == "fast_tanh":
         y = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     else:
@@ -105,7 +81,7 @@ def read_inputs(  # type: ignore[no-untyped-def]
     x = read_rows(inputs_at, row, is_row, num_inputs, inputs)
     if bound is not None:
         x = (x - shift) * scale
-        x = tl.where(x > bound, bound, tl.where(x < -bound, -bound, x))  # NaN stays NaN
+        x = clamped(x, -bound, bound)
     if num_inputs < inputs:
         x = tl.where((tl.arange(0, inputs) == num_inputs)[None, :], 1.0, x)
     return x

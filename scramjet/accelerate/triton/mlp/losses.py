@@ -5,9 +5,11 @@ This is `ppo_loss` with its derivative; tests compare them.
 
 from __future__ import annotations
 
+from scramjet.accelerate.triton.loss_kernels import squared_error
 from scramjet.accelerate.triton.mlp.distributions import choices, kept_within, legal_logits, normal
-from scramjet.accelerate.triton.mlp.layers import clamped, column_of
+from scramjet.accelerate.triton.mlp.layers import column_of
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import clamped
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -56,23 +58,12 @@ def value_loss(  # type: ignore[no-untyped-def]
     outcome, row, is_row, value_at, returns_at, value_clip, place: tl.constexpr, outputs: tl.constexpr
 ):
     """The gradient of the value loss with respect to the outputs [block, outputs], of which column `place` is the
-    value, and each sample's loss [block].
-
-    The larger of the squared errors of the value and of the clipped value counts; if they are equal, the gradient is
-    the mean of both slopes, as in torch.
-    """
+    value, and each sample's loss [block]."""
     value = column_of(outcome, place, outputs)
     returns = tl.load(returns_at + row, mask=is_row, other=0.0)
-    slope = value - returns
-    error = slope * slope
+    old_value = value
     if value_clip is not None:
         old_value = tl.load(value_at + row, mask=is_row, other=0.0)
-        moved = value - old_value
-        clipped_slope = old_value + clamped(moved, -value_clip, value_clip) - returns
-        clipped_error = clipped_slope * clipped_slope
-        clipped_slope = tl.where(tl.abs(moved) <= value_clip, clipped_slope, 0.0)
-        either = tl.where(error < clipped_error, clipped_slope, 0.5 * (slope + clipped_slope))
-        slope = tl.where(error > clipped_error, slope, either)
-        error = tl.where(error < clipped_error, clipped_error, error)
+    error, slope = squared_error(value, old_value, returns, value_clip)
     is_value = (tl.arange(0, outputs) == place)[None, :] & is_row[:, None]
-    return tl.where(is_value, slope[:, None], 0.0), tl.where(is_row, 0.5 * error, 0.0)
+    return tl.where(is_value, slope[:, None], 0.0), tl.where(is_row, error, 0.0)

@@ -12,7 +12,9 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor, nn
 
-from scramjet.accelerate.triton.mlp.tuning import INPUTS, OUTPUTS, WIDTHS, power_of_two
+from scramjet.accelerate.executor import named_layer
+from scramjet.accelerate.triton.mlp.tuning import INPUTS, OUTPUTS, WIDTHS
+from scramjet.compile.block_sizes import product_size
 from scramjet.compile.kernel_choice import has_hooks
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.distributions import DiagonalGaussian, Distribution, MultiCategorical
@@ -193,7 +195,7 @@ def _tower(trunk: nn.Sequential, weights: list[Tensor], biases: list[Tensor]) ->
 def _linear(module: nn.Module) -> nn.Linear:
     """Return the module if it is a plain linear layer with a bias; raises if it is not."""
     if type(module) is not nn.Linear or module.bias is None:
-        raise UnsupportedMLPError(f"Triton kernels do not run a {type(module).__name__} there")
+        raise UnsupportedMLPError(f"Triton kernels do not run {named_layer(module)}")
     return module
 
 
@@ -206,7 +208,7 @@ def _check_sizes(tower: Tower, num_outputs: int) -> None:
             f"hidden layers of {first.out_features} and {second.out_features} units: at most {WIDTHS[-1]}, since the "
             f"gradients of the weights between them are kept in a multiprocessor's registers"
         )
-    if power_of_two(first.in_features) > INPUTS[-1]:
+    if product_size(first.in_features) > INPUTS[-1]:
         raise UnsupportedMLPError(f"{first.in_features} inputs: Triton kernels take at most {INPUTS[-1]}")
     if num_outputs > OUTPUTS[-1]:
         raise UnsupportedMLPError(

@@ -74,21 +74,6 @@ def is_proven(precision: str, width: int, inputs: int, outputs: int) -> bool:
     return inputs <= PROVEN[precision][is_wide] and not (is_wide and outputs > OUTPUTS[0])
 
 
-def power_of_two(number: int) -> int:
-    """The smallest power of two that is at least `number` and 16, the least that matrix products take."""
-    return max(16, 1 << (number - 1).bit_length())
-
-
-def blocks_of(number: int, size: int) -> int:
-    """The number of blocks of `size` that are needed for `number` elements."""
-    return -(-number // size)
-
-
-def even_programs(num_blocks: int, most: int) -> int:
-    """How many programs share `num_blocks` blocks: at most `most`, and no more than finish in the same time."""
-    return blocks_of(num_blocks, blocks_of(num_blocks, most))
-
-
 def forward_block(precision: str, num_rows: int, multiprocessors: int) -> int:
     """Samples of a program that runs the forward pass on `num_rows` rows."""
     sizes = FORWARD_BLOCKS[precision]

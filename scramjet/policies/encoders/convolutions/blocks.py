@@ -7,6 +7,8 @@ from typing import NamedTuple, TypeVar
 
 import torch
 
+from scramjet.compile.block_sizes import product_size
+
 Blocks = TypeVar("Blocks")
 
 
@@ -110,13 +112,9 @@ def gradient_blocks(num_rows: int, outputs: int, taps: int, depth: int, shifts: 
     return Gradient(blocks.rows, columns, entries, count, groups, chunk, blocks.warps)
 
 
-def power_of_two(number: int) -> int:
-    return 1 << (number - 1).bit_length()
-
-
 def _columns(channels: int, most: int) -> int:
     """Columns of a product that makes so many channels; no product is narrower than 16."""
-    return max(16, min(most, power_of_two(channels)))
+    return min(most, product_size(channels))
 
 
 def _entries(taps: int, depth: int, most: int) -> int:
@@ -124,7 +122,7 @@ def _entries(taps: int, depth: int, most: int) -> int:
     for entries in (most, most // 2, most // 4):
         if entries >= 16 and depth % entries == 0:
             return entries
-    return max(16, min(most, 32, power_of_two(taps * depth)))
+    return min(most, 32, product_size(taps * depth))
 
 
 def _from(table: dict[int, Blocks], channels: int) -> Blocks:

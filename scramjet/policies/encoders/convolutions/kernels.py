@@ -12,21 +12,10 @@ atomics. Unless said otherwise, boards lie in memory cell by cell, the channels 
 from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import dot
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-
-@triton_jit()
-def dot(a, b, total, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`a` @ `b` + `total` in float32; numbers are rounded as `precision` says before they are multiplied."""
-    if precision == "bfloat16":
-        product = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16), acc=total)
-    elif precision == "float32":
-        product = tl.dot(a.to(tl.float32), b.to(tl.float32), acc=total, input_precision="ieee")
-    else:
-        product = tl.dot(a.to(tl.float32), b.to(tl.float32), acc=total, input_precision="tf32")
-    return product
 
 
 @triton_jit()

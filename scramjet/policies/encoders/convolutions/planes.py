@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
+from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
-from scramjet.policies.encoders.convolutions.blocks import power_of_two
 from scramjet.policies.encoders.convolutions.layers import as_numbers
 
 if HAS_TRITON:

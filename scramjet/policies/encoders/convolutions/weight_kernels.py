@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
-from scramjet.policies.encoders.convolutions.kernels import dot, gather, tap_and_channel
+from scramjet.compile.triton_functions import dot
+from scramjet.policies.encoders.convolutions.kernels import gather, tap_and_channel
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import tanh
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -59,7 +61,7 @@ class _AgentFeatures(torch.autograd.Function):
             block=BLOCK, num_warps=BLOCK_WARPS, **ctx.layout, **ctx.numbers,
         )  # fmt: skip
         to_value, to_passes = value.new_empty(2, *value.shape).unbind()
-        padded = 1 << (value.shape[1] * value.shape[2] - 1).bit_length()
+        padded = power_of_two(value.shape[1] * value.shape[2])
         block = max(1, CELLS // padded)
         _spread_kernel[(-(-len(value) // block),)](
             around, agent, to_value, to_passes, len(value), block=block, padded=padded, **ctx.layout
@@ -99,7 +101,7 @@ def _features_kernel(  # type: ignore[no-untyped-def]
     share = tl.load(passes_at + cell, mask=is_inside, other=0.0)
     log, own_value = tl.log(value + smallest), _middle(value, place)
     own_log, span = tl.log(own_value + smallest), pause - tl.log(_middle(share, place) + smallest)
-    steps = 2.0 * tl.sigmoid(2.0 * ((log - own_log) / span)) - 1.0  # the hyperbolic tangent
+    steps = tanh((log - own_log) / span)
     is_place, features_at = (grid < num_grids) & (place < 9), features_at + grid * 20
     tl.store(features_at + place, steps, mask=is_place)
     tl.store(features_at + 9 + place, share, mask=is_place)
@@ -124,7 +126,7 @@ def _features_gradient_kernel(  # type: ignore[no-untyped-def]
     own_share = _middle(tl.load(passes_at + cell, mask=is_inside, other=0.0), place)
     own_log, span = tl.log(own_value + smallest), pause - tl.log(own_share + smallest)
     ratio = (tl.log(value + smallest) - own_log) / span
-    steps = 2.0 * tl.sigmoid(2.0 * ratio) - 1.0
+    steps = tanh(ratio)
     grad_at += grid * 20
     to_ratio = tl.load(grad_at + place, mask=is_place, other=0.0) * (1.0 - steps * steps)
     to_own = tl.load(grad_at + 18, mask=is_grid, other=0.0)

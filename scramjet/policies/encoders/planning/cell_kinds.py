@@ -14,8 +14,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
-from scramjet.policies.encoders.planning.cell_maps import CellWeights, clamped
+from scramjet.compile.triton_functions import clamped, leads_out
+from scramjet.policies.encoders.planning.cell_maps import (
+    CellWeights,
+    as_gradients,
+    chunks_of,
+    most_programs,
+    num_gradients,
+)
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -24,8 +32,6 @@ CELLS, WARPS = 1024, 4
 """Cells that a program of the forward pass takes, and its warps."""
 GRADIENT_CELLS, GRADIENT_WARPS = 512, 8
 """Cells that a program of the backward pass takes at a time, and its warps; each thread holds sums for all kinds."""
-NUM_PROGRAMS, INTERPRETED_PROGRAMS = 528, 2
-"""Programs of the backward pass, each with a row of partial sums; in Triton's interpreter."""
 
 
 def cell_kinds(planes: Tensor, weights: CellWeights, *, slope: float, sharpness: float, bound: float) -> Any:
@@ -42,7 +48,7 @@ class _CellKinds(torch.autograd.Function):
         ctx.save_for_backward(planes, *weights)
         units, num_planes = weights[0].shape
         ctx.shape = {
-            "planes": num_planes, "kinds": 1 << num_planes, "units": units, "padded": 1 << (units - 1).bit_length(),
+            "planes": num_planes, "kinds": 1 << num_planes, "units": units, "padded": power_of_two(units),
             "slope": numbers[0], "sharpness": numbers[1], "bound": numbers[2],
         }  # fmt: skip
         reward, passes = weights[0].new_empty(2, *planes.shape[:-1]).unbind()
@@ -54,23 +60,18 @@ class _CellKinds(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         planes, *weights = ctx.saved_tensors
-        units, num_planes = weights[0].shape
         to_reward, to_passes = (grad.contiguous() for grad in grads)
         num_cells = to_reward.numel()
-        num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
-        chunk = max(1, -(-num_cells // (num_programs * GRADIENT_CELLS))) * GRADIENT_CELLS
-        partials = weights[0].new_empty(max(1, -(-num_cells // chunk)), 2, ctx.shape["kinds"])
-        _pulls_kernel[(len(partials),)](
+        chunk, num_programs = chunks_of(num_cells, GRADIENT_CELLS, planes.device)
+        partials = weights[0].new_empty(num_programs, 2, ctx.shape["kinds"])
+        _pulls_kernel[(num_programs,)](
             planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
             rows=GRADIENT_CELLS, num_warps=GRADIENT_WARPS, **ctx.shape,
         )  # fmt: skip
-        sums = weights[0].new_empty((num_planes + 3) * units + 2)
-        _weights_kernel[(1,)](
-            *weights, partials, sums, len(partials), programs=1 << (num_programs - 1).bit_length(), **ctx.shape
-        )
-        to_embed, to_bias, to_maps, to_maps_bias = sums.split([num_planes * units, units, 2 * units, 2])
-        to_embed = to_embed.view(num_planes, units).t()
-        return None, None, to_embed, to_bias, to_maps.view(2, units), to_maps_bias, None, None
+        sums = weights[0].new_empty(num_gradients(weights[0]))
+        most = power_of_two(most_programs(planes.device))  # a kernel for any number of cells
+        _weights_kernel[(1,)](*weights, partials, sums, num_programs, programs=most, **ctx.shape)
+        return None, None, *as_gradients(sums, weights[0])
 
 
 @triton_jit()
@@ -127,7 +128,7 @@ def _kinds_kernel(  # type: ignore[no-untyped-def]
         total = _total_of_kinds(
             hidden, maps_at, maps_bias_at, guess_at, guess_bias_at, unit, kind, output, planes, units, slope, sharpness
         )
-        share = tl.sigmoid(clamped(total, bound))
+        share = tl.sigmoid(clamped(total, -bound, bound))
         numbers = tl.sum(tl.where(is_kind, share[:, None], 0.0), axis=0)
         tl.store((reward_at if output == 0 else passes_at) + cell, numbers, mask=cell < num_cells)
 
@@ -166,13 +167,13 @@ def _pulls_kernel(  # type: ignore[no-untyped-def]
 @triton_jit()
 def _stays(total, grad, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """Whether a gradient counts: not where it would lead farther out of the bounds."""
-    return ~(((total > bound) & (grad < 0.0)) | ((total < -bound) & (grad > 0.0)))
+    return ~leads_out(total, grad, -bound, bound)
 
 
 @triton_jit()
 def _slope(total, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """The derivative of a sigmoid whose input is kept within bounds."""
-    share = tl.sigmoid(clamped(total, bound))
+    share = tl.sigmoid(clamped(total, -bound, bound))
     return share * (1.0 - share)
 
 

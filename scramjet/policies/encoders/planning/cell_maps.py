@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from scramjet.compile.block_sizes import blocks_of, product_size
 from scramjet.compile.triton import HAS_TRITON, product_precision, triton_jit
+from scramjet.compile.triton_functions import clamped, leads_out
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -64,36 +66,52 @@ class _CellMaps(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         planes, *weights = ctx.saved_tensors
-        units, num_planes = weights[0].shape
         to_reward, to_passes = (grad.contiguous() for grad in grads)
         num_cells = to_reward.numel()
-        num_programs = NUM_PROGRAMS if planes.is_cuda else INTERPRETED_PROGRAMS
-        chunk = max(1, -(-num_cells // (num_programs * GRADIENT_CELLS))) * GRADIENT_CELLS
-        partials = planes.new_empty(max(1, -(-num_cells // chunk)), (num_planes + 3) * units + 2)
-        _maps_gradient_kernel[(len(partials),)](
+        chunk, num_programs = chunks_of(num_cells, GRADIENT_CELLS, planes.device)
+        partials = planes.new_empty(num_programs, num_gradients(weights[0]))
+        _maps_gradient_kernel[(num_programs,)](
             planes, *weights, to_reward, to_passes, partials, num_cells, chunk,
             rows=GRADIENT_CELLS, inputs=INPUTS, precision=ctx.precision, num_stages=GRADIENT_STAGES,
             **_shape(weights[0], ctx.numbers),
         )  # fmt: skip
-        sums = partials.sum(0)
-        to_embed, to_bias, to_maps, to_maps_bias = sums.split([num_planes * units, units, 2 * units, 2])
-        to_embed = to_embed.view(num_planes, units).t()
-        return None, None, to_embed, to_bias, to_maps.view(2, units), to_maps_bias, None, None
+        return None, None, *as_gradients(partials.sum(0), weights[0])
+
+
+def most_programs(device: torch.device) -> int:
+    """Most programs that share the cells of a backward pass."""
+    return NUM_PROGRAMS if device.type == "cuda" else INTERPRETED_PROGRAMS
+
+
+def chunks_of(num_cells: int, rows: int, device: torch.device) -> tuple[int, int]:
+    """Cells of a program of the backward pass that takes `rows` at a time, and how many programs there are."""
+    chunk = max(1, blocks_of(num_cells, most_programs(device) * rows)) * rows
+    return chunk, max(1, blocks_of(num_cells, chunk))
+
+
+def num_gradients(embed: Tensor) -> int:
+    """Numbers that `as_gradients` takes."""
+    units, num_planes = embed.shape
+    return (num_planes + 3) * units + 2
+
+
+def as_gradients(sums: Tensor, embed: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients of `CellWeights` as autograd takes them, None for what is not learned.
+
+    `sums` are those of `embed`, transposed, and its bias, then those of the maps and their bias.
+    """
+    units, num_planes = embed.shape
+    to_embed, to_bias, to_maps, to_maps_bias = sums.split([num_planes * units, units, 2 * units, 2])
+    return to_embed.view(num_planes, units).t(), to_bias, to_maps.view(2, units), to_maps_bias, None, None
 
 
 def _shape(embed: Tensor, numbers: tuple[float, float, float]) -> dict[str, Any]:
     units, num_planes = embed.shape
     slope, sharpness, bound = numbers
     return {
-        "planes": num_planes, "units": units, "padded": max(16, 1 << (units - 1).bit_length()),
+        "planes": num_planes, "units": units, "padded": product_size(units),
         "slope": slope, "sharpness": sharpness, "bound": bound,
     }  # fmt: skip
-
-
-@triton_jit()
-def clamped(x, bound: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`x` between -bound and bound; NaN stays NaN."""
-    return tl.where(x < -bound, -bound, tl.where(x > bound, bound, x))
 
 
 @triton_jit()
@@ -142,8 +160,8 @@ def _maps_kernel(  # type: ignore[no-untyped-def]
             activated, planes_at, maps_at, maps_bias_at, guess_at, guess_bias_at, cell, is_cell, unit, output,
             planes, units, sharpness,
         )  # fmt: skip
-        total = clamped(total, bound)
-        tl.store((reward_at if output == 0 else passes_at) + cell, tl.sigmoid(total), mask=is_cell)
+        share = tl.sigmoid(clamped(total, -bound, bound))
+        tl.store((reward_at if output == 0 else passes_at) + cell, share, mask=is_cell)
 
 
 @triton_jit("num_cells", "chunk")
@@ -195,6 +213,5 @@ def _maps_gradient_kernel(  # type: ignore[no-untyped-def]
 @triton_jit()
 def _through_sigmoid(total, grad, bound: tl.constexpr):  # type: ignore[no-untyped-def]
     """The gradient before a sigmoid whose input is kept within bounds: dropped where it would lead farther out."""
-    share = tl.sigmoid(clamped(total, bound))
-    leaves = ((total > bound) & (grad < 0.0)) | ((total < -bound) & (grad > 0.0))
-    return tl.where(leaves, 0.0, grad * share * (1.0 - share))
+    share = tl.sigmoid(clamped(total, -bound, bound))
+    return tl.where(leads_out(total, grad, -bound, bound), 0.0, grad * share * (1.0 - share))

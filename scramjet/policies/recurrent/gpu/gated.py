@@ -20,20 +20,15 @@ Names that end in `_at` are pointers. Sums are taken in a fixed order. Letters o
 from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import tanh
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 
 @triton_jit()
-def tanh(x):  # type: ignore[no-untyped-def]
-    """The hyperbolic tangent."""
-    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
-
-
-@triton_jit()
 def operand(x, precision: tl.constexpr):  # type: ignore[no-untyped-def]
-    """`x` converted to the type that matrix products read."""
+    """`x` converted to the type that `dot` multiplies: float16 for tf32, see above; elsewhere tf32 stays float32."""
     if precision == "tf32":
         x = x.to(tl.float16)
     elif precision == "bfloat16":

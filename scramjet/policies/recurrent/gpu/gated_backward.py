@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
+from scramjet.compile.triton_functions import tanh
 from scramjet.policies.recurrent.gpu.gated import (
     dot,
     operand,
     read_gates,
     read_resident,
     read_state,
-    tanh,
     write_gates,
     write_state,
 )

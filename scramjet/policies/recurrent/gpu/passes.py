@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scramjet.compile.block_sizes import product_size
 from scramjet.compile.triton import HAS_TRITON, product_precision
 from scramjet.policies.recurrent.gpu import gated, gated_backward, scanned, tuning
-from scramjet.policies.recurrent.gpu.tuning import ACT, BACKWARD, FORWARD, MAX_UNITS, SCAN, Launch, padded
+from scramjet.policies.recurrent.gpu.tuning import ACT, BACKWARD, FORWARD, MAX_UNITS, SCAN, Launch
 
 
 def can_run(features: Tensor, state: Tensor, weights: Sequence[Tensor]) -> bool:
@@ -118,7 +119,7 @@ class GatedPasses(NamedTuple):
         return {
             "kind": self.kind,
             "size": size,
-            "units": padded(size),
+            "units": product_size(size),
             "block": launch.rows,
             "chunk": launch.chunk,
             "is_resident": launch.chunk == 0,

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import torch
 
+from scramjet.compile.block_sizes import power_of_two
+
 MAX_UNITS = 256
 """Most units of an LSTM or GRU: a program holds those of its rows, and four gates of each, in registers."""
 PROGRAMS = 128
@@ -72,16 +74,6 @@ def _shared_kilobytes(device: torch.device) -> int:
     return int(getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)) // 1024
 
 
-def padded(size: int) -> int:
-    """The least power of two, of at least 16, that is not smaller: products have such sizes."""
-    return max(16, _power_of_two(size))
-
-
-def _power_of_two(number: int) -> int:
-    """The least power of two that is not smaller."""
-    return 1 << (number - 1).bit_length()
-
-
 class ScanLaunch(NamedTuple):
     """How the kernels of MinGRU are launched."""
 
@@ -97,5 +89,5 @@ SCAN = ScanLaunch(steps=64, numbers=2048, warps=4)
 
 def scan_tile(steps: int, size: int) -> tuple[int, int]:
     """Steps and units of a tile of MinGRU's kernels, powers of two."""
-    block = min(SCAN.steps, max(2, _power_of_two(steps)))
-    return block, min(SCAN.numbers // block, _power_of_two(size))
+    block = min(SCAN.steps, max(2, power_of_two(steps)))
+    return block, min(SCAN.numbers // block, power_of_two(size))

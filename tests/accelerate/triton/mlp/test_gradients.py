@@ -38,10 +38,10 @@ def autograd_gradients(case, *, is_normalized=False, value_clip=None):
 
 
 def assert_close(found, expected, tolerance):
-    """Every tensor within `tolerance` of the largest number in it."""
+    """Every tensor within `tolerance` of the largest number in it, of 0.001 at least: sums may cancel out."""
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         assert ours.shape == theirs.shape
-        error = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-12)
+        error = (ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-3)
         assert error < tolerance, f"tensor {number}: {error:.2e}"
 
 
@@ -111,15 +111,15 @@ def test_a_deviation_outside_its_range_is_only_led_back_into_it(triton_device, l
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("precision", "tolerance"), [("tf32", 0.05), ("bfloat16", 0.1)])
+@pytest.mark.parametrize(("precision", "smooth", "with_edges"), [("tf32", 0.01, 0.05), ("bfloat16", 0.04, 0.1)])
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_gradients_in_lower_precision_are_near_those_of_autograd(triton_device, variant, precision, tolerance):
+def test_gradients_in_lower_precision_are_near_those_of_autograd(triton_device, variant, precision, smooth, with_edges):
     if triton_device.type == "cpu":
         pytest.skip("the interpreter does not round as tensor cores do")
     case, _, _, expected = both_ways(triton_device, variant, precision=precision)
     ours, theirs = (torch.cat([part.flatten() for part in each]) for each in (case.fused.gradients_of, expected))
-    # Of so few samples, one that rounding puts on the other side of a clip or of a ReLU's edge is a percent or two.
-    assert (ours - theirs).norm() / theirs.norm() < tolerance
+    # Of so few samples, one that rounding puts on the other side of a ReLU's edge is a percent or two.
+    assert (ours - theirs).norm() / theirs.norm() < (with_edges if variant.get("activation") == "relu" else smooth)
 
 
 def test_indices_may_be_narrow_and_unaligned(triton_device):

@@ -4,7 +4,6 @@ Each test runs in Triton's interpreter on the CPU, or on a CUDA device where the
 """
 
 import copy
-import os
 
 import numpy as np
 import pytest
@@ -17,8 +16,6 @@ from scramjet.engine.trees import map_leaves
 from scramjet.envs.registry import load_env
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders import grids
-from scramjet.policies.encoders.convolutions import blocks
-from scramjet.policies.encoders.convolutions import layers as layers_module
 from scramjet.policies.encoders.grids import GridCNN, GridPlanes
 
 PIECES = Dict(
@@ -32,16 +29,6 @@ PIECES = Dict(
     }
 )
 WORLDS = ["connect_four", "deep_sea", "door_key", "game_2048", "maze", "othello", "snake", "sokoban", "tic_tac_toe"]
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch):
-    """Each costs the interpreter much; a GPU runs the real ones."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        monkeypatch.setattr(layers_module, "REDUCE_COLUMNS", 8192)
-        for table, rows in ((blocks.CONVOLUTION, 256), (blocks.GRADIENT, 64)):
-            for channels, tuned in table.items():
-                monkeypatch.setitem(table, channels, tuned._replace(rows=rows))
 
 
 def batch_of(space, rows, device):

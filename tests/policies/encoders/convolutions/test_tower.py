@@ -3,7 +3,6 @@
 Each test runs in Triton's interpreter on the CPU, or on a CUDA device where there is one.
 """
 
-import os
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,23 +17,12 @@ pytest.importorskip("triton", reason="the kernels are written in Triton, which i
 
 from scramjet.policies import PolicyConfig
 from scramjet.policies.encoders import images
-from scramjet.policies.encoders.convolutions import blocks, fallback
-from scramjet.policies.encoders.convolutions import layers as layers_module
+from scramjet.policies.encoders.convolutions import fallback
 from scramjet.policies.encoders.convolutions.layers import Layer
 from scramjet.policies.encoders.convolutions.tower import convolve
 from scramjet.policies.encoders.images import NatureCNN
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch):
-    """Each costs the interpreter much; a GPU runs the real ones."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        monkeypatch.setattr(layers_module, "REDUCE_COLUMNS", 8192)
-        for table, rows in ((blocks.CONVOLUTION, 256), (blocks.GRADIENT, 64)):
-            for channels, tuned in table.items():
-                monkeypatch.setitem(table, channels, tuned._replace(rows=rows))
 
 
 def board_layers(height, width, channels, *, is_residual=False, **first):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from scramjet.compile.block_sizes import power_of_two
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 
 if HAS_TRITON:
@@ -29,12 +30,12 @@ def gae_by_scan(
     gamma: float,
     gae_lambda: float,
 ) -> tuple[Tensor, Tensor]:
-    """`algorithms.advantages.gae` by a scan: advantages and returns, both [T, N], equal to it up to rounding."""
+    """`advantages.gae` by a scan: advantages and returns, both [T, N], equal to it up to rounding."""
     num_steps, num_rows = reward.shape
     reward, value, final_value = reward.contiguous(), value.contiguous(), final_value.contiguous()
     terminated, truncated = terminated.contiguous(), truncated.contiguous()
     advantage, returns = torch.empty_like(reward), torch.empty_like(reward)
-    steps = min(MOST_STEPS, 1 << (num_steps - 1).bit_length())
+    steps = min(MOST_STEPS, power_of_two(num_steps))
     _gae_kernel[(-(-num_rows // ROWS),)](
         reward, value, terminated.view(torch.uint8), truncated.view(torch.uint8), final_value, advantage, returns,
         num_steps, num_rows, gamma, gamma * gae_lambda, steps=steps, rows=ROWS, num_warps=WARPS,

@@ -5,8 +5,8 @@ import torch
 
 pytest.importorskip("triton", reason="the scan is written in Triton, which is not installed here")
 
-from scramjet.accelerate.triton import advantage_scan
-from scramjet.accelerate.triton.advantage_scan import gae_by_scan
+from scramjet.algorithms import advantage_scan
+from scramjet.algorithms.advantage_scan import gae_by_scan
 from scramjet.algorithms.advantages import plain_gae
 
 
