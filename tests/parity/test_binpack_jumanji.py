@@ -59,7 +59,9 @@ class Theirs:
 
     def __init__(self, pool: NativePool) -> None:
         self.pool = pool
-        self.state, self.timestep = RESET(self.instances())
+        shapes = jax.eval_shape(jax.vmap(THEIR_ENV.reset), self.instances())
+        nothing = jax.tree_util.tree_map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        self.state, self.timestep = RESET_SOME(np.ones(NUM_ENVS, bool), self.instances(), nothing)
 
     def instances(self) -> tuple[np.ndarray, np.ndarray]:
         states = self.pool.states()
@@ -84,7 +86,6 @@ def reset_some(ended: Any, instance: Any, old: Any) -> Any:
 
 
 THEIR_ENV = BinPack(GivenItems(), obs_num_ems=MAX_SPACES)
-RESET = jax.jit(jax.vmap(THEIR_ENV.reset))
 RESET_SOME = jax.jit(jax.vmap(reset_some))
 STEP = jax.jit(jax.vmap(THEIR_ENV.step))
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp  # noqa: E402
 from jumanji.environments.routing.maze.generator import RandomGenerator  # noqa: E402
 from jumanji.environments.routing.maze.types import Position, State  # noqa: E402
 
-SIZES = [(10, 10), (5, 8)]
+SIZES = [(10, 10), (4, 7)]
 NUM_MAZES = 2000
 NUM_PLAYED = 128
 

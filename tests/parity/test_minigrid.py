@@ -151,7 +151,7 @@ def play_both(theirs: Any, pool: NativePool, seed: int) -> Counter[str]:
 def test_the_same_layout_and_actions_give_the_same_steps(theirs: str, name: str, parameters: dict) -> None:
     original, env = gymnasium.make(theirs), load_env(name, **parameters)
     assert env.max_episode_steps == original.unwrapped.max_steps
-    pool = NativePool(env, 1, num_threads=1)
+    pool = NativePool(env, 1, backend="interpreted")  # `test_back_ends.py` compares the compiled rules with these
     seen: Counter[str] = Counter()
     seed = 0
     while seen["steps"] < NUM_STEPS:

@@ -33,7 +33,7 @@ def their_cubes(scrambles: int) -> np.ndarray:
 
 def our_cubes(scrambles: int) -> np.ndarray:
     """Stickers of new games of ours, [N, 54]."""
-    pool = NativePool(load_env("rubiks_cube", scrambles=scrambles), NUM_GAMES, num_threads=1)
+    pool = NativePool(load_env("rubiks_cube", scrambles=scrambles), NUM_GAMES, backend="interpreted")
     pool.reset(5)
     return pool.states()["cube"]
 

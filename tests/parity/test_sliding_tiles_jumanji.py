@@ -20,7 +20,7 @@ from jumanji.environments.logic.sliding_tile_puzzle.generator import RandomWalkG
 from jumanji.environments.logic.sliding_tile_puzzle.reward import DenseRewardFn, SparseRewardFn  # noqa: E402
 
 NUM_GAMES = 200
-TIME_LIMIT = 60
+TIME_LIMIT = SlidingTiles.max_episode_steps
 
 
 def jumanji_plays(size: int, is_dense: bool, actions: np.ndarray):
@@ -42,9 +42,9 @@ def jumanji_plays(size: int, is_dense: bool, actions: np.ndarray):
     return np.asarray(games).reshape(NUM_GAMES, -1), tiles, *map(np.asarray, parts)
 
 
-@pytest.mark.parametrize(("size", "is_dense"), [(3, False), (5, True)])
+@pytest.mark.parametrize(("size", "is_dense"), [(3, False), (4, True)])
 def test_the_same_tiles_and_moves_give_the_same_transitions(size: int, is_dense: bool) -> None:
-    env = SlidingTiles(size=size, dense_reward=is_dense, max_episode_steps=TIME_LIMIT)
+    env = SlidingTiles(size=size, dense_reward=is_dense, varied_scrambles=is_dense)  # which `test_back_ends` compiles
     actions = np.random.default_rng(3).integers(4, size=(TIME_LIMIT, NUM_GAMES))
     games, tiles, mask, reward, last = jumanji_plays(size, is_dense, actions)
     pool = NativePool(env, NUM_GAMES, num_threads=1)

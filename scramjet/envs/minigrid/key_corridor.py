@@ -46,7 +46,8 @@ def connect_all(s: Any, room_size: int, locked_row: int) -> None:
     room, the last one of its row, gets no more."""
     rows = s.doors.shape[1]
     s.doors[1, 0] |= REACHED
-    while count_reached(s) < COLUMNS * rows:
+    reached = count_reached(s)
+    while reached < COLUMNS * rows:
         column, row, side = randint(s, COLUMNS), randint(s, rows), randint(s, 4)
         if not has_neighbour(s, column, row, side) or s.doors[column, row] >> side & 1:
             continue
@@ -55,6 +56,7 @@ def connect_all(s: Any, room_size: int, locked_row: int) -> None:
             continue
         add_door(s, room_size, column, row, side, randint(s, NUM_COLORS), CLOSED)
         join(s, column, row, side)
+        reached = count_reached(s)
 
 
 class KeyCorridor(GridWorld):

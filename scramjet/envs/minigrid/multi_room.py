@@ -14,8 +14,9 @@ from scramjet.envs.rng import randint
 SMALLEST_ROOM = 4  # the walls around it included
 ROOMS_PER_CHAIN = 20
 TRIES = 8  # for the next room, from each room
-CHAINS = 10_000  # of all rooms that are asked for, before a shorter one will do
-LEFT, TOP, WIDTH, HEIGHT, DOOR_X, DOOR_Y = range(6)  # of a room in `rooms`; the door is the one it is entered by
+CHAINS = 1000  # that are laid for one of as many rooms as are asked for, before the longest of them will do
+LEFT, TOP, WIDTH, HEIGHT, DOOR_X, DOOR_Y = range(6)  # of a room; the door is the one it is entered by
+NUM_FIELDS = 6
 
 
 def overlaps(rooms: Any, k: int, left: int, top: int, width: int, height: int) -> bool:
@@ -43,11 +44,11 @@ def try_room(s: Any, index: int, wall: int, door_x: int, door_y: int, largest: i
     if left < 0 or top < 0 or left + width > s.grid.shape[0] or top + height >= s.grid.shape[1]:
         return False
     for k in range(index - 1):  # it shares a wall with the one before
-        if overlaps(s.rooms, k, left, top, width, height):
+        if overlaps(s.tried, k, left, top, width, height):
             return False
-    s.rooms[index, LEFT], s.rooms[index, TOP] = left, top
-    s.rooms[index, WIDTH], s.rooms[index, HEIGHT] = width, height
-    s.rooms[index, DOOR_X], s.rooms[index, DOOR_Y] = door_x, door_y
+    s.tried[index, LEFT], s.tried[index, TOP] = left, top
+    s.tried[index, WIDTH], s.tried[index, HEIGHT] = width, height
+    s.tried[index, DOOR_X], s.tried[index, DOOR_Y] = door_x, door_y
     return True
 
 
@@ -55,7 +56,7 @@ def try_next_room(s: Any, index: int, wall: int, largest: int) -> int:
     """Lay a room behind a random door of the room before, which was entered by `wall`; returns by which of its own
     walls the new one is entered, or -1 where it does not fit."""
     left, top, width, height = (
-        s.rooms[index - 1, LEFT], s.rooms[index - 1, TOP], s.rooms[index - 1, WIDTH], s.rooms[index - 1, HEIGHT]
+        s.tried[index - 1, LEFT], s.tried[index - 1, TOP], s.tried[index - 1, WIDTH], s.tried[index - 1, HEIGHT]
     )  # fmt: skip
     side = randint(s, 3)
     side += side >= wall  # any but the one it was entered by
@@ -68,7 +69,7 @@ def try_next_room(s: Any, index: int, wall: int, largest: int) -> int:
 
 
 def lay_chain(s: Any, wanted: int, largest: int) -> int:
-    """Lay rooms one behind the other; returns how many found a place, at most `wanted`."""
+    """Lay rooms one behind the other in `tried`; returns how many found a place, at most `wanted`."""
     side = s.grid.shape[0] - 2
     wall = 2
     if not try_room(s, 0, wall, randint(s, side), randint(s, side), largest):
@@ -82,6 +83,21 @@ def lay_chain(s: Any, wanted: int, largest: int) -> int:
             count += 1
             tries = 0
     return count
+
+
+def lay_longest_chain(s: Any, wanted: int, largest: int) -> int:
+    """Lay chains until one has as many rooms as are wanted, or CHAINS of them; the longest is in `rooms`. Returns how
+    many rooms it has."""
+    longest, chains = 0, 0
+    while longest == 0 or (longest < wanted and chains < CHAINS):
+        count = lay_chain(s, wanted, largest)
+        chains += 1
+        if count > longest:
+            longest = count
+            for k in range(count):
+                for field in range(NUM_FIELDS):
+                    s.rooms[k, field] = s.tried[k, field]
+    return longest
 
 
 def draw_chain(s: Any, count: int) -> None:
@@ -113,14 +129,12 @@ class MultiRoom(GridWorld):
 
     @property
     def state(self) -> dict[str, Any]:
-        return {**super().state, "rooms": (np.int16, (self.max_rooms, 6))}  # used while the layout is made
+        rooms = (np.int16, (self.max_rooms, NUM_FIELDS))
+        return {**super().state, "rooms": rooms, "tried": rooms}  # used while the layout is made
 
     def reset(self, s: Any) -> None:
         wanted = self.min_rooms + randint(s, self.max_rooms - self.min_rooms + 1)
-        count, chains = 0, 0
-        while count == 0 or (count < wanted and chains < CHAINS):
-            count = lay_chain(s, wanted, self.max_room_size)
-            chains += 1
+        count = lay_longest_chain(s, wanted, self.max_room_size)
         begin_empty(s)
         draw_chain(s, count)
         place_agent(s, s.rooms[0, LEFT], s.rooms[0, TOP], s.rooms[0, WIDTH], s.rooms[0, HEIGHT])
@@ -131,5 +145,7 @@ class MultiRoom(GridWorld):
         super().validate()
         self.require_between("max_room_size", SMALLEST_ROOM, LARGEST_SIDE)
         self.require_between("size", self.max_room_size + 2, LARGEST_SIDE)
-        self.require_between("max_rooms", 1, ROOMS_PER_CHAIN)
+        pitch = SMALLEST_ROOM - 1  # neighbours share a wall
+        most = ((self.size - 1) // pitch) * ((self.size - 2) // pitch)
+        self.require_between("max_rooms", 1, min(ROOMS_PER_CHAIN, most))
         self.require_between("min_rooms", 1, self.max_rooms)

@@ -199,11 +199,11 @@ def test_a_line_that_fits_only_across_can_still_be_made() -> None:
 
 
 def test_an_opening_has_from_none_to_the_given_number_of_plies_each_as_likely() -> None:
-    pool = NativePool(ConnectFour(opening_plies=5), 3000, num_threads=1)
+    pool = NativePool(ConnectFour(opening_plies=5), 1800, backend="interpreted")
     out = pool.reset(0)
     plies = pool.states()["moves"]
     counts = np.bincount(plies, minlength=6)
-    assert counts == pytest.approx(500, abs=5 * np.sqrt(500))
+    assert counts == pytest.approx(300, abs=5 * np.sqrt(300))
     assert len(counts) == 6
     np.testing.assert_array_equal(out.turn, plies % 2)
     np.testing.assert_array_equal(out.obs.sum(axis=(2, 3)), np.stack([plies // 2, (plies + 1) // 2], axis=1))
@@ -212,10 +212,9 @@ def test_an_opening_has_from_none_to_the_given_number_of_plies_each_as_likely() 
 
 
 @pytest.mark.parametrize("random_opponent", [False, True])
-@pytest.mark.parametrize("backend", ["cpu", "interpreted"])
-def test_no_opening_ends_the_game_and_it_stops_where_every_move_would(backend, random_opponent: bool) -> None:
+def test_no_opening_ends_the_game_and_it_stops_where_every_move_would(random_opponent: bool) -> None:
     env = ConnectFour(rows=3, cols=4, connect=3, opening_plies=99, random_opponent=random_opponent)
-    pool = NativePool(env, 150, num_threads=1, backend=backend)
+    pool = NativePool(env, 150, backend="interpreted")
     pool.reset(0)
     states = pool.states()
     assert (states["winner"] == 0).all()
@@ -231,7 +230,7 @@ def test_no_opening_ends_the_game_and_it_stops_where_every_move_would(backend, r
 def test_the_mirror_that_the_world_declares_maps_what_is_seen_and_played() -> None:
     env = ConnectFour(rows=4, cols=5, opening_plies=9)
     (mirror,) = env.symmetries
-    first = NativePool(env, 64, num_threads=1)
+    first = NativePool(env, 64, backend="interpreted")
     out = first.reset(0)
     states = first.states()
     mirrored = states.copy()

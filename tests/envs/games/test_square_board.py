@@ -15,7 +15,7 @@ GAMES = [("tic_tac_toe", {"opening_plies": 8}), ("othello", {"size": 6, "opening
 @pytest.mark.parametrize(("name", "parameters"), GAMES)
 def test_a_move_on_the_turned_board_leads_to_the_turned_position(name, parameters) -> None:
     env = load_env(name, **parameters)
-    pool = NativePool(env, 200, num_threads=1)
+    pool = NativePool(env, 60, backend="interpreted")
     out = pool.reset(0)
     states, actions = pool.states(), np.array([np.flatnonzero(legal)[-1] for legal in out.mask])
     _, after = pool.simulate(states, actions)

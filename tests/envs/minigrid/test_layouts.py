@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scramjet.engine import NativePool
+from scramjet.engine.worlds.native_pool import Backend, NativePool
 from scramjet.envs import load_env
 from scramjet.envs.minigrid.cells import DOOR, EMPTY_CELL, GOAL, KEY, YELLOW, cell, is_passable, is_portable, kind_of
 from scramjet.envs.minigrid.grid_world import toggled
@@ -31,10 +31,10 @@ NUM_LAYOUTS = 20
 Cells = dict[tuple[int, int], int]
 
 
-def first_states(name: str, parameters: dict, count: int = NUM_LAYOUTS, seed: int = 7) -> np.ndarray:
-    """Records at the start of so many episodes."""
-    pool = NativePool(load_env(name, **parameters), count, num_threads=1)
-    pool.reset(seed)
+def first_states(name: str, parameters: dict, count: int = NUM_LAYOUTS, backend: Backend = "interpreted") -> np.ndarray:
+    """Records at the start of so many episodes. A few are interpreted long before their rules are compiled."""
+    pool = NativePool(load_env(name, **parameters), count, num_threads=1, backend=backend)
+    pool.reset(7)
     return pool.states()
 
 
@@ -91,18 +91,26 @@ def test_a_layout_without_its_key_cannot_be_solved() -> None:
     assert not is_solvable(state)
 
 
+def test_of_chains_that_do_not_fit_the_longest_is_taken() -> None:
+    rooms = {"min_rooms": 14, "max_rooms": 14, "max_room_size": 5, "size": 15}
+    doors = [int((state["grid"] & 15 == DOOR).sum()) for state in first_states("multi_room", rooms, backend="cpu")]
+    assert min(doors) >= 7  # of 1,000 chains; of a single one often none
+
+
 def test_layouts_are_as_frequent_as_those_of_the_package() -> None:
     """Where the wall of DoorKey stands and how many doors KeyCorridor has, by a chi-squared test of two samples."""
     pytest.importorskip("minigrid")
     import gymnasium
 
+    door_key = {}, "interpreted", lambda kinds: int(np.argwhere(kinds == DOOR)[0, 0])
+    key_corridor = {"room_size": 3}, "cpu", lambda kinds: int((kinds == DOOR).sum())  # compiled by others anyway
     cases = [
-        ("MiniGrid-DoorKey-8x8-v0", "door_key", {}, lambda kinds: int(np.argwhere(kinds == DOOR)[0, 0])),
-        ("MiniGrid-KeyCorridorS4R3-v0", "key_corridor", {"room_size": 4}, lambda kinds: int((kinds == DOOR).sum())),
+        ("MiniGrid-DoorKey-8x8-v0", "door_key", *door_key),
+        ("MiniGrid-KeyCorridorS3R3-v0", "key_corridor", *key_corridor),
     ]
-    for theirs, name, parameters, number in cases:
+    for theirs, name, parameters, backend, number in cases:
         original = gymnasium.make(theirs).unwrapped
-        ours = [number(state["grid"] & 15) for state in first_states(name, parameters, count=400)]
+        ours = [number(state["grid"] & 15) for state in first_states(name, parameters, 400, backend)]
         package = []
         for seed in range(400):
             original.reset(seed=seed)
@@ -121,6 +129,7 @@ def test_layouts_are_as_frequent_as_those_of_the_package() -> None:
         ("door_key", {"view_size": 4}, "view_size=4 must be odd and from 3 to 15"),
         ("multi_room", {"min_rooms": 7}, "min_rooms=7 must be from 1 to 6"),
         ("multi_room", {"size": 8}, "size=8 must be from 12 to 64"),
+        ("multi_room", {"size": 6, "max_room_size": 4, "max_rooms": 2}, "max_rooms=2 must be from 1 to 1"),
         ("key_corridor", {"num_rows": 0}, "num_rows=0 must be from 1 to 12"),
         ("obstructed_maze", {"quarters": 5}, "quarters=5 must be from 0 to 4"),
     ],
