@@ -144,10 +144,10 @@ def _check_processes(run: Run, before: int, now: int) -> None:
     if before == now:
         return
     were = "1 process" if before == 1 else f"{before} processes"
-    how = "`scramjet train` without --num-processes" if before == 1 else f"--num-processes {before}"
     raise ConfigError(
-        f"run '{run.name}' was trained by {were}, and here {'is' if now == 1 else 'are'} {now}; resume it with {how} "
-        f"(torchrun --nproc-per-node {before}), or go on with {now} as a new run: --fork {run.path}"
+        f"run '{run.name}' was trained by {were}, and here {'is' if now == 1 else 'are'} {now}; resume it with "
+        f"`scramjet train --resume {run.path}`, which starts as many (or torchrun --nproc-per-node {before}), or go on "
+        f"with {now} as a new run: --fork {run.path}"
     )
 
 

@@ -28,21 +28,20 @@ class Saver:
         """`clock` knows how long the run has trained, which a checkpoint records."""
         self._session, self._display, self._clock = session, display, clock
         self._writing = Background[str]()
+        self._best_before: Best | None = None  # the one that the newest best replaced
 
     def save_if_due(self, update: int, evaluation: Evaluation | None, *, is_last: bool) -> None:
         """Save the session as it is after `update`, if that is due; returns once the last checkpoint is written."""
         session, step = self._session, self._session.step_after(update)
         every, is_first = session.config.checkpoint.every, session.ranks.is_first
         is_due = is_last or (every > 0 and update % every == 0)
-        best_before = session.best
         is_best = is_first and self._choose_best(step, evaluation, is_due=is_due)
         self._tell(self._writing.finished())
         if is_due or self._all_save(evaluation, is_best=is_best):
             elapsed = self._clock.elapsed
             save = checkpoint_of(session, update=update, step=step, elapsed_seconds=elapsed, is_best=is_best)
-            best_now = session.best
             if is_first:
-                self._tell(self._writing.start(lambda: self._written(save, best_before, best_now, is_last=is_last)))
+                self._tell(self._writing.start(lambda: self._written(save, is_best=is_best, is_last=is_last)))
         if is_last:
             with failing_together(session.ranks):
                 self._tell(self._writing.wait())
@@ -78,15 +77,17 @@ class Saver:
     def _is_new_best(self, candidate: Best, step: int, text: str) -> bool:
         """Whether this is better than the best so far, which the session then remembers; `text` is for the message."""
         session = self._session
-        if not is_new_best(candidate, session.best):
+        self._tell(self._writing.wait())  # the best before counts only if it could be written
+        before = session.best
+        if not is_new_best(candidate, before):
             return False
-        session.best = candidate
+        self._best_before, session.best = before, candidate
+        if before is not None and candidate.mean_return < before.mean_return:
+            text += f", surer than {before.mean_text}"  # its lower bound is higher
         self._display.event(f"new best: {text} at step {step:,}")
         return True
 
-    def _written(
-        self, save: Callable[[], Path], best_before: Best | None, best_now: Best | None, *, is_last: bool
-    ) -> str:
+    def _written(self, save: Callable[[], Path], *, is_best: bool, is_last: bool) -> str:
         """Write a checkpoint, on the thread, and say how it went; one that could not be written is not the best."""
         session = self._session
         try:
@@ -96,8 +97,8 @@ class Saver:
         except ScramjetError as error:
             if is_last:
                 raise
-            if session.best is best_now:
-                session.best = best_before  # no checkpoint holds the new one
+            if is_best:
+                session.best = self._best_before  # no checkpoint holds the new one
             return f"not saved: {error} (training goes on, and the next checkpoint is tried when it is due)"
 
     def __enter__(self) -> Saver:

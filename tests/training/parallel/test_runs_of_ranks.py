@@ -87,7 +87,7 @@ def test_a_checkpoint_holds_the_envs_and_generators_of_every_rank(tmp_path):
 
 def test_another_number_of_ranks_is_refused_for_a_resume_and_taken_for_a_fork(tmp_path):
     (result, _) = train_on_ranks(2, tmp_path, SMALL, run_name="two")
-    with pytest.raises(ConfigError, match=r"trained by 2 processes, and here is 1; .*--num-processes 2.*--fork"):
+    with pytest.raises(ConfigError, match=r"by 2 processes, and here is 1; .*--resume .*/two`.*per-node 2.*--fork"):
         resume_run(str(result.run_path), tmp_path, None, {"total_timesteps": 8 * STEPS})
     with pytest.raises(ScramjetError, match="trained by 2 processes, and here are 4"):
         train_on_ranks(4, tmp_path, resume=result.run_path, total_timesteps=8 * STEPS)

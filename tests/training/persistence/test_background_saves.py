@@ -64,12 +64,13 @@ def move_when_saved(checkpoints: Path, target: Path, folder: Path | None = None)
     (folder or checkpoints).rename(target)
 
 
-def failing_at(steps: list[int], error: Exception) -> Callable[..., Path]:
-    """`CheckpointStore.save`, which fails at some steps."""
+def failing_at(steps: list[int], error: Exception, after: float = 0.0) -> Callable[..., Path]:
+    """`CheckpointStore.save`, which fails at some steps, after so many seconds."""
     save = CheckpointStore.save
 
     def sometimes_save(self, step, *arguments, **options):
         if step in steps:
+            time.sleep(after)
             raise error
         return save(self, step, *arguments, **options)
 
@@ -116,7 +117,8 @@ def test_one_that_cannot_be_written_is_told_and_the_next_one_tried(tmp_path, mon
 def test_a_best_one_that_cannot_be_written_does_not_count_as_the_best(tmp_path, monkeypatch):
     results = iter([Evaluation(score, 0.0, 1.0, 4, {}) for score in (10.0, 100.0, 50.0)])
     monkeypatch.setattr(Evaluator, "evaluate_unless", lambda *arguments: next(results))
-    monkeypatch.setattr(CheckpointStore, "save", failing_at([128], ScramjetError("no space left on the disk")))
+    failing = failing_at([128], ScramjetError("no space left on the disk"), after=1.0)
+    monkeypatch.setattr(CheckpointStore, "save", failing)
     judged = replace(config(), eval=EvaluationConfig(every=2, episodes=4, final_episodes=0))
     result = scramjet.train(judged, runs_dir=tmp_path, display="quiet")
     best = load_checkpoint(result.run_path / "checkpoints" / "best")
