@@ -33,6 +33,7 @@ from breadth_study.report import returns_table, scores_table
 from breadth_study.results import append_result, budget_of, read_results
 from breadth_study.systems import RANDOM, SYSTEMS, Case, case_of, run_case
 from breadth_study.tasks import TASKS, Task, left_out
+from needs import require_packages
 
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 PEERS = ("sb3", "zoo")
@@ -117,7 +118,15 @@ def parsed_arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the tasks and run nothing")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=0, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    trains = not (arguments.table or arguments.list or arguments.case)
+    if trains and set(arguments.systems) & set(PEERS):
+        require_packages(
+            parser, "stable_baselines3", "sb3_contrib", install="pip install stable-baselines3 sb3-contrib"
+        )
+    if arguments.table and not arguments.results.exists():
+        parser.error(f"there is no {arguments.results}; run the study first")
+    return arguments
 
 
 def main() -> None:

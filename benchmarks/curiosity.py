@@ -29,6 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from needs import require_device
+
 METHODS = ("none", "rnd", "icm", "noveld", "counts", "e3b")
 TASKS: dict[str, tuple[str, ...]] = {
     "deep_sea_30": ("deep_sea", "--env.size", "30", "--total-timesteps", "8M"),
@@ -64,14 +66,14 @@ def hardware() -> str:
 
 
 @contextlib.contextmanager
-def session(world: str, method: str, device: str, folder: Path) -> Iterator[Any]:
-    """A session of a world with a method of curiosity, at the sizes at which speeds are measured."""
+def session(world: str, method: str, device: str, num_envs: int, num_steps: int, folder: Path) -> Iterator[Any]:
+    """A session of a world with a method of curiosity."""
     from scramjet.algorithms.ppo import PPOConfig
     from scramjet.training import start
     from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 
     config = RunConfig(
-        env=world, num_envs=1024 if device == "cpu" else 4096, num_steps=128 if device == "cpu" else 64,
+        env=world, num_envs=num_envs, num_steps=num_steps,
         device=device, total_timesteps=10**12, curiosity=None if method == "none" else method,
         ppo=PPOConfig(num_epochs=4, num_minibatches=4), eval=EvaluationConfig(every=0, final_episodes=0),
     )  # fmt: skip
@@ -95,10 +97,14 @@ def measure_speed(args: argparse.Namespace) -> None:
     """Print the speed of every method beside plain PPO."""
     print(f"{hardware()}; 4 epochs of 4 minibatches, steps trained a second, ratio to plain PPO in turns\n")
     print("| world | method | plain | curious | ratio |\n|---|---|---|---|---|")
+    usual_envs, usual_steps = (1024, 128) if args.device == "cpu" else (4096, 64)
+    sizes = args.num_envs or usual_envs, args.num_steps or usual_steps
     for world in args.worlds:
         for method in args.methods:
             with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-                pair = [stack.enter_context(session(world, m, args.device, Path(folder))) for m in ("none", method)]
+                pair = [
+                    stack.enter_context(session(world, m, args.device, *sizes, Path(folder))) for m in ("none", method)
+                ]
                 for each in pair:
                     train_for(each, args.seconds)
                 rounds = [[train_for(each, args.seconds) for each in pair] for _ in range(5)]
@@ -181,6 +187,8 @@ def main() -> None:
     speed.add_argument("--worlds", nargs="+", default=["cartpole", "door_key"])
     speed.add_argument("--methods", nargs="+", default=list(METHODS[1:]))
     speed.add_argument("--seconds", type=float, default=2.0)
+    speed.add_argument("--num-envs", type=int, help="1024 on the CPU, 4096 on the GPU if left out")
+    speed.add_argument("--num-steps", type=int, help="128 on the CPU, 64 on the GPU if left out")
     speed.set_defaults(do=measure_speed)
     run = commands.add_parser("run")
     run.add_argument("folder", type=Path)
@@ -197,6 +205,10 @@ def main() -> None:
     table.add_argument("folder", type=Path)
     table.set_defaults(do=print_table)
     args = parser.parse_args()
+    if hasattr(args, "device"):
+        require_device(parser, args.device)
+    if args.do is print_table and not args.folder.is_dir():
+        parser.error(f"there is no folder {args.folder}; make it with `run`")
     args.do(args)
 
 

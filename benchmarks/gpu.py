@@ -29,13 +29,12 @@ import torch
 from gpu_table.rows import rows_named
 from gpu_table.table import print_table
 from gpu_table.training import PPO, Machine, Training
+from needs import require_device
 from startup import print_startup
 
 from scramjet.commands.output.rates import measure_gpu_env_rate
-from scramjet.compile.cuda import require_cuda
 from scramjet.engine.worlds.cuda_pool import CudaPool
 from scramjet.envs import load_env
-from scramjet.errors import ConfigError
 from scramjet.runtime.machine.devices import describe_gpu, keep_freed_memory, set_precision
 from scramjet.training.config.files import starting_config
 
@@ -62,11 +61,12 @@ def main() -> None:
     arguments = parser.parse_args()
     machine = Machine(arguments.device, arguments.precision, num_threads=arguments.num_threads)
     sections = [name for name in arguments.only if machine.device == "cuda" or name in ON_ANY_DEVICE]
+    if not sections:
+        parser.error(f"--device cpu has {' and '.join(ON_ANY_DEVICE)} alone, and --only asks for others")
+    require_device(parser, machine.device)
     try:
         rows = rows_named(arguments.rows)
-        if machine.device == "cuda":
-            require_cuda()
-    except (ValueError, ConfigError) as error:
+    except ValueError as error:
         parser.error(str(error))
     keep_freed_memory()
     if machine.device == "cuda":

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 
 import gymnasium
-import minigrid.wrappers
 import numpy as np
+from needs import require_packages
 
 from scramjet.engine import NativePool
 from scramjet.envs import load_env
@@ -37,7 +37,9 @@ TURNS = 5
 
 def package_stepper(name: str) -> Callable[[], int]:
     """Plays 200 steps of the package's env; returns their number."""
-    env = minigrid.wrappers.ImgObsWrapper(gymnasium.make(name, disable_env_checker=True))
+    from minigrid.wrappers import ImgObsWrapper
+
+    env = ImgObsWrapper(gymnasium.make(name, disable_env_checker=True))
     env.reset(seed=0)
     actions = np.random.default_rng(0).integers(7, size=200).tolist()
 
@@ -80,6 +82,7 @@ def main() -> None:
     parser.add_argument("--num-threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=2.0, help="for each world and side")
     options = parser.parse_args()
+    require_packages(parser, "minigrid", install="pip install 'scramjet[minigrid]'")
     print(f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} CPU cores, {options.num_threads} threads")
     print(f"{'world':34}{'package':>12}{'scramjet':>14}{'ratio':>9}")
     for original, (name, parameters) in WORLDS.items():

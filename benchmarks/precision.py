@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from needs import require_device
 
 from scramjet import train
 from scramjet.training.config.files import starting_config
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--world", default="cartpole")
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
+    require_device(parser, "cuda")
     config = replace(starting_config(arguments.world), device="cuda")
     print(f"{arguments.world}, {config.total_timesteps:,} steps; return of the last weights and area under the curve")
     print(
