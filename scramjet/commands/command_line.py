@@ -158,7 +158,17 @@ class _Reader:
     def _unknown(self, spelled: str) -> str:
         known = [each.name for each in self._flags.values()]
         name = spelled.lstrip("-").replace("-", "_")
+        if spelled in _flags_of_training() and "learning_rate" not in known:
+            return f"{_shown(spelled)} is for `scramjet train`; `{self.prog} --help` lists the flags of this command"
         return f"unknown flag {_shown(spelled)}.{suggestion(name, known, flag)} `{self.prog} --help` lists all flags"
+
+
+def _flags_of_training() -> set[str]:
+    """How every setting of a run is typed."""
+    from scramjet.training.config.run_config import RunConfig  # takes a while: only where a mistake is told
+
+    flags = list(flags_of(RunConfig))
+    return {each.spelling for each in flags} | {each.negation for each in flags if each.is_switch}
 
 
 def _shown(text: str) -> str:

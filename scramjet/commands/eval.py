@@ -22,7 +22,7 @@ from scramjet.commands.output.eval_against import print_match
 from scramjet.commands.output.eval_video import frame_counter, print_recording, write_match_video
 from scramjet.errors import ConfigError, printable
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.runtime.video.video_file import check_video
+from scramjet.runtime.video.video_file import check_rate, check_video
 from scramjet.training.components import make_evaluator
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import Evaluator
@@ -31,6 +31,7 @@ from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.evaluation.searching import search_settings
 from scramjet.training.pictures.as_text import play
 from scramjet.training.pictures.recording import checked_cells, record_policy
+from scramjet.training.pictures.stages import rate_of
 from scramjet.training.playing import checked_episodes, load_trained, note_on_played, with_evaluation
 from scramjet.training.seeds import unseen_episodes
 from scramjet.training.worlds.world_files import shown_name
@@ -55,8 +56,6 @@ random, greedy, minimax:N, perfect, or your own as FILE.py:Name or module:Name.
   scramjet eval runs/four --search alphazero:64 --against runs/four
   scramjet eval runs/connect_four-1 --against runs/connect_four-2@alphazero:64
 """
-
-FRAMES_PER_SECOND = 30
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,8 @@ class Arguments:
     video: Path | None = None
     """Write a video of it, .mp4, .gif or .webm; a file that is there is replaced."""
     fps: float | None = None
-    """Steps that a video shows a second; by default what suits the world: 30, for games of turns 2."""
+    """Steps that --video or --render shows a second; by default what suits the world: 30, 10 where things move by whole
+    cells, and 2 for games of turns."""
     step: bool = False
     """Against another, with --render: wait for Enter after each move."""
     runs_dir: Path = Path("runs")
@@ -135,8 +135,9 @@ def eval_command(words: list[str]) -> int:
     config = with_evaluation(config, arguments.samples or None, arguments.max_steps, searches=search is not None)
     seed = config.seed if seed is None else seed
     if arguments.render:
+        rate = arguments.fps or rate_of(config.make_env())
         for picture, total, step, ended in play(policy, config, seed, episodes, search):
-            _show(picture, total, step, ended)
+            _show(picture, total, step, ended, rate)
         return 0
     if arguments.video is not None:
         recording = record_policy(
@@ -198,7 +199,9 @@ def _check_output(arguments: Arguments) -> None:
     if arguments.render and arguments.json:
         raise ConfigError("--render shows a game and --json prints numbers; give one of them")
     if arguments.video is None:
-        _refuse_without(arguments, "--video FILE", "fps")
+        if not arguments.render or arguments.against is not None:
+            _refuse_without(arguments, "--video FILE, or --render without --against", "fps")
+        check_rate(arguments.fps)
         return
     if arguments.render:
         raise ConfigError("--render shows a game in the terminal and --video writes a file; give one of them")
@@ -232,11 +235,12 @@ def _show_progress(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def _show(picture: str, total: float, step: int, ended: bool) -> None:
-    """Draw a frame over the last one in a terminal; elsewhere print only the last frame of each episode."""
+def _show(picture: str, total: float, step: int, ended: bool, rate: float) -> None:
+    """Draw a frame over the last one in a terminal, `rate` of them a second; elsewhere print only the last frame of
+    each episode."""
     caption = f"step {step}   return {total:.2f}{'   (end)' if ended else ''}"
     if sys.stdout.isatty():
         print(f"\x1b[H\x1b[J{picture}\n{caption}", flush=True)
-        time.sleep(1 / FRAMES_PER_SECOND)
+        time.sleep(1 / rate)
     elif ended:
         print(f"{picture}\n{caption}\n")

@@ -187,16 +187,23 @@ class Learner(Learning[Batch]):
         settings = self._follow_schedules(step)
         self.executor.begin_update(samples, self.optimizer)
         outcome = self._stages.update.run(lambda: self._take_epochs(batch, units), may_record=self._is_fixed)
+        learned = self._learn_what_is_new(batch.rollout)  # before the metrics are read, which waits for the device
         metrics = summary_of_update(outcome, self.executor.own_losses)
         if self._entropy_tuner is not None:
             entropy = metrics["entropy"]
             assert entropy is not None
             self._entropy_tuner.follow(entropy)
-        if self.curiosity is not None:
-            is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
-            metrics |= self.curiosity.learn(batch.rollout, self.num_minibatches, may_record=is_fixed)
+        if self.curiosity is not None and learned is not None:
+            metrics |= self.curiosity.metrics(learned)
             check_finite(metrics)
         return metrics | settings | {"epochs": outcome.num_epochs} | self._ratios
+
+    def _learn_what_is_new(self, rollout: Rollout) -> Tensor | None:
+        """Have curiosity learn from a rollout, if there is any; the numbers of its metrics."""
+        if self.curiosity is None:
+            return None
+        is_fixed = self._preparing.is_recorded and self.ranks.can_be_recorded
+        return self.curiosity.learn(rollout, self.num_minibatches, may_record=is_fixed)
 
     @property
     def _is_fixed(self) -> bool:

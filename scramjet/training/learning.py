@@ -142,7 +142,9 @@ def check_finite(metrics: Mapping[str, float | None]) -> None:
     for name in _MUST_BE_FINITE:
         value = metrics.get(name)
         if value is not None and not math.isfinite(value):
+            fix = "--learning-rate (--fork), or bound rewards with --reward-clip 10"
+            if name.startswith("bonus/"):
+                fix = "--bonus.learning-rate (--fork)"
             raise TrainingError(
-                f"training diverged: {name} became {value}; go back to the last checkpoint with a lower "
-                f"--learning-rate (--fork), or bound rewards with --reward-clip 10"
+                f"training diverged: {name} became {value}; go back to the last checkpoint with a lower {fix}"
             )

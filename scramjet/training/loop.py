@@ -43,6 +43,7 @@ from scramjet.training.result import TrainResult, result_of
 from scramjet.training.resume import joined_notes
 from scramjet.training.session import Session
 from scramjet.training.stopping import Stopping
+from scramjet.training.telemetry.hints import Hints
 from scramjet.training.telemetry.phase_clock import PhaseClock
 from scramjet.training.telemetry.tracking.background import Tracking
 
@@ -116,7 +117,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
         display, callbacks = QuietDisplay(), Callbacks()
     together = Together(session)
     clock, stopping = PhaseClock(session.elapsed_seconds), Stopping(session, display)
-    evaluations = RunEvaluations(session, display, stopping)
+    evaluations, hints = RunEvaluations(session, display, stopping), Hints(session, display)
     stopped_by: StoppedBy | None = None
     evaluation: Evaluation | None = None
     record: dict[str, Any] = {}
@@ -149,7 +150,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             record |= callbacks.update(record, evaluation, session)
             for sink in session.sinks:
                 callbacks.give(sink, record, session)
-            evaluations.hint_at_samples(evaluation)
+            hints.give(record, evaluation)
             stopped_by = stopping.reason() if update < session.num_updates else None
             with clock.phase("checkpoint"):
                 is_last = update == session.num_updates or stopped_by is not None

@@ -38,7 +38,7 @@ from scramjet.training.persistence.checkpoint_facts import (
     find_checkpoint,
 )
 from scramjet.training.persistence.lineage import lineage_of
-from scramjet.training.persistence.state import checkpoint_of, restore_learning
+from scramjet.training.persistence.state import begin_as_fork, checkpoint_of, restore_learning
 from scramjet.training.persistence.value_scales import take_over_values
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
@@ -263,7 +263,7 @@ def fork_run(
         session = build_session(config, run, network, checkpoint.state_digest, ranks=ranks)
         restore_learning(session.policy, session.learner, checkpoint)
         take_over_values(session.policy, checkpoint, checkpoint_settings(checkpoint), config)
-        session.learner.begin_as_fork(checkpoint.trainer)
+        begin_as_fork(session.learner, checkpoint)
         session.first_step = checkpoint.step
         if session.league is not None:
             session.league.begin(checkpoint.step)

@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, words in {
         "four": ["connect_four", *small, *empty, "--env.random-opponent"],
         "memory": ["connect_four", *small, *empty, *memory],
-        "alone": ["snake", *small],
+        "alone": ["snake", *small, "--env.step-reward", 0],
         "pole": ["cartpole"],
     }.items():
         assert call("train", *words, *TINY, "--runs-dir", folder, "--run-name", name, "--display", "quiet") == 0
@@ -104,7 +104,7 @@ def test_functions_play_from_python(runs: Path) -> None:
 
 
 def test_agents_of_a_world_with_more_of_them_compete(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = numbers(capsys, runs / "alone", "--against", "random", "--games", 6, "--env.snakes", 2, "--max-steps", 20)
+    found = numbers(capsys, runs / "alone", "--against", "random", "--games", 6, "--env.snakes", 2)
     assert [seat["games"] for seat in found["by_seat"]] == [3, 3]
 
 

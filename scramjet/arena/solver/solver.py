@@ -72,7 +72,7 @@ class Solver:
         self, kernel: Callable[..., None], own: Any, taken: Any, results: np.ndarray, *options: bool
     ) -> np.ndarray:
         """Run a kernel over all positions on threads that share the table; returns `results` [N, ...]."""
-        own, taken = np.asarray(own, np.uint64), np.asarray(taken, np.uint64)
+        own, taken = (np.ascontiguousarray(words, np.uint64) for words in (own, taken))  # else kernels compile anew
         rows_at_a_time = max(1, min(MAX_ROWS_AT_A_TIME, len(own) // (4 * self.num_threads)))
 
         def solve_some(first: int) -> None:

@@ -39,6 +39,14 @@ _BT709 = 1
 """The colours of video in H.264's and VP9's tables, and the value of swscale's ITU709."""
 
 
+def check_rate(rate: float | None) -> None:
+    """Refuse frames a second that cannot be shown; None stands for what suits a world."""
+    if rate is not None and not LEAST_FRAMES_PER_SECOND <= rate <= MOST_FRAMES_PER_SECOND:
+        raise ConfigError(
+            f"fps={rate} must be from {LEAST_FRAMES_PER_SECOND} to {MOST_FRAMES_PER_SECOND}; try --fps 30"
+        )
+
+
 def check_video(path: Path, frames_per_second: float | None = None) -> None:
     """Refuse, with a ConfigError, a path or a rate that no video can be written with; writes nothing.
 
@@ -48,11 +56,7 @@ def check_video(path: Path, frames_per_second: float | None = None) -> None:
         raise ConfigError(
             f"a video's name ends with {', '.join(SUFFIXES)}, and '{path}' does not; try {_renamed(path)}"
         )
-    rate = frames_per_second
-    if rate is not None and not LEAST_FRAMES_PER_SECOND <= rate <= MOST_FRAMES_PER_SECOND:
-        raise ConfigError(
-            f"fps={rate} must be from {LEAST_FRAMES_PER_SECOND} to {MOST_FRAMES_PER_SECOND}; try --fps 30"
-        )
+    check_rate(frames_per_second)
     require_packages()
     folder = path.parent
     if not folder.is_dir():

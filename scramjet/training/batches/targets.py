@@ -10,7 +10,6 @@ from torch import Tensor
 from scramjet.algorithms.advantages import gae, seat_gae, seat_vtrace, vtrace
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.algorithms.value_scaling import ValueScale
-from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.training.rollout.rollout import Rollout
 
 
@@ -57,10 +56,7 @@ class Targets:
         decay: dict[str, Any] = {"gamma": self.config.gamma, "gae_lambda": self.config.gae_lambda}
         if rollout.seat is not None:
             return seat_gae(self.reward, self.value, rollout.seat, *ends, **decay)
-        estimate = gae
-        if takes_kernels(self.reward):
-            from scramjet.accelerate.triton.advantage_scan import gae_by_scan as estimate  # loads Triton
-        return self._with_bonus(*estimate(self.reward, self.value, *ends, **decay))
+        return self._with_bonus(*gae(self.reward, self.value, *ends, **decay))
 
     def off_policy(self, value: Tensor, log_ratio: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The estimate by V-trace for a policy that has changed since.

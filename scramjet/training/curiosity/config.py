@@ -46,7 +46,7 @@ class BonusConfig:
     elliptical_features: int = 32
     """e3b: numbers that describe an observation; time and memory grow with their square."""
     elliptical_ridge: float = 0.1
-    """e3b: what the matrix of an episode's features begins with on its diagonal."""
+    """e3b: what the matrix of an episode's features begins with on its diagonal; at least 0.001."""
     episodic: EpisodicName | None = None
     """rnd, icm: multiply bonuses by novelty within the episode: counts, 1 / sqrt of the visits of an observation;
     first, 1 at its first visit and 0 after; elliptical, the bonus of e3b; none: not."""
@@ -59,7 +59,9 @@ class BonusConfig:
         require_counts(self, ("elliptical_features",), most=MAX_ELLIPTICAL_FEATURES, prefix=prefix)
         require(self, ("gamma", "icm_forward", "noveld_alpha"), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
         require(self, ("reward_coef",), lambda x: x >= 0, "must be at least 0", prefix)
-        positive = ("coef", "learning_rate", "elliptical_ridge")
+        rounds = "is too small: float32 rounds away what the matrix loses; use 0.001 or more"
+        require(self, ("elliptical_ridge",), lambda x: x >= 1e-3, rounds, prefix)
+        positive = ("coef", "learning_rate")
         require(self, positive, lambda x: x == "auto" or x > 0, "must be above 0", prefix)
         vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
         require(self, positive, lambda x: x == "auto" or x >= MIN_POSITIVE, vanishes, prefix)
@@ -97,8 +99,8 @@ def check_curiosity(config: Any) -> None:
         )
     if config.self_play.is_used:
         raise ConfigError(
-            f"curiosity={config.curiosity!r} is for worlds without opponents, and this run has self_play settings for "
-            f"some; use --curiosity none"
+            f"curiosity={config.curiosity!r} is for worlds without opponents, and {config.env} is played against some "
+            f"(self_play); use --curiosity none"
         )
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.flat_gradients import FlatGradients
@@ -103,17 +104,18 @@ class Curiosity:
             scaled, value, ended, torch.zeros_like(ended), nothing,
             gamma=self.config.gamma, gae_lambda=self._gae_lambda,
         )  # fmt: skip
-        self._prepared = returns, found.mean(), found.max()
+        self._prepared = returns, mean_of_counted(found, steps.counts), found.max()
         weight = self.config.weight(ends_with_episodes=self.bonus.ends_with_episodes)
         return BonusAdvantages(advantage.mul_(weight), self.config.reward_coef)
 
     def _value(self, obs: object) -> Tensor:
         return self.critic(self._policy.prepare_seen(obs)).squeeze(-1)  # type: ignore[arg-type]
 
-    def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool) -> dict[str, float]:
-        """Learn from a rollout whose advantages were computed before; returns the metrics by name.
+    def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool) -> Tensor:
+        """Learn from a rollout whose advantages were computed before; returns the numbers of `metrics`.
 
-        `may_record`: whether that rollout, and its advantages, are in the same memory every time.
+        Does not wait for the GPU. `may_record`: whether that rollout, and its advantages, are in the same memory every
+        time.
         """
         assert self._prepared is not None
         returns, mean, largest = self._prepared
@@ -123,8 +125,11 @@ class Curiosity:
             epoch = partial(self._epoch, rollout, returns, minibatches)
             loss = self._learning.run(epoch, may_record=may_record)
             losses.append(loss.clone() if self._learning.is_recorded else loss)
-        found = torch.stack([mean, largest, *torch.stack(losses).mean(0)]).tolist()
-        return dict(zip(METRICS, found, strict=True))
+        return torch.cat([torch.stack([mean, largest]), torch.stack(losses).mean(0)])
+
+    def metrics(self, learned: Tensor) -> dict[str, float]:
+        """The metrics by name, from what `learn` returned."""
+        return dict(zip(METRICS, learned.tolist(), strict=True))
 
     def _minibatches(self, returns: Tensor, number: int) -> Minibatches:
         number = min(number, returns.numel())
@@ -140,12 +145,13 @@ class Curiosity:
         steps = Transitions.of(rollout)
         rows = []
         for k in range(len(minibatches)):
-            rows.append(self._gradient_step(steps, returns.flatten(), minibatches.units(k)))
+            rows.append(self._gradient_step(steps, returns, minibatches.units(k)))
         return torch.stack(rows).mean(0)
 
     def _gradient_step(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
-        """Take a gradient step on the steps at these places [B] of a rollout; returns both losses, [2]."""
-        error = (self._value(at_places(steps.obs, places)) - returns.index_select(0, places)).square()
+        """Take a gradient step on the steps at these places [B] of a rollout with returns [T, R]; both losses, [2]."""
+        wanted = at_places(returns, places)
+        error = functional.mse_loss(self._value(at_places(steps.obs, places)), wanted, reduction="none")
         counts = None if steps.counts is None else at_places(steps.counts, places)
         value_term = 0.5 * mean_of_counted(error, counts)
         bonus_term = self.bonus.loss(steps.select(places[:MOST_LEARNED]))
@@ -190,7 +196,7 @@ class Curiosity:
     @torch.no_grad()
     def _copy(self, tensors: Mapping[str, Tensor], names: list[str]) -> None:
         own = self.tensors()
-        for name in names:
+        for name in names:  # all of them before any is copied
             mine, theirs = own[name], tensors.get(name)
             if theirs is None:
                 raise ValueError(f"{name} is missing")
@@ -199,4 +205,7 @@ class Curiosity:
                 raise ValueError(f"{name} is {kinds[0]}, and this run has {kinds[1]}")
             if not bool(theirs.isfinite().all()):
                 raise ValueError(f"{name} has numbers that are not finite")
-            mine.copy_(theirs)
+            if name.endswith(("variance", "exp_avg_sq")) and bool((theirs < 0).any()):
+                raise ValueError(f"{name} has numbers below 0")
+        for name in names:
+            own[name].copy_(tensors[name])

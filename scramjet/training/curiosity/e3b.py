@@ -7,11 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from scramjet.algorithms.curiosity.elliptical import EllipticalMemory
-from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
+from scramjet.training.curiosity.bonus import Bonus, Transitions, follow_observations, mean_of_counted
 from scramjet.training.curiosity.inverse_dynamics import InverseDynamics, within_episodes
 
 
@@ -33,7 +32,7 @@ class E3B(Bonus):
         self.memory = EllipticalMemory(num_rows, size, ridge)
 
     def observe(self, rollout: Transitions, ranks: Ranks = ALONE) -> None:
-        self.dynamics.normalizer.update(map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.next_obs), ranks)
+        follow_observations(self.dynamics.normalizer, rollout, ranks)
 
     def bonuses(self, rollout: Transitions) -> Tensor:
         return self.memory.visit(self.dynamics.visited_features(rollout), rollout.ended, rollout.counts)

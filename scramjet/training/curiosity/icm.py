@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.distributions import Distribution
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
-from scramjet.training.curiosity.inverse_dynamics import InverseDynamics, action_head, within_episodes
+from scramjet.training.curiosity.bonus import Bonus, Transitions, follow_observations, mean_of_counted
+from scramjet.training.curiosity.inverse_dynamics import ActionHead, InverseDynamics, within_episodes
 from scramjet.training.curiosity.networks import in_chunks
 
 
@@ -34,10 +34,10 @@ class ICM(Bonus):
         super().__init__()
         self.forward_share = forward_share
         self.dynamics = InverseDynamics(space, distribution, config, size)
-        self.predictor = action_head(size + self.dynamics.actions.size, config, size)
+        self.predictor = ActionHead(size + self.dynamics.actions.size, config, size)
 
     def observe(self, rollout: Transitions, ranks: Ranks = ALONE) -> None:
-        self.dynamics.normalizer.update(map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.next_obs), ranks)
+        follow_observations(self.dynamics.normalizer, rollout, ranks)
 
     def bonuses(self, rollout: Transitions) -> Tensor:
         features = self.dynamics.visited_features(rollout)
@@ -54,5 +54,5 @@ class ICM(Bonus):
 
     def _forward_error(self, features: Tensor, next_features: Tensor, action: Tensor) -> Tensor:
         """Half the squared distance of predicted and true features [B, size], [B]."""
-        predicted: Tensor = self.predictor(torch.cat([features, self.dynamics.actions(action)], dim=-1))
-        return 0.5 * (predicted - next_features).square().sum(-1)
+        predicted = self.predictor(torch.cat([features, self.dynamics.actions(action)], dim=-1))
+        return 0.5 * functional.mse_loss(predicted, next_features, reduction="none").sum(-1)

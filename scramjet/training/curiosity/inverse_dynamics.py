@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.dense.choice import run_trunk
 from scramjet.policies.distributions import Distribution
 from scramjet.policies.layers import mlp, orthogonal
 from scramjet.training.curiosity.actions import ActionNumbers
@@ -29,7 +30,7 @@ class InverseDynamics(nn.Module):
         self.normalizer = EveryNumberNormalizer(space)
         self.encoder = FeatureNetwork(normalized_space(space), config, size, num_hidden=1)
         self.actions = ActionNumbers(distribution)
-        self.inverse = action_head(2 * size, config, self.actions.size)
+        self.inverse = ActionHead(2 * size, config, self.actions.size)
 
     def features(self, obs: Any) -> Tensor:
         """[B, ...] to [B, size], each row of length 1.
@@ -55,10 +56,19 @@ class InverseDynamics(nn.Module):
         return torch.cat([in_chunks(self.features, first), in_chunks(self.features, rollout.next_obs)])
 
 
-def action_head(inputs: int, config: PolicyConfig, outputs: int) -> nn.Sequential:
+class ActionHead(nn.Sequential):
     """One hidden layer, as wide as the policy's last, and a linear output layer with small weights."""
-    hidden = mlp(inputs, config.hidden[-1:], "relu")
-    return nn.Sequential(hidden, orthogonal(nn.Linear(config.hidden[-1], outputs), 0.01))
+
+    def __init__(self, inputs: int, config: PolicyConfig, outputs: int) -> None:
+        hidden = mlp(inputs, config.hidden[-1:], "relu")
+        super().__init__(hidden, orthogonal(nn.Linear(config.hidden[-1], outputs), 0.01))
+
+    def forward(self, source: Tensor) -> Tensor:
+        """[B, inputs] to [B, outputs]."""
+        hidden, head = self
+        assert isinstance(hidden, nn.Sequential)
+        out: Tensor = head(run_trunk(hidden, source))
+        return out
 
 
 def within_episodes(minibatch: Transitions) -> Tensor:

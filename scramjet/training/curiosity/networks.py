@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from scramjet.engine.trees import leaves, map_leaves
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.dense.choice import run_trunk
 from scramjet.policies.encoders.choice import make_encoder
 from scramjet.policies.layers import mlp, orthogonal
 from scramjet.policies.normalization import ObservationNormalizer
@@ -51,16 +52,20 @@ class EveryNumberNormalizer(nn.Module):
             return self.entries[0](obs) if self.names else obs
         return obs | {name: entry(obs[name]) for name, entry in zip(self.names, self.entries, strict=True)}
 
-    def update(self, obs: Any, ranks: Ranks = ALONE) -> None:
-        """Add the observations [B, ...] of a rollout, on each of the `ranks`, to the statistics."""
+    def update(self, obs: Any, ranks: Ranks = ALONE, counts: Tensor | None = None) -> None:
+        """Add the observations [B, ...] of a rollout, on each of the `ranks`, to the statistics.
+
+        `counts` [B] bool: those to add; None: all.
+        """
         for name, entry in zip(self.names, self.entries, strict=True):
             entry_obs = obs[name] if self._is_dict else obs
             if isinstance(entry, EveryNumberNormalizer):
-                entry.update(entry_obs, ranks)
+                entry.update(entry_obs, ranks, counts)
                 continue
             at_once = max(1, NUMBERS_COUNTED // max(1, entry_obs[0].numel()))
-            for rows in entry_obs.split(at_once):
-                entry.update(rows, ranks)  # type: ignore[operator]
+            for start in range(0, len(entry_obs), at_once):
+                part = slice(start, start + at_once)
+                entry.update(entry_obs[part], ranks, None if counts is None else counts[part])  # type: ignore[operator]
 
 
 def _normalizer(space: Any) -> nn.Module:
@@ -94,7 +99,7 @@ class FeatureNetwork(nn.Module):
 
     def forward(self, obs: Observations) -> Tensor:
         """[B, ...] to [B, size]."""
-        features: Tensor = self.head(self.trunk(self.encoder(floats_as_float32(obs))))
+        features: Tensor = self.head(run_trunk(self.trunk, self.encoder(floats_as_float32(obs))))
         return features
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional
 
-from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
+from scramjet.training.curiosity.bonus import Bonus, Transitions, follow_observations, mean_of_counted
 from scramjet.training.curiosity.networks import EveryNumberNormalizer, FeatureNetwork, in_chunks, normalized_space
 
 TARGET_LAYERS, PREDICTOR_LAYERS = 1, 2
@@ -29,7 +29,7 @@ class RandomNetwork(nn.Module):
     def novelty(self, obs: Any) -> Tensor:
         """The error of the prediction for observations [B, ...], a mean over features, [B]; differentiable."""
         seen = self.normalizer(obs)
-        return (self.predictor(seen) - self.target(seen)).square().mean(-1)
+        return functional.mse_loss(self.predictor(seen), self.target(seen), reduction="none").mean(-1)
 
 
 class RND(Bonus):
@@ -43,7 +43,7 @@ class RND(Bonus):
         self.network = RandomNetwork(space, config, size)
 
     def observe(self, rollout: Transitions, ranks: Ranks = ALONE) -> None:
-        self.network.normalizer.update(map_leaves(lambda leaf: leaf.flatten(0, 1), rollout.next_obs), ranks)
+        follow_observations(self.network.normalizer, rollout, ranks)
 
     def bonuses(self, rollout: Transitions) -> Tensor:
         return in_chunks(self.network.novelty, rollout.next_obs)

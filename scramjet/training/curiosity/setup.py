@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from scramjet.algorithms.curiosity.episodic_counts import table_capacity
+from scramjet.algorithms.curiosity.episodic_counts import BYTES_OF_ENTRY, table_capacity
 from scramjet.engine.episode_seeds import EpisodeSeed
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
@@ -69,7 +69,10 @@ def _e3b(pool: Pool, policy: Policy, config: RunConfig) -> Bonus:
 
 def _count_bonus(pool: Pool, config: RunConfig, *, only_first: bool) -> CountBonus:
     seen = without_entries(policy_space(pool.observation_space), config.policy.ignore)
-    return CountBonus(seen, pool.num_rows, table_capacity(pool.env.max_episode_steps), only_first=only_first)
+    capacity = table_capacity(pool.env.max_episode_steps)
+    what = f"tables of the observations of num_envs={config.num_envs} episodes for curiosity={config.curiosity!r}"
+    require_memory(BYTES_OF_ENTRY * pool.num_rows * capacity, what, "lower --num-envs, or use --curiosity rnd")
+    return CountBonus(seen, pool.num_rows, capacity, only_first=only_first)
 
 
 def _times_episodic(lasting: Bonus, pool: Pool, policy: Policy, config: RunConfig) -> Bonus:

@@ -1,4 +1,8 @@
-"""The live view: redrawn in place a few times a second, over the whole height of the terminal."""
+"""The live view: redrawn in place a few times a second, over the whole height of the terminal.
+
+Updates may take half a minute. So a thread redraws when nothing else has for a second: clocks go on, and who watches
+sees that the run is alive.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ class LiveDisplay:
 
     REDRAW_SECONDS = 0.5
     EVENT_SECONDS = 0.125
+    TICK_SECONDS = 1.0
     WARNING_SECONDS = 4.0
     """How long a warning stays after it was last true, so that it can be read."""
 
@@ -48,7 +53,8 @@ class LiveDisplay:
         self._glyphs = ASCII if self.console.options.ascii_only else UNICODE
         self._live: Live | None = None
         self._is_closed = False
-        self._drawing = threading.RLock()  # a thread tells of compilation; a signal may come in the middle of a draw
+        self._drawing = threading.RLock()  # threads draw too; a signal may come in the middle of a draw
+        self._end_of_ticks = threading.Event()
         self._progress: History | None = None
         self._meter: LoadMeter | None = None
         self._activity = ""
@@ -63,12 +69,15 @@ class LiveDisplay:
         self._meter = LoadMeter(gpu_meter(info.device))
         self._open()
         self._draw()
+        if self._clock is time.monotonic:  # seconds of another clock are not a thread's
+            threading.Thread(target=self._tick, name="live view", daemon=True).start()
 
     def record(self, record: Record) -> None:
         if self._progress is None:
             return
         now = self._clock()
-        self._progress.add(record, now)
+        with self._drawing:
+            self._progress.add(record, now)
         if now >= self._next_draw_at:
             self._draw()
 
@@ -79,7 +88,8 @@ class LiveDisplay:
             return
         now = self._clock()
         elapsed = now - self._progress.started_at if self._progress else 0.0
-        self._events.append(f"{human_duration(elapsed):>7}  {text}")
+        with self._drawing:
+            self._events.append(f"{human_duration(elapsed):>7}  {text}")
         if now >= self._drawn_at + self.EVENT_SECONDS:
             self._draw()
 
@@ -95,6 +105,7 @@ class LiveDisplay:
             self._print_summary(summary)
 
     def close(self) -> None:
+        self._end_of_ticks.set()
         with self._drawing:
             live, self._live, self._is_closed = self._live, None, True
             if live is None:
@@ -115,6 +126,12 @@ class LiveDisplay:
                 )
                 with suppress(OSError):
                     self._live.start()
+
+    def _tick(self) -> None:
+        """Redraw whenever nothing else has for a while, until the view is closed."""
+        while not self._end_of_ticks.wait(self.TICK_SECONDS):
+            if self._clock() >= max(self._next_draw_at, self._drawn_at + self.TICK_SECONDS):
+                self._draw()
 
     def _draw(self) -> None:
         began = time.perf_counter()

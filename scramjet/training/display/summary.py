@@ -6,6 +6,7 @@ from typing import Any
 
 from scramjet.accelerate import own_losses
 from scramjet.engine.layout import PlayedBy
+from scramjet.engine.privileged import is_privileged
 from scramjet.policies.networks import count_parameters
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.display.interface import RunInfo, StoppedBy, Summary
@@ -25,8 +26,14 @@ def run_info(session: Session) -> RunInfo:
     about_world, losses = world_note(session.pool, config.policy), own_losses.note(session.policy.network)
     processes = "" if session.ranks.is_alone else f"{session.ranks.size} processes"
     about_links = session.ranks.note if config.device == "cuda" else ""
-    curiosity = "" if config.curiosity is None else f"curiosity {config.curiosity}"
-    how = processes, about_links, _mode_note(config), curiosity, session.learner.executor.note, session.pool.processes
+    how = (
+        processes,
+        about_links,
+        _mode_note(config),
+        *_extras(session),
+        session.learner.executor.note,
+        session.pool.processes,
+    )
     notes = *how, about_world, losses, session.note, session.run.lock_note
     return RunInfo(
         run_name=session.run.name,
@@ -41,6 +48,25 @@ def run_info(session: Session) -> RunInfo:
         note="; ".join(part for part in notes if part),
         device=str(config.device),
     )
+
+
+def _extras(session: Session) -> list[str]:
+    """What the run learns from, or by, beside what every run does, each in a few words."""
+    config, notes = session.config, []
+    if config.curiosity is not None:
+        episodic = config.bonus.episodic
+        notes.append(f"curiosity {config.curiosity}{f' times {episodic} within the episode' if episodic else ''}")
+    if config.ppo.value_scale != "none":
+        notes.append(f"{config.ppo.value_scale} values")
+    if config.policy.value_bins is not None:
+        notes.append(f"values in {config.policy.value_bins} bins")
+    if config.ppo.target_entropy is not None:
+        notes.append(f"target entropy {config.ppo.target_entropy:g}")
+    if config.policy.noise_color:
+        notes.append(f"noise color {config.policy.noise_color:g}")
+    if is_privileged(session.pool.observation_space):
+        notes.append("the critic sees more than the policy")
+    return notes
 
 
 def _mode_note(config: RunConfig) -> str:

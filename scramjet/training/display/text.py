@@ -60,6 +60,11 @@ ASYNC_DIAGNOSTICS = (
     ("learner idle", "async/learner_idle"),
     ("actors idle", "async/actors_idle"),
 )  # shown where actors play beside the learner
+CURIOSITY_DIAGNOSTICS = (
+    ("bonus", "bonus/mean"),
+    ("bonus loss", "bonus/loss"),
+    ("bonus value", "bonus/value_loss"),
+)  # shown where curiosity pays bonuses
 SEARCH_DIAGNOSTICS = (
     ("moves changed", "search/changed"),
     ("eff particles", "search/effective_particles"),
@@ -240,6 +245,8 @@ def evaluation_line(evaluation: Record, glyphs: Glyphs) -> str:
         evaluation.get(f"eval/{key}", evaluation.get(key))
         for key in ("mean_return", "std_return", "mean_length", "episodes")
     )
+    if mean is not None and std is not None and std < 1e-9 * abs(mean):  # what rounding left of equal returns
+        std = 0.0
     text = f"{human_number(mean)} {glyphs.plus_minus} {human_number(std)}"
     if episodes is not None:
         text += f" over {episodes:.0f} episodes"

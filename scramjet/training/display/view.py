@@ -17,6 +17,7 @@ from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     ASYNC_DIAGNOSTICS,
+    CURIOSITY_DIAGNOSTICS,
     DIAGNOSTICS,
     PHASES,
     SEARCH_DIAGNOSTICS,
@@ -227,7 +228,7 @@ def phases(scene: Scene) -> list[Text]:
 def diagnostics(scene: Scene) -> list[Text]:
     """The numbers of the update in columns, with a mark at each that is out of range."""
     latest = scene.history.latest
-    others = (*ASYNC_DIAGNOSTICS, *SEARCH_DIAGNOSTICS)
+    others = (*ASYNC_DIAGNOSTICS, *CURIOSITY_DIAGNOSTICS, *SEARCH_DIAGNOSTICS)
     shown = tuple(pair for pair in others if pair[1] in latest) + DIAGNOSTICS
     if is_searched(latest):  # some of the others are PPO's
         shown = tuple(pair for pair in shown if pair[1] in latest)

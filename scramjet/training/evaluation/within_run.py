@@ -25,7 +25,6 @@ class RunEvaluations:
     def __init__(self, session: Session, display: Display, stopping: Stopping) -> None:
         self._session, self._display, self._stopping = session, display, stopping
         self._has_told_of_cuts = False
-        self._has_hinted_at_samples = False
 
     def evaluate_if_due(self, update: int) -> Evaluation | None:
         """Evaluate if an evaluation is due after `update`; None if not, or if a signal or the time limit ended it.
@@ -67,19 +66,6 @@ class RunEvaluations:
         evaluator.pool.tell(session.news.append)
         afterwards.callback(evaluator.pool.close)
         return evaluator
-
-    def hint_at_samples(self, evaluation: Evaluation | None) -> None:
-        """Say once in a run that the most likely actions do far worse than drawn ones: they may run in circles."""
-        progress, samples = self._session.progress, self._session.config.eval.samples
-        if evaluation is None or self._has_hinted_at_samples or samples or not progress.is_settled:
-            return
-        if evaluation.is_far_below(progress.mean_return, progress.std_return, len(progress.returns)):
-            self._has_hinted_at_samples = True
-            self._display.event(
-                f"the most likely actions return {evaluation.mean_return:.2f} and drawn ones "
-                f"{progress.mean_return:.2f}: greedy play may run in circles; --eval.samples evaluates with drawn "
-                f"actions"
-            )
 
 
 def _to_bytes(evaluation: Evaluation | None) -> bytes:

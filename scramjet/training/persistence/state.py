@@ -174,6 +174,12 @@ def _restore_everything(session: Session, checkpoint: Checkpoint, *, is_own: boo
         scaler.running_return.copy_(tensors["reward_scaler/running_return"])
 
 
+def begin_as_fork(learner: Learning[Any], checkpoint: Checkpoint) -> None:
+    """Have a learner take over what forks may, beside what `restore_learning` restores."""
+    with _misfits_explained(checkpoint):
+        learner.begin_as_fork(checkpoint.trainer)
+
+
 def restore_learning(policy: Policy, learner: Learning[Any], checkpoint: Checkpoint) -> None:
     """Restore what a fork takes from its parent: weights, optimizer and normalizers."""
     with _misfits_explained(checkpoint):

@@ -151,6 +151,11 @@ def newest_image(image: np.ndarray) -> np.ndarray:
     return np.repeat(image[..., None], 3, axis=2)
 
 
+def rate_of(env: Env | ForeignWorld) -> float:
+    """Steps of a world to show a second where it is drawn as text."""
+    return native_rate(env) if isinstance(env, Env) else CONTROL_RATE
+
+
 def native_rate(env: Env) -> float:
     """Frames a second for a native world: what is played in turns or moves by whole cells is shown slower."""
     if env.num_seats > 1:

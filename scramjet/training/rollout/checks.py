@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,7 +84,7 @@ def check_finite(pool: Pool, rollout: Rollout) -> None:
     if bool(_are_finite(data for _, data, _ in looked_at)):
         return
     for name, data, first in looked_at:
-        bad = ~torch.isfinite(data)
+        bad = ~torch.isfinite(data.float())  # as the network sees it
         if bool(bad.any()):
             t, row = (int(i) for i in bad.nonzero()[0][:2])
             raise bad_number(pool, name, float(data[bad][0]), row, steps_before + first + t)
@@ -103,6 +104,8 @@ def bad_number(pool: Pool, name: str, value: float, row: int, step: int) -> Trai
     """The error for a number at a row and a step of the pool."""
     env = row * pool.num_envs // pool.num_rows
     said = f"{name} {value}, outside its space," if name.endswith("=") else f"{name} of {value}"
+    if math.isfinite(value) and not name.endswith("="):
+        said += ", too large for the float32 that networks calculate with,"
     return TrainingError(
         f"{pool.name} gave {said} in env {env} at step {step}; look for it with `scramjet check`. "
         f"The weights have not seen it, and the checkpoints are kept"

@@ -101,9 +101,13 @@ class FinalsOnCPU:
 
     def _check_finite(self, observations: Any, places: np.ndarray) -> None:
         for leaf in leaves(observations):
-            if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-                worst = int(np.flatnonzero(~np.isfinite(leaf).reshape(len(leaf), -1).all(1))[0])
-                value = float(leaf[worst][~np.isfinite(leaf[worst])][0])
+            if leaf.dtype.kind != "f":
+                continue
+            with np.errstate(over="ignore"):
+                bad = ~np.isfinite(leaf.astype(np.float32, copy=False))  # as the network sees it
+            if bad.any():
+                worst = int(np.flatnonzero(bad.reshape(len(leaf), -1).any(1))[0])
+                value = float(leaf[worst][bad[worst]][0])
                 row = self._first_row + int(places[worst])
                 raise checks.bad_number(self._pool, "an observation", value, row, self._pool.steps_taken)
 

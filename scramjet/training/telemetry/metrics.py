@@ -84,7 +84,7 @@ _TABLE = (
         "entropy",
         "Randomness of the policy: ln(number of actions) at the start, 0 when it is deterministic.",
         low=0.02,
-        advice_low="exploration ended early: raise --entropy-coef",
+        advice_low="exploration has ended; if returns are low, raise --entropy-coef",
         last_update=50,
         must_be_finite=True,
     ),

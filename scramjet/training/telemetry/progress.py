@@ -62,6 +62,11 @@ class Progress:
         return _mean(self.returns)
 
     @property
+    def mean_length(self) -> float:
+        """Mean length, in steps, of the last hundred episodes."""
+        return _mean(self.lengths)
+
+    @property
     def lower_bound(self) -> float:
         """The true mean return is above this with 95 % confidence."""
         return lower_bound(self.mean_return, self.std_return, len(self.returns))

@@ -1,12 +1,16 @@
 """The live view: whole frames by what a person must find on them, at any size of the terminal."""
 
+import io
 import math
 import re
+import time
 from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
+from scramjet.training.display.live import LiveDisplay
 from tests.helpers.screens import EVALUATION, INFO, SUMMARY, Screen, a_record
 
 
@@ -222,3 +226,19 @@ def test_a_terminal_without_unicode_gets_plain_characters(encoding):
     assert re.search(r"\d \+.*o", text)  # an evaluation on the curve
     screen.display.finish(replace(SUMMARY, run_name="快"))
     assert "scramjet eval runs/cartpole-7 --render" in screen.output
+
+
+def test_the_view_goes_on_ticking_while_an_update_takes_long_and_stops_when_it_is_closed(monkeypatch):
+    monkeypatch.setattr(LiveDisplay, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(LiveDisplay, "REDRAW_SECONDS", 0.0)
+    output = io.StringIO()
+    display = LiveDisplay(Console(file=output, force_terminal=True, width=80, height=24))
+    display.start(INFO)
+    first, deadline = len(output.getvalue()), time.monotonic() + 30
+    while len(output.getvalue()) == first and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(output.getvalue()) > first
+    display.close()
+    last = output.getvalue()
+    time.sleep(0.05)
+    assert output.getvalue() == last

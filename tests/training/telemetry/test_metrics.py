@@ -32,7 +32,7 @@ def test_a_healthy_record_has_no_warnings():
             "clip_fraction 0.45, updates too large: lower --learning-rate or --num-epochs",
         ),
         ({"explained_variance": -0.3}, "explained_variance -0.3, a poor critic: raise --value-coef or lower --gamma"),
-        ({"entropy": 0.001}, "entropy 0.001, exploration ended early: raise --entropy-coef"),
+        ({"entropy": 0.001}, "entropy 0.001, exploration has ended; if returns are low, raise --entropy-coef"),
         (
             {"value_loss": math.nan},
             "value_loss nan, training has diverged: fork with a lower --learning-rate",

@@ -1,0 +1,69 @@
+"""Hints while a run trains: each is said once, where what a user sees has a cause that another setting removes."""
+
+from __future__ import annotations
+
+from scramjet.engine.layout import PlayedBy
+from scramjet.training.display.interface import Display
+from scramjet.training.display.text import human_number
+from scramjet.training.evaluation.results import Evaluation
+from scramjet.training.session import Session
+from scramjet.training.telemetry.metrics import Record
+
+NEW_BEFORE_A_HINT = 20
+"""Updates without any reward, or with nothing but new observations, before it is said."""
+LONGER = 1.2
+"""How many times as long as training episodes those of an evaluation are, at least, if play runs in circles."""
+
+
+class Hints:
+    """Looks at each update of a run and says what it finds to its display."""
+
+    def __init__(self, session: Session, display: Display) -> None:
+        self._session, self._display = session, display
+        self._said: set[str] = set()
+        self._updates_without_reward = 0
+        self._updates_of_new = 0
+
+    def give(self, record: Record, evaluation: Evaluation | None) -> None:
+        """Say what is found in an update's record, and in its evaluation if there was one."""
+        self._on_samples(evaluation)
+        self._on_rare_rewards(record)
+        self._on_counts(record)
+
+    def _say(self, what: str, text: str) -> None:
+        """Say it once in a run; short enough for a line of the live view at 80 columns."""
+        if what not in self._said:
+            self._said.add(what)
+            self._display.event(text)
+
+    def _on_samples(self, evaluation: Evaluation | None) -> None:
+        """The most likely actions do far worse than drawn ones, in longer episodes: they may run in circles."""
+        progress, config = self._session.progress, self._session.config
+        if evaluation is None or config.eval.samples or not progress.is_settled:
+            return
+        if evaluation.mean_length < LONGER * progress.mean_length:
+            return
+        if evaluation.is_far_below(progress.mean_return, progress.std_return, len(progress.returns)):
+            greedy, drawn = human_number(evaluation.mean_return), human_number(progress.mean_return)
+            self._say("samples", f"greedy returns {greedy}, drawn actions {drawn}: try --eval.samples")
+
+    def _on_rare_rewards(self, record: Record) -> None:
+        """No episode has earned any reward for a while, and nothing pays for what is new."""
+        session, config = self._session, self._session.config
+        is_for_curiosity = config.algorithm == "ppo" and session.pool.played_by is not PlayedBy.SEATS
+        if config.curiosity is not None or not is_for_curiosity or not session.progress.is_settled:
+            return
+        has_earned = any(record.get(name) for name in ("return_min", "return_max"))
+        self._updates_without_reward = 0 if has_earned else self._updates_without_reward + 1
+        if self._updates_without_reward == NEW_BEFORE_A_HINT:
+            self._say("rare", "no reward yet: --curiosity noveld or rnd pays for what is new")
+
+    def _on_counts(self, record: Record) -> None:
+        """Visits are counted where no observation comes twice: the bonus is 1 but for the steps that end episodes."""
+        if self._session.config.curiosity != "counts":
+            return
+        ended = record["episodes"] / self._session.config.batch_size
+        is_all_new = record["bonus/mean"] >= 0.999 * (1 - ended)
+        self._updates_of_new = self._updates_of_new + 1 if is_all_new else 0
+        if self._updates_of_new == NEW_BEFORE_A_HINT:
+            self._say("counts", "no observation comes twice: try --curiosity e3b or rnd")
