@@ -94,11 +94,15 @@ MATHEMATICS = {
     "math",
     "numpy",
     "torch",
+    "triton.language",
     "typing",
 }
 """Modules of others that are no way to a file or a process by themselves."""
 OF_OURS = {
+    "scramjet.compile.block_sizes",
     "scramjet.compile.jit",
+    "scramjet.compile.kernel_choice",
+    "scramjet.compile.triton",
     "scramjet.errors",
     "scramjet.policies.compressed_values",  # mathematics that networks need as well
     "scramjet.runtime.ranks.moments",
@@ -120,7 +124,7 @@ def beyond_mathematics(source: str) -> set[str]:
         for module in modules:
             is_allowed = module in OF_OURS or module.startswith("scramjet.algorithms.") or module in MATHEMATICS
             found |= set() if is_allowed else {module}
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and not ast.unparse(node.func).startswith("tl."):  # a kernel's load is of memory
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             found |= {called} & OUTSIDE_CALLS
     return found

@@ -3,65 +3,77 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scramjet.compile import numba_versions
 from scramjet.compile.numba_versions import is_within
+from tests.helpers import ROOT
+from tests.helpers.forked_commands import call
 
-ROOT = Path(__file__).parents[2]
 PRIVATE = ("numba.core", "numba._", "numba.np", "numba.cuda.", "llvmlite")
 
-TRAIN = """
-import hashlib, json, sys
+
+def train_shortly(folder: Path, *, fused: bool) -> None:
+    """Train twice in this process, and write what was found into a file of the folder."""
+    from safetensors.numpy import load_file
+
+    import scramjet
+    from scramjet.compile.addresses import AVAILABLE
+
+    found: dict[str, Any] = {"addresses": AVAILABLE}
+    for env, num_envs in {"cartpole": 64, "gym:CartPole-v1": 4}.items():
+        result = scramjet.train(
+            env, num_envs=num_envs, num_steps=32, total_timesteps=num_envs * 64, fused=fused, seed=3, num_threads=1,
+            runs_dir=folder / "runs", display="quiet", eval={"every": 0, "final_episodes": 0},
+        )  # fmt: skip
+        newest = sorted(Path(result.run_path, "checkpoints").glob("step_*"))[-1]
+        weights = load_file(newest / "model.safetensors")
+        lines = [json.loads(line) for line in Path(result.run_path, "metrics.jsonl").read_text().splitlines()]
+        found[env] = {
+            "weights": hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights))).hexdigest(),
+            "episodes": [[line[name] for name in ("return_100", "policy_loss", "value_loss")] for line in lines],
+        }
+    (folder / "found.json").write_text(json.dumps(found))
+
+
+def train_usually(folder: Path) -> None:
+    """With torch's operators."""
+    train_shortly(folder, fused=False)
+
+
+PLAIN = """
+import sys
 from pathlib import Path
-from safetensors.numpy import load_file
-import scramjet
-from scramjet.compile.addresses import AVAILABLE
-found = {"addresses": AVAILABLE}
-for env, settings in {"cartpole": {"num_envs": 64}, "gym:CartPole-v1": {"num_envs": 4}}.items():
-    result = scramjet.train(
-        env, **settings, num_steps=32, total_timesteps=settings["num_envs"] * 64, fused="fused" in sys.argv[1:],
-        seed=3, num_threads=1, runs_dir="runs", display="quiet",
-    )
-    newest = sorted(Path(result.run_path, "checkpoints").glob("step_*"))[-1]
-    weights = load_file(newest / "model.safetensors")
-    lines = [json.loads(line) for line in Path(result.run_path, "metrics.jsonl").read_text().splitlines()]
-    found[env] = {
-        "weights": hashlib.sha256(b"".join(weights[name].tobytes() for name in sorted(weights))).hexdigest(),
-        "episodes": [[line[name] for name in ("return_100", "policy_loss", "value_loss")] for line in lines],
-    }
-print(json.dumps(found))
+from tests.engine.test_plain_numba import train_shortly
+train_shortly(Path(sys.argv[1]), fused=True)
 """
 
 
-def trained(folder: Path, *arguments: str, **variables: str) -> tuple[dict, str]:
-    """What two short trainings in a fresh process found, and what it wrote to stderr."""
-    environment = {**os.environ, **variables}
-    command = [sys.executable, "-c", TRAIN, *arguments]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
-
-
 def test_an_untested_numba_trains_to_the_same_weights_and_keeps_nothing_on_disk(tmp_path: Path) -> None:
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "usual").mkdir()
-    cache = tmp_path / "cache"
-    plain, told = trained(tmp_path / "plain", "fused", SCRAMJET_PLAIN_NUMBA="1", SCRAMJET_CACHE_DIR=str(cache))
-    usual, _ = trained(tmp_path / "usual")  # with torch's operators, and kernels from the usual cache
-    assert plain.pop("addresses") is False
-    assert usual.pop("addresses") is True
-    assert all(any(line) for of_env in usual.values() for line in of_env["episodes"])
-    assert plain == usual
-    assert told.count("everything compiles anew at every start") == 1
-    assert "Results are right" in told
+    plain, usual, cache = (tmp_path / name for name in ("plain", "usual", "cache"))
+    plain.mkdir()
+    usual.mkdir()
+    call(train_usually, usual, output=tmp_path / "output")  # with kernels from the usual cache
+    everything = {**os.environ, "PYTHONPATH": str(ROOT), "SCRAMJET_PLAIN_NUMBA": "1", "SCRAMJET_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", PLAIN, str(plain)]
+    done = subprocess.run(command, env=everything, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    of_plain, of_usual = (json.loads((folder / "found.json").read_text()) for folder in (plain, usual))
+    assert of_plain.pop("addresses") is False
+    assert of_usual.pop("addresses") is True
+    assert all(any(line) for of_env in of_usual.values() for line in of_env["episodes"])
+    assert of_plain == of_usual
+    assert done.stderr.count("everything compiles anew at every start") == 1
+    assert "Results are right" in done.stderr
     assert not list(cache.rglob("*.kernel"))
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 
 import scramjet
+from scramjet.commands import check
+from scramjet.engine.worlds import hanging
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.envs import load_env
+from tests.helpers.forked_commands import call, start
 
 pytestmark = pytest.mark.faults
 
@@ -61,11 +67,6 @@ def line_of(rule: str) -> int:
     return next(i for i, line in enumerate(SNAIL.splitlines(), 1) if line.endswith(f"# in {rule}"))
 
 
-def start(*words: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "scramjet", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def wait_for_lines(path: Path, count: int) -> None:
     deadline = time.monotonic() + 90
     while not path.exists() or len(path.read_text().splitlines()) < count:
@@ -76,97 +77,95 @@ def wait_for_lines(path: Path, count: int) -> None:
 @pytest.mark.parametrize("flag", ["--normalize-observations", "--no-normalize-observations"])
 def test_a_second_signal_ends_a_compiled_endless_loop_and_names_it(flag: str, snail: Path) -> None:
     """Without normalized observations a whole rollout is one compiled function."""
-    runs = snail.parent / "runs"
+    runs, output = snail.parent / "runs", snail.parent / "output"
     flags = "--env.where 1 --num-envs 4 --num-steps 16 --checkpoint.every 1 --eval.every 0 --device cpu --display plain"
-    training = start("train", snail, *flags.split(), flag, "--num-threads", 1, "--runs-dir", runs)
+    words = ["train", snail, *flags.split(), flag, "--num-threads", "1", "--runs-dir", runs]
+    training = start(*words, output=output)
+    assert training.pid is not None
     try:
         wait_for_lines(runs / "snail-1" / "metrics.jsonl", 3)
         time.sleep(1.0)  # until it hangs
-        training.send_signal(signal.SIGINT)
-        time.sleep(1.5)
-        assert training.poll() is None
-        training.send_signal(signal.SIGTERM)
-        out, errors = training.communicate(timeout=10)
+        os.kill(training.pid, signal.SIGINT)
+        time.sleep(0.5)
+        assert training.exitcode is None
+        os.kill(training.pid, signal.SIGTERM)
+        training.join(60)
     finally:
         training.kill()
-    assert training.returncode == 128 + signal.SIGTERM
-    assert "stopping after this update" in out
-    assert f"scramjet: left at the second signal: Snail.step ({snail} line " in errors
-    assert "does not come to an end" in errors
-    assert "Traceback" not in errors
+    told = output.read_text()
+    assert training.exitcode == 128 + signal.SIGTERM, told
+    assert "stopping after this update" in told
+    assert f"scramjet: left at the second signal: Snail.step ({snail} line " in told
+    assert "does not come to an end" in told
+    assert "Traceback" not in told
     scramjet.load_policy(runs / "snail-1")
 
 
-IMPATIENT = """
-import os, signal, sys, threading, time
-from scramjet import cli
-from scramjet.commands import check
-from scramjet.engine.worlds.hanging import what_hangs
+def lose_patience_twice() -> None:
+    """Ctrl-C, and again, as soon as a rule is seen to hang."""
 
-def press_twice():
-    while "does not come to an end" not in what_hangs():
-        time.sleep(0.1)
-    for _ in range(2):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.5)
+    def press() -> None:
+        while "does not come to an end" not in hanging.what_hangs():
+            time.sleep(0.1)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
 
-check.CALL_SECONDS = 2.0
-if sys.argv[1] == "bench":
-    threading.Thread(target=press_twice, daemon=True).start()
-cli.main(sys.argv[1:])
-"""
-
-
-def run_impatiently(*words: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", IMPATIENT, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    threading.Thread(target=press, daemon=True).start()
 
 
 def test_a_second_ctrl_c_ends_any_command(snail: Path) -> None:
     """Here one whose steps are on threads of Numba's."""
     snail.write_text(SNAIL.replace("where: int = 0", "where: int = 1"))
-    done = run_impatiently("bench", snail, "--num-envs", 1024, "--num-threads", 2)
-    assert done.returncode == 130
-    assert f"scramjet: left at the second signal: Snail.step ({snail} line " in done.stderr
-    assert "Traceback" not in done.stderr
+    output = snail.parent / "output"
+    words = ["bench", snail, "--num-envs", "1024", "--num-threads", "2"]
+    bench = start(*words, output=output, first=lose_patience_twice)
+    bench.join(120)
+    assert bench.exitcode == 130
+    assert f"scramjet: left at the second signal: Snail.step ({snail} line " in output.read_text()
+    assert "Traceback" not in output.read_text()
+
+
+def give_up_soon() -> None:
+    check.CALL_SECONDS = 1.0
 
 
 @pytest.mark.parametrize("where", [1, 3])
 def test_check_finds_an_endless_loop(where: int, snail: Path) -> None:
     snail.write_text(SNAIL.replace("where: int = 0", f"where: int = {where}"))
-    done = run_impatiently("check", snail)
-    assert done.returncode == 2
+    output = snail.parent / "output"
+    checking = start("check", snail, output=output, first=give_up_soon)
+    checking.join(120)
+    assert checking.exitcode == 2
     rule = {1: "step", 3: "reset"}[where]
-    assert f"WRONG  Snail.{rule} ({snail} line " in done.stdout
-    assert "does not come to an end" in done.stdout
+    assert f"WRONG  Snail.{rule} ({snail} line " in output.read_text()
+    assert "does not come to an end" in output.read_text()
 
 
-FINDING = """
-import os, sys, threading, time
-import numpy as np
-from scramjet.engine.worlds import hanging
-from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.envs.registry import load_env
+def find_what_hangs(world: str) -> None:
+    for where in (1, 2, 3):
+        pool = NativePool(load_env(world, where=where, patience=5), 3, num_threads=1)
+        pool.reset(0)
+        steps = threading.Thread(target=take_ten_steps, args=(pool,), daemon=True)
+        steps.start()
+        found = ""
+        while "does not come to an end" not in found:
+            time.sleep(0.1)
+            frame = sys._current_frames()[steps.ident or 0]
+            kernel_call = hanging._kernel_call(frame)
+            found = "" if kernel_call is None else hanging._described(kernel_call, frame)
+        print(found, flush=True)
+    os._exit(0)  # threads are in rules that do not end
 
-for where in (1, 2, 3):
-    pool = NativePool(load_env(sys.argv[1], where=where, patience=5), 3, num_threads=1)
-    pool.reset(0)
-    steps = threading.Thread(target=lambda: [pool.step(np.zeros(3, np.int64)) for _ in range(10)], daemon=True)
-    steps.start()
-    found = ""
-    while "does not come to an end" not in found:
-        time.sleep(0.1)
-        frame = sys._current_frames()[steps.ident]
-        call = hanging._kernel_call(frame)
-        found = "" if call is None else hanging._described(call, frame)
-    print(found, flush=True)
-os._exit(0)
-"""
+
+def take_ten_steps(pool: NativePool) -> None:
+    for _ in range(10):
+        pool.step(np.zeros(3, np.int64))
 
 
 def test_the_rule_that_hangs_is_found_while_it_runs_compiled(snail: Path) -> None:
-    command = [sys.executable, "-c", FINDING, str(snail)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    for rule, found in zip(("step", "observe", "reset"), done.stdout.splitlines(), strict=True):
+    output = snail.parent / "output"
+    call(find_what_hangs, str(snail), output=output)
+    for rule, found in zip(("step", "observe", "reset"), output.read_text().splitlines(), strict=True):
         places = [f"Snail.{rule} ({snail} line {line})" for line in (line_of(rule) - 1, line_of(rule))]
         assert found.partition(" does not")[0] in places

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import textwrap
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scramjet import cli
 from scramjet.adapters.gymnasium.serial import SerialPool
 from scramjet.adapters.gymnasium.trial import try_out
+from scramjet.adapters.gymnasium.workers import group as worker_group
 from scramjet.adapters.gymnasium.workers import process as worker_process
 from scramjet.adapters.gymnasium.workers.pool import WorkerPool
 from scramjet.adapters.library import WorkerSettings
@@ -27,6 +27,7 @@ from scramjet.errors import WorldError
 from scramjet.training.components import make_evaluator, make_training_pool
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import RunConfig
+from tests.helpers.forked_commands import call, close_envs_quickly, start
 
 pytestmark = pytest.mark.faults
 
@@ -86,6 +87,12 @@ class Faulty(gymnasium.Env):
 
 
 @pytest.fixture
+def closes_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (worker_process, worker_group):
+        monkeypatch.setattr(module, "CLOSING_SECONDS", 0.5)
+
+
+@pytest.fixture
 def world_file(tmp_path: Path) -> Path:
     path = tmp_path / "faulty.py"
     path.write_text(textwrap.dedent(ENV))
@@ -117,11 +124,12 @@ def wait_until(condition: Any, seconds: float) -> bool:
 def command(path: Path, *flags: str) -> list[str]:
     small = "--num-envs 4 --num-steps 16 --total-timesteps 256 --device cpu --display quiet --eval.final-episodes 2"
     runs = ["--runs-dir", str(path.parent / "runs")]
-    return [sys.executable, "-m", "scramjet", "train", f"factory:{path}:Faulty", *small.split(), *runs, *flags]
+    return ["train", f"factory:{path}:Faulty", *small.split(), *runs, *flags]
 
 
-def run(path: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(path, *flags), capture_output=True, text=True, timeout=120, check=False)
+def begin_training(path: Path, *flags: str) -> BaseProcess:
+    """Begin a training that says nothing but what goes wrong, into the file `output`."""
+    return start(*command(path, *flags), output=path.parent / "output", first=close_envs_quickly)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +152,8 @@ def test_an_env_that_is_tried_out_and_fails_is_told_and_not_met_in_this_process(
     ("how", "where"), [("hang", "close"), ("exit", "close"), ("hang", "del"), ("thread", "reset"), ("spawn", "made")]
 )
 def test_an_env_that_this_process_could_not_get_rid_of_lives_in_a_worker(
-    how: str, where: str, world_file: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, where: str, world_file: Path, closes_quickly: None
 ) -> None:
-    monkeypatch.setattr(worker_process, "CLOSING_SECONDS", 0.5)
     plain = world_of(world_file).pool(4)
     assert isinstance(plain, SerialPool)  # an env as quick as this one may live here where it closes
     (world_file.parent / f"made_{os.getpid()}").unlink()
@@ -158,38 +165,35 @@ def test_an_env_that_this_process_could_not_get_rid_of_lives_in_a_worker(
     assert wait_until(lambda: not any(map(is_running, pids(world_file.parent, "child"))), 5)
 
 
-def test_an_env_that_does_not_leave_its_making_is_named(world_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_env_that_does_not_leave_its_making_is_named(
+    world_file: Path, monkeypatch: pytest.MonkeyPatch, closes_quickly: None
+) -> None:
     monkeypatch.setattr(worker_process, "MAKING_SECONDS", 0.5)
     with pytest.raises(WorldError, match=r"did not answer within 1.5 seconds.*the making of env 0 waits for"):
         world_of(world_file, "hang", "made", num_workers=2, timeout=0.5).pool(4)
     assert not any(map(is_running, pids(world_file.parent, "made")))
 
 
+def train_resume_fork_and_evaluate(folder: Path, words: list[str]) -> None:
+    os.chdir(folder)
+    for command in (
+        words,
+        ["train", "--resume", "runs/faulty-1", "--total-timesteps", "512", "--display", "quiet"],
+        ["train", "--fork", "runs/faulty-1", "--total-timesteps", "640", "--display", "quiet"],
+        ["eval", "runs/faulty-1", "--episodes", "3"],
+    ):
+        assert cli.run(command) == 0, command
+    (folder / "process").write_text(str(os.getpid()))
+
+
 def test_where_workers_are_asked_for_no_env_is_made_in_this_process(world_file: Path, tmp_path: Path) -> None:
     """Neither for its spaces nor for evaluations, nor where a run is resumed, forked or evaluated."""
-    script = """
-        import os, sys
-        from pathlib import Path
-        from scramjet import cli
-        words = sys.argv[1:]
-        for command in (words, ["train", "--resume", "runs/faulty-1", "--total-timesteps", "512", "--display", "quiet"],
-                        ["train", "--fork", "runs/faulty-1", "--total-timesteps", "640", "--display", "quiet"],
-                        ["eval", "runs/faulty-1", "--episodes", "3"]):
-            assert cli.run(command) == 0
-        assert (Path("runs") / "faulty-2").is_dir()
-        assert list(Path().glob("made_*"))
-        sys.exit(Path(f"made_{os.getpid()}").exists())
-    """
-    words = [*command(world_file, "--num-workers", "2", "--eval.every", "1", "--checkpoint.every", "1")[3:]]
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *words],
-        timeout=200,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    words = command(world_file, "--num-workers", "2", "--eval.every", "1", "--checkpoint.every", "1")
+    call(train_resume_fork_and_evaluate, tmp_path, words, output=tmp_path / "output")
+    assert (tmp_path / "runs" / "faulty-2").is_dir()
+    made_in = pids(tmp_path, "made")
+    assert made_in
+    assert int((tmp_path / "process").read_text()) not in made_in
 
 
 @pytest.mark.parametrize(
@@ -210,11 +214,14 @@ def test_envs_of_training_and_of_evaluation_live_in_workers_where_that_is_asked_
 @pytest.mark.parametrize(("how", "where"), [("exit", "made"), ("exit", "step"), ("hang", "reset")])
 def test_an_env_that_leaves_or_hangs_ends_training_with_one_message(how: str, where: str, world_file: Path) -> None:
     flags = ["--env.how", how, "--env.where", where, "--env.at", "17"]
-    done = run(world_file, "--num-workers", "2", "--env-timeout", "2", *flags)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"scramjet: factory:{world_file}:Faulty: the worker process of envs 0, 2 ")
-    assert ("ended by itself with exit code 0" if how == "exit" else "did not answer within 2 seconds") in done.stderr
-    assert "Traceback" not in done.stderr
+    timeout = ["--env-timeout", "1"] if how == "hang" else []
+    training = begin_training(world_file, "--num-workers", "2", *timeout, *flags)
+    training.join(120)
+    assert training.exitcode == 2
+    told = (world_file.parent / "output").read_text()
+    assert told.startswith(f"scramjet: factory:{world_file}:Faulty: the worker process of envs 0, 2 ")
+    assert ("ended by itself with exit code 0" if how == "exit" else "did not answer within 1 seconds") in told
+    assert "Traceback" not in told
 
 
 @pytest.mark.parametrize("flags", [["--num-workers", "2"], []], ids=["workers", "auto"])
@@ -222,13 +229,13 @@ def test_what_envs_have_started_is_gone_when_training_is_killed(flags: list[str]
     """Daemons in sessions of their own included."""
     endless = "--total-timesteps 1G --checkpoint.every 0 --eval.every 0"
     words = [*flags, "--env.how", "spawn", "--env.where", "made", *endless.split()]
-    with subprocess.Popen(command(world_file, *words), stdout=subprocess.DEVNULL) as training:
-        try:
-            logs = world_file.parent / "runs"
-            assert wait_until(lambda: any(log.stat().st_size for log in logs.glob("*/metrics.jsonl")), 60)
-            alive = [pid for pid in pids(world_file.parent, "child") if is_running(pid)]
-        finally:
-            training.send_signal(signal.SIGKILL)
+    training = begin_training(world_file, *words)
+    try:
+        logs = world_file.parent / "runs"
+        assert wait_until(lambda: any(log.stat().st_size for log in logs.glob("*/metrics.jsonl")), 60)
+        alive = [pid for pid in pids(world_file.parent, "child") if is_running(pid)]
+    finally:
+        training.kill()
     assert len(alive) == 2 * (4 + 8)  # of each env of training and of evaluation one child and one daemon
     assert wait_until(lambda: not any(map(is_running, pids(world_file.parent, "child"))), 5)
     assert not any(map(is_running, pids(world_file.parent, "made")))

@@ -14,7 +14,7 @@ import pytest
 import scramjet
 from scramjet.cli import main
 from scramjet.engine.random_play import random_actions
-from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.worlds.native_pool import Backend, NativePool
 from scramjet.engine.worlds.restored_states import FIX, Probation
 from scramjet.envs import Box, Discrete, Env
 from scramjet.envs.registry import load_env
@@ -24,13 +24,16 @@ from scramjet.runtime.checkpoints import CheckpointStore, load_checkpoint
 from scramjet.training import resume
 from scramjet.training.config.resolution import resolve
 from scramjet.training.config.run_config import CheckpointConfig, EvaluationConfig, RunConfig
+from tests.helpers import HELPERS
 
-WORLDS = ["bandit", "connect_four", "maze", "memory", "snake", "squared"]
-"""Those whose rules index arrays by their state, but for binpack, which takes long to compile."""
+WORLDS = ["memory", "connect_four", f"{HELPERS}/player_worlds.py:Mortals"]
+"""One of each kind, played alone, in turns and by agents, whose rules index arrays by their state. That no rule of any
+other built-in world leaves its arrays is seen where it is interpreted: `tests/parity/test_back_ends.py`."""
 
 
-def played(name: str, steps: int = 30) -> tuple[NativePool, np.random.Generator]:
-    pool, random = NativePool(load_env(name), 4, num_threads=1), np.random.default_rng(0)
+def played(name: str, backend: Backend = "cpu", steps: int = 30) -> tuple[NativePool, np.random.Generator]:
+    pool = NativePool(load_env(name), 4, num_threads=1, backend=backend)
+    random = np.random.default_rng(0)
     out = pool.reset(1)
     for _ in range(steps):
         out = pool.step(random_actions(pool, out, random))
@@ -96,7 +99,7 @@ def test_an_honest_state_is_restored_and_goes_on_the_same_checked_or_not(name: s
     ],
 )
 def test_a_field_that_no_episode_can_have_is_refused_by_name(name: str, field: str, value: object) -> None:
-    pool, _ = played(name)
+    pool, _ = played(name, "interpreted")
     with pytest.raises(ConfigError, match=rf"the saved state of env 2 is none of \w+: {field} is .*--fork"):
         pool.restore(forged(pool, **{field: value}), is_own=False)
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers.forked_commands import begin, start
 from tests.helpers.launched import Ranks, wait_until
 
 pytestmark = pytest.mark.faults
@@ -20,9 +18,7 @@ SETTINGS = (
     f"train cartpole --num-envs 16 --num-steps 64 --total-timesteps {16 * 64 * UPDATES} --checkpoint.every 5 "
     "--eval.every 0 --eval.final-episodes 0 --normalize-observations --display plain --num-processes 2 --run-name a"
 ).split()
-SCRAMJET = [sys.executable, "-m", "scramjet", *SETTINGS, "--max-restarts", "1"]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-TORCHRUN += ["--max-restarts", "1", "-m", "scramjet", *SETTINGS]
+TORCHRUN = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "1", "-m", "scramjet"]
 
 
 @pytest.fixture(scope="module")
@@ -48,23 +44,32 @@ def pid_of_rank(rank: int, launcher: int) -> int | None:
     return None
 
 
+def launch_by_torch(*words: str | Path) -> None:
+    """Be the command torchrun, which ends its process."""
+    from torch.distributed.run import main
+
+    main([*TORCHRUN, *map(str, words)])
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds ranks by Linux's /proc")
-@pytest.mark.parametrize("command", [SCRAMJET, TORCHRUN], ids=["scramjet", "torchrun"])
+@pytest.mark.parametrize("launcher", ["scramjet", "torchrun"])
 def test_a_run_whose_rank_was_killed_goes_on_by_itself_to_the_same_end(
-    tmp_path: Path, command: list[str], uninterrupted: bytes
+    tmp_path: Path, launcher: str, uninterrupted: bytes
 ) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with open(tmp_path / "output", "w") as output:
-        launcher = subprocess.Popen(
-            [*command, "--runs-dir", str(tmp_path)], stdout=output, stderr=output, env=environment
-        )
+    output, words = tmp_path / "output", [*SETTINGS, "--runs-dir", tmp_path]
+    if launcher == "scramjet":
+        launching = start(*words, "--max-restarts", "1", output=output)
+    else:
+        launching = begin(launch_by_torch, *words, output=output)
     latest = tmp_path / "a" / "checkpoints" / "latest"
-    wait_until(lambda: latest.exists() or launcher.poll() is not None, 120)
-    pid = pid_of_rank(1, launcher.pid)
-    assert pid is not None, (tmp_path / "output").read_text()
+    wait_until(lambda: latest.exists() or launching.exitcode is not None, 120)
+    assert launching.pid is not None
+    pid = pid_of_rank(1, launching.pid)
+    assert pid is not None, output.read_text()
     os.kill(pid, signal.SIGKILL)
-    code, told = launcher.wait(120), (tmp_path / "output").read_text()
-    assert code == 0, told
+    launching.join(120)
+    told = output.read_text()
+    assert launching.exitcode == 0, told
     assert f"rank 1 (pid {pid} on" in told
     assert "resumed at step" in told
     assert last_checkpoint(tmp_path / "a") == uninterrupted

@@ -1,4 +1,4 @@
-"""Ranks that are processes joined by gloo, started by torch's own spawn."""
+"""Ranks that are processes joined by gloo, forked from one that has imported torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import torch.distributed as dist
 import torch.multiprocessing
+
+from tests.helpers import forked_commands  # noqa: F401  # it says what that process imports
 
 
 def free_port() -> int:
@@ -29,4 +31,5 @@ def _join_and_run(rank: int, size: int, port: int, work: Callable[..., None], ar
 
 def in_processes(size: int, work: Callable[..., None], *arguments: Any) -> None:
     """Run `work(ranks, *arguments)` in `size` processes, a function of a module; raises what one of them raises."""
-    torch.multiprocessing.spawn(_join_and_run, (size, free_port(), work, arguments), nprocs=size)
+    given = (size, free_port(), work, arguments)
+    torch.multiprocessing.start_processes(_join_and_run, given, nprocs=size, start_method="forkserver")

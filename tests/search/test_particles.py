@@ -304,9 +304,9 @@ def exact_value(obs):
 
 
 def table(value, num_envs=64, backend="cpu", **settings):
-    """A search of positions after up to five random moves."""
+    """A search of positions after up to six random moves."""
     rewards = Rewards(1.0, torch.ones(1))
-    return Searched(TicTacToe(opening_plies=5), uniform(9), value, num_envs, backend, rewards, **settings)
+    return Searched(TicTacToe(opening_plies=6), uniform(9), value, num_envs, backend, rewards, **settings)
 
 
 def boards(searched):

@@ -189,7 +189,7 @@ def test_results_do_not_depend_on_threads(monkeypatch) -> None:
     monkeypatch.setattr(tree, "ROOTS_FOR_THREADS", 1)
     results = []
     for num_threads in (1, 2):
-        pool = NativePool(TicTacToe(opening_plies=4), 70, num_threads=num_threads)
+        pool = NativePool(TicTacToe(opening_plies=6), 70, num_threads=num_threads)
         results.append(search_from(tree_search(pool), pool.reset(1)))
     for name in ("action", "value", "policy", "visits", "q"):
         assert torch.equal(getattr(results[0], name), getattr(results[1], name))

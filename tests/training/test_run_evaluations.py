@@ -1,4 +1,4 @@
-"""Evaluations within a run: which checkpoint they call the best, which episodes they play, what they hint at."""
+"""Evaluations within a run: which checkpoint they call the best, which episodes they play."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import scramjet
 from scramjet.algorithms.ppo import PPOConfig
 from scramjet.engine import NativePool
-from scramjet.envs import Box, Discrete, Env
 from scramjet.policies import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.runtime.metrics_log import read_metrics
@@ -84,6 +82,15 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_lower_bound(results, 
     assert checkpoint.step == UPDATE * (best + 1)
     assert checkpoint.metadata["best_return"] == results[best].mean_return
     assert checkpoint.metadata["best_lower_bound"] == results[best].lower_bound
+
+
+def test_a_new_best_of_a_lower_mean_says_that_it_is_surer(told, tmp_path, capsys):
+    told([LUCKY, SURE, BETTER])
+    train(config_of(3), tmp_path, display="plain")
+    said = capsys.readouterr().out
+    assert "new best: mean return 52.000 at step 32\n" in said
+    assert "new best: mean return 50.000, surer than 52.000 at step 64\n" in said
+    assert "new best: mean return 51.000 at step 96\n" in said
 
 
 @pytest.mark.parametrize(("later", "is_best"), [(LUCKY, False), (SURE, False), (BETTER, True)])
@@ -172,64 +179,3 @@ def test_a_resumed_run_plays_the_evaluations_of_an_uninterrupted_one(begun, tmp_
     assert one == other
     assert len(one) == 5
     assert all(math.isfinite(record["eval/lower_bound"]) for record in one)
-
-
-# --- the hint at drawn actions -----------------------------------------------------------------------------------
-
-
-class Both(Env):
-    """Shows nothing; won as soon as both actions have been taken, which a most likely action alone never does."""
-
-    both: bool = True
-    max_episode_steps = 12
-
-    observation_space = Box(0, 1, (1,), np.float32)
-    action_space = Discrete(2)
-    state = {"taken": (np.int8, 2)}
-
-    def reset(self, s):
-        pass
-
-    def step(self, s, action):
-        s.taken[action] = 1
-        won = (s.taken[0] == 1 and s.taken[1] == 1) or not self.both
-        return (1.0 if won else 0.0), won
-
-    def observe(self, s, obs):
-        obs[0] = 0.0
-
-
-HINT = "--eval.samples evaluates with drawn actions"
-
-
-def events_of(env: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
-    still = PPOConfig(num_minibatches=1, num_epochs=1, learning_rate=1e-9)
-    train(config_of(6, env=env, ppo=still, **settings), tmp_path, display="plain")
-    return capsys.readouterr().out
-
-
-def test_most_likely_actions_that_return_far_less_than_drawn_ones_hint_once_at_evaluating_with_drawn_ones(
-    tmp_path, capsys
-):
-    said = events_of(f"{__file__}:Both", tmp_path, capsys)
-    assert said.count(HINT) == 1
-    assert "the most likely actions return 0.00 and drawn ones 1.00" in said
-
-
-def test_there_is_no_hint_where_the_most_likely_actions_are_as_good(tmp_path, capsys):
-    said = events_of(f"{__file__}:Both", tmp_path, capsys, env_parameters={"both": False})
-    assert "new best: mean return 1.00" in said
-    assert HINT not in said
-
-
-@pytest.mark.parametrize("samples", [False, True])
-def test_there_is_no_hint_where_actions_are_drawn_already_however_badly_they_do(samples, told, tmp_path, capsys):
-    told([result(-7.0, 0.1, 3)] * 6)
-    settings = EvaluationConfig(every=1, episodes=3, final_episodes=0, samples=samples)
-    said = events_of(f"{__file__}:Both", tmp_path, capsys, eval=settings)
-    assert "new best: mean return -7.00" in said
-    assert (HINT in said) is not samples
-
-
-def test_there_is_no_hint_before_as_many_episodes_have_ended_as_play_at_once(tmp_path, capsys):
-    assert HINT not in events_of(f"{__file__}:Both", tmp_path, capsys, num_envs=64, num_steps=3, total_timesteps=192)

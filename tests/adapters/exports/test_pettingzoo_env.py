@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
-from scramjet.adapters.make import make
+from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.envs.registry import load_env
 from scramjet.errors import WorldError
 from tests.helpers import HELPERS
 
@@ -17,6 +19,7 @@ pytest.importorskip("pettingzoo", reason="needs PettingZoo: pip install 'scramje
 from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
 from pettingzoo.utils import parallel_to_aec
 
+from scramjet.adapters.exports import pettingzoo_env
 from scramjet.adapters.exports.pettingzoo_env import env, parallel_env
 
 MORTALS = f"{HELPERS}/player_worlds.py:Mortals"
@@ -37,6 +40,13 @@ def no_other_warning() -> Any:
         yield
 
 
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same games without a compiler, for worlds that no other test compiles."""
+    monkeypatch.setattr(pettingzoo_env, "NativePool", partial(NativePool, backend="interpreted"))
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("snakes", [1, 3])
 def test_worlds_with_agents_pass_pettingzoos_tests_of_parallel_envs(snakes: int) -> None:
     parallel_api_test(parallel_env("snake", snakes=snakes), 200)
@@ -44,20 +54,23 @@ def test_worlds_with_agents_pass_pettingzoos_tests_of_parallel_envs(snakes: int)
     api_test(parallel_to_aec(parallel_env("snake", snakes=snakes)), 50)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("parameters", [{}, {"random_opponent": True}])
 def test_worlds_with_seats_pass_pettingzoos_tests_of_turn_based_envs(parameters: dict[str, Any]) -> None:
     api_test(env("connect_four", **parameters), 100)
     seed_test(lambda: env("connect_four", **parameters), 50)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_both_draw_themselves_as_pettingzoos_test_wants_it(capsys: pytest.CaptureFixture[str]) -> None:
     render_test(lambda render_mode: env("connect_four", render_mode=render_mode))
     assert "X to move" in capsys.readouterr().out  # for people, at every step
     render_test(lambda render_mode: parallel_to_aec(parallel_env("snake", snakes=2, render_mode=render_mode)))
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_agents_play_the_episode_of_env_0_of_a_pool_with_that_seed_and_leave_when_they_die() -> None:
-    game, pool = parallel_env("snake", snakes=3), make("snake", 2, snakes=3, num_threads=1)
+    game, pool = parallel_env("snake", snakes=3), NativePool(load_env("snake", snakes=3), 2, backend="interpreted")
     out = pool.reset(7)
     obs, infos = game.reset(seed=7)
     assert list(obs) == list(infos) == game.agents == ["agent_0", "agent_1", "agent_2"]
@@ -125,6 +138,7 @@ def test_a_win_is_paid_to_both_seats_and_everyone_leaves_with_none() -> None:
     assert game.agents == []
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_unseeded_resets_go_on_from_the_last_seed_with_new_episodes() -> None:
     game = parallel_env("snake", snakes=2)
     first = [game.reset(seed=4)[0]["agent_0"], game.reset()[0]["agent_0"], game.reset()[0]["agent_0"]]
@@ -148,6 +162,7 @@ def test_the_other_kind_is_pointed_to() -> None:
         env("connect_four", render_mode="gif")
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_move_before_the_start_and_one_outside_the_space_are_refused() -> None:
     game, board = parallel_env("snake", snakes=2), env("connect_four")
     for use in (lambda: game.step({}), lambda: board.step(0), lambda: board.render()):

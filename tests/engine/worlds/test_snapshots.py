@@ -97,3 +97,15 @@ def test_simulate_takes_any_number_of_states() -> None:
     states = np.repeat(pool.states(), 4)
     _, out = pool.simulate(states, np.tile(np.arange(4), 2))
     assert out.reward.tolist() == [10, 11, 12, 13] * 2
+
+
+def test_actions_that_lie_apart_in_memory_are_simulated_by_the_same_kernel() -> None:
+    pool = NativePool(Counter(), 4, num_threads=1)
+    pool.reset(0)
+    actions = np.arange(4)
+    expected, _ = pool.simulate(pool.states(), actions)
+    apart = np.stack([actions, actions], axis=1)[:, 0]
+    assert not apart.flags.c_contiguous
+    states, _ = pool.simulate(pool.states(), apart)
+    np.testing.assert_array_equal(states, expected)
+    assert len(pool._kernels.simulate.signatures) == 1

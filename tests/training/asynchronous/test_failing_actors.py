@@ -13,6 +13,7 @@ import scramjet
 from scramjet.adapters.gymnasium.workers import guard
 from scramjet.errors import ScramjetError
 from tests.helpers.async_runs import Corridor, settings
+from tests.helpers.forked_commands import close_envs_quickly, start
 from tests.helpers.run_files import train
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not import the test, and torch with it
@@ -49,12 +50,9 @@ def workers_of(pid):
 @pytest.mark.faults
 @pytest.mark.parametrize("victim", ["worker", "learner"])
 def test_kill_9_of_anyone_leaves_nobody_behind(victim, tmp_path):
-    command = [
-        sys.executable, "-m", "scramjet", "train", "gym:CartPole-v1", "--mode", "async", "--num-envs", "4",
-        "--num-actors", "2", "--num-steps", "16", "--eval.every", "0", "--display", "plain",
-        "--runs-dir", str(tmp_path), "--run-name", "r",
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    words = "train gym:CartPole-v1 --mode async --num-envs 4 --num-actors 2 --num-steps 16 --eval.every 0"
+    place = ["--display", "plain", "--runs-dir", tmp_path, "--run-name", "r"]
+    process = start(*words.split(), *place, output=tmp_path / "output")
     try:
         metrics = tmp_path / "r" / "metrics.jsonl"
         _wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
@@ -64,12 +62,12 @@ def test_kill_9_of_anyone_leaves_nobody_behind(victim, tmp_path):
             lines = metrics.read_text().count("\n")
             os.kill(workers[0], signal.SIGKILL)
             _wait_until(lambda: metrics.read_text().count("\n") > lines + 20)
-            process.send_signal(signal.SIGINT)
-            output, _ = process.communicate(timeout=60)
-            assert "restarted" in output
+            os.kill(process.pid, signal.SIGINT)
+            process.join(60)
+            assert "restarted" in (tmp_path / "output").read_text()
         else:
             process.kill()
-            process.wait()
+            process.join(60)
         _wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
     finally:
         process.kill()
@@ -87,20 +85,19 @@ def test_a_signal_does_not_wait_for_an_env_that_hangs(tmp_path):
         "        return self.env.step(action)\n"
         "def make(): return Slow(gymnasium.make('CartPole-v1'))\n"
     )
-    command = [
-        sys.executable, "-m", "scramjet", "train", f"factory:{tmp_path / 'slow.py'}:make", "--mode", "async",
-        "--num-envs", "2", "--num-actors", "1", "--num-steps", "16", "--num-minibatches", "1", "--eval.every", "0",
-        "--eval.final-episodes", "0", "--env-timeout", "300", "--display", "plain", "--runs-dir", str(tmp_path),
-        "--run-name", "r",
+    words = [
+        "train", f"factory:{tmp_path / 'slow.py'}:make", "--mode", "async", "--num-envs", "2", "--num-actors", "1",
+        "--num-steps", "16", "--num-minibatches", "1", "--eval.every", "0", "--eval.final-episodes", "0",
+        "--env-timeout", "300", "--display", "plain", "--runs-dir", tmp_path, "--run-name", "r",
     ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = start(*words, output=tmp_path / "output", first=close_envs_quickly)
     metrics = tmp_path / "r" / "metrics.jsonl"
     _wait_until(lambda: metrics.exists() and metrics.read_text().count("\n") >= 5)  # then all envs hang
     time.sleep(1.0)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "stopping after this update" in output
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 130
+    assert "stopping after this update" in (tmp_path / "output").read_text()
     assert list((tmp_path / "r" / "checkpoints").glob("step_*"))
 
 

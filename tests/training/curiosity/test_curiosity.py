@@ -13,14 +13,15 @@ import torch
 
 from scramjet.algorithms.advantages import plain_gae
 from scramjet.algorithms.ppo import PPOConfig
-from scramjet.errors import ConfigError
+from scramjet.errors import CheckpointError, ConfigError
 from scramjet.policies.config import PolicyConfig
 from scramjet.runtime.checkpoints import load_checkpoint
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.curiosity.bonus import Transitions
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.curiosity.curiosity import METRICS
 from scramjet.training.display.summary import run_info
-from scramjet.training.persistence.state import trainer_tensors
+from scramjet.training.persistence.state import begin_as_fork, trainer_tensors
 from scramjet.training.self_play.config import SelfPlayConfig
 from tests.helpers.command_calls import call
 from tests.helpers.rank_sessions import train_on_ranks
@@ -172,6 +173,7 @@ FORGERIES: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
     "moments": lambda tensor: tensor.float(),
     "returns": lambda tensor: tensor[:1],
     "optimizer/0/exp_avg": lambda tensor: None,
+    "optimizer/0/exp_avg_sq": lambda tensor: tensor - 1.0,
 }
 
 
@@ -183,13 +185,50 @@ def test_what_curiosity_cannot_have_saved_is_refused_by_name(name: str, tmp_path
         changed = FORGERIES[name](tensors.pop("curiosity/" + name))
         if changed is not None:
             tensors["curiosity/" + name] = changed
+        before = {key: tensor.clone() for key, tensor in learner.curiosity.tensors().items()}
         with pytest.raises(ValueError, match=f"curiosity/{name}"):
             learner.curiosity.restore(tensors)
+        assert all(torch.equal(tensor, before[key]) for key, tensor in learner.curiosity.tensors().items())
 
 
-def test_the_header_names_curiosity(tmp_path: Path) -> None:
+def test_a_fork_of_spoiled_curiosity_is_refused_by_its_checkpoint(tmp_path: Path) -> None:
+    parent = train(CURIOUS, tmp_path)
+    checkpoint = load_checkpoint(parent.run_path / "checkpoints" / "latest")
+    checkpoint.trainer["curiosity/module/critic.head.weight"].fill_(torch.nan)
+    with begun(CURIOUS, tmp_path) as session, pytest.raises(CheckpointError, match=r"step_.*critic\.head\.weight has"):
+        begin_as_fork(session.learner, checkpoint)
+
+
+def test_agents_that_are_dead_are_in_no_statistics(tmp_path: Path) -> None:
+    longer = replace(RUNS["agents"], num_steps=64, env_parameters={"snakes": 3})
+    with begun(longer, tmp_path) as session:
+        learner: Any = session.learner
+        rollout = session.collector.collect()
+        alive = rollout.alive[:-1].bool()
+        assert not alive.all()
+        learner.prepare(rollout)
+        (entry,) = learner.curiosity.bonus.network.normalizer.entries
+        seen = rollout.obs[1:][alive].double()
+        assert entry.moments.count == len(seen)
+        torch.testing.assert_close(entry.moments.mean, seen.mean(0))
+        torch.testing.assert_close(entry.moments.variance, seen.var(0, unbiased=False))
+        bonus = learner.curiosity.bonus.bonuses(Transitions.of(rollout))[alive]
+        _, mean, _ = learner.curiosity._prepared
+        torch.testing.assert_close(mean, bonus.mean())
+
+
+def test_the_header_names_what_changes_learning(tmp_path: Path) -> None:
     with begun(CURIOUS, tmp_path) as session:
-        assert "curiosity rnd" in run_info(session).note
+        assert run_info(session).note.startswith("curiosity rnd; numba executor")
+    stabilized = replace(
+        CURIOUS, env="pendulum", bonus=BonusConfig(features=8, episodic="elliptical"),
+        ppo=PPOConfig(num_minibatches=2, value_scale="popart", target_entropy=0.5),
+        policy=PolicyConfig(hidden=(8,), noise_color=0.5),
+    )  # fmt: skip
+    with begun(stabilized, tmp_path) as session:
+        assert run_info(session).note.startswith(
+            "curiosity rnd times elliptical within the episode; popart values; target entropy 0.5; noise color 0.5; "
+        )
 
 
 def test_metrics_are_plain_numbers(tmp_path: Path) -> None:

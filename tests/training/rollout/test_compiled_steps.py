@@ -89,6 +89,9 @@ def test_compiled_steps_give_the_rollouts_episodes_and_states_of_single_steps(wo
     assert compiled.pool.steps_taken == single.pool.steps_taken == 3 * NUM_STEPS
     assert compiled.pool.states().tobytes() == single.pool.states().tobytes()
     assert world == "cartpole" or bool((first.final_value != 0).any())  # episodes were cut, and more than once
+    kept = [path.name.partition("-")[0] for path in single.pool._kernels.step._cache.directory.iterdir()]
+    assert "play" in kept
+    assert kept.count("step") == 1  # compiled once, for Python and for `play`
 
 
 def test_an_exception_in_a_rule_is_told_as_for_single_steps_with_the_same_number_of_steps_taken():

@@ -15,7 +15,7 @@ from torch import Tensor
 import scramjet
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.engine.trees import leaves
-from scramjet.engine.worlds.native_pool import NativePool
+from scramjet.engine.worlds.native_pool import Backend, NativePool
 from scramjet.engine.wrappers.frame_stack import FrameStackPool
 from scramjet.envs import Box, Discrete, Env, load_env
 from scramjet.errors import TrainingError
@@ -45,7 +45,9 @@ class Case:
     horizon: int | None = None
 
     def pool(self, num_envs: int) -> NativePool | FrameStackPool:
-        pool = NativePool(load_env(self.world, **self.parameters), num_envs, num_threads=1)
+        """Interpreted but for cartpole: how rules run makes no difference to who copies what they write."""
+        backend: Backend = "cpu" if self.world == "cartpole" else "interpreted"
+        pool = NativePool(load_env(self.world, **self.parameters), num_envs, num_threads=1, backend=backend)
         return pool if self.frame_stack == 1 else FrameStackPool(pool, self.frame_stack)
 
     def network(self) -> torch.nn.Module:

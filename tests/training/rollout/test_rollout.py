@@ -253,6 +253,19 @@ def test_a_bad_number_in_a_later_rollout_is_found_too():
         player.play(generator)
 
 
+@pytest.mark.parametrize("limit", [1000, 5])
+def test_an_observation_that_only_float64_holds_is_named_as_too_large_for_networks(limit):
+    class Large(Poisoned):
+        observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+
+        def observe(self, s, obs):
+            obs[0] = obs[1] = 1e39 if s.count == 5 and s._index == 3 else 0.5
+
+    player, generator = start(Large(in_reward=False, max_episode_steps=limit), 6, 8)
+    with pytest.raises(TrainingError, match=r"observation of 1e\+39, too large for .* in env 3 at step 5\b"):
+        player.play(generator)
+
+
 def test_large_finite_numbers_whose_sum_overflows_are_no_error():
     class Large(Poisoned):
         def step(self, s, action):

@@ -40,13 +40,13 @@ RUNS: dict[str, dict[str, Any]] = {
     "fixed": {"self_play": {**SMALL["self_play"], "fixed_fraction": 0.25, "opponents": ["random", "greedy"]}},
     "frames": {
         "env": "snake",
-        "env_parameters": {"size": 6, "snakes": 2},
+        "env_parameters": {"snakes": 2, "step_reward": 0.0},
         "frame_stack": 2,
     },
     "exploiter": {"self_play": {**SMALL["self_play"], "exploiters": 1, "memory": 20}},
     "agents": {
         "env": "snake",
-        "env_parameters": {"size": 6, "snakes": 2},
+        "env_parameters": {"snakes": 2, "step_reward": 0.0},
         "self_play": {**SMALL["self_play"], "selection": "newest", "snapshot_win_rate": 0.3},
     },
 }
@@ -134,7 +134,10 @@ def test_the_best_checkpoint_is_the_strongest_not_that_of_the_highest_return(tmp
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "one player": ({"env": "cartpole", "env_parameters": {}}, "cartpole is played by one"),
-    "random opponent": ({"env_parameters": {"random_opponent": True}}, "--env.no-random-opponent"),
+    "random opponent": (
+        {"env_parameters": {**SMALL["env_parameters"], "random_opponent": True}},
+        "--env.no-random-opponent",
+    ),
     "no such opponent": ({"self_play": {"pool_fraction": 0.5, "opponents": ["nobody"]}}, "'nobody', which cannot play"),
     "too few envs": ({"self_play": {"pool_fraction": 0.5, "opponents_at_once": 17}}, "--num-envs"),
     "nobody given": ({"self_play": {"fixed_fraction": 0.5}}, "--self-play.opponents random"),
@@ -158,9 +161,8 @@ def test_an_opponent_of_another_network_or_world_is_named(tmp_path: Path) -> Non
     other = train(tmp_path, "other", 2, policy={"hidden": [8], "encoder": "mlp"})
     with pytest.raises(ConfigError, match="holds another network"):
         train(tmp_path, "run", 2, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
-    board = {"rows": 5, "cols": 4, "connect": 3}
     with pytest.raises(ConfigError, match="trained on another world"):
-        train(tmp_path, "run", 2, env_parameters=board, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
+        train(tmp_path, "run", 2, env_parameters={}, self_play={"pool_fraction": 0.5, "opponents": [str(other)]})
 
 
 PLAYERS = """

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 import time
 from functools import partial
 
@@ -14,6 +13,7 @@ import pytest
 import scramjet
 from scramjet.training.asynchronous.ray.cluster import PROCESS_SETTINGS
 from tests.helpers.async_runs import settings
+from tests.helpers.forked_commands import start
 from tests.helpers.run_files import lines_of
 
 pytestmark = [
@@ -24,11 +24,15 @@ pytestmark = [
 ]
 
 
+SOON_MISSED = {"RAY_health_check_initial_delay_ms": "1000", "RAY_health_check_period_ms": "300"}
+"""A node where nobody answers is asked five times before it counts as gone; how long each answer may take stays."""
+
+
 @pytest.fixture(scope="module")
 def cluster():
     """A cluster whose second node is the last of `cluster.list_all_nodes()`."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in PROCESS_SETTINGS.items():
+        for name, value in {**PROCESS_SETTINGS, **SOON_MISSED}.items():
             patch.setenv(name, value)
         from ray.cluster_utils import Cluster
 
@@ -92,24 +96,23 @@ def test_a_run_goes_on_when_a_node_is_killed_and_is_resumed_elsewhere(cluster, t
 
 
 def test_the_command_starts_ray_by_itself_and_leaves_nothing_behind_after_a_signal(tmp_path):
-    command = [
-        sys.executable, "-m", "scramjet", "train", "gym:CartPole-v1", "--mode", "async", "--actors", "ray",
-        "--num-envs", "4", "--num-actors", "2", "--num-steps", "16", "--eval.every", "0", "--eval.final-episodes", "0",
-        "--display", "plain", "--runs-dir", str(tmp_path), "--run-name", "r",
+    words = [
+        "train", "gym:CartPole-v1", "--mode", "async", "--actors", "ray", "--num-envs", "4", "--num-actors", "2",
+        "--num-steps", "16", "--eval.every", "0", "--eval.final-episodes", "0", "--display", "plain",
+        "--runs-dir", tmp_path, "--run-name", "r",
     ]  # fmt: skip
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
+    process = start(*words, output=tmp_path / "output", first=os.setsid)
     try:
         metrics = tmp_path / "r" / "metrics.jsonl"
-        _wait_until(lambda: process.poll() is not None or (metrics.exists() and metrics.stat().st_size > 0))
+        _wait_until(lambda: process.exitcode is not None or (metrics.exists() and metrics.stat().st_size > 0))
         others = _started_by(process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
-        output, _ = process.communicate(timeout=90)
+        process.join(90)
+        output = (tmp_path / "output").read_text()
         if "Ray could not start" in output:
             pytest.skip("Ray does not start on this machine in time: it is too busy")
-        assert process.returncode == 130, output
+        assert process.exitcode == 130, output
         assert "Traceback" not in output
         assert "raylet" not in output
         assert list((tmp_path / "r" / "checkpoints").glob("step_*"))
