@@ -63,7 +63,7 @@ ASYNC_DIAGNOSTICS = (
 CURIOSITY_DIAGNOSTICS = (
     ("bonus", "bonus/mean"),
     ("bonus loss", "bonus/loss"),
-    ("bonus value", "bonus/value_loss"),
+    ("bonus val loss", "bonus/value_loss"),
 )  # shown where curiosity pays bonuses
 SEARCH_DIAGNOSTICS = (
     ("moves changed", "search/changed"),

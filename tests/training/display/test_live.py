@@ -128,6 +128,14 @@ def test_a_frame_of_asynchronous_training_shows_the_lag_and_who_waits(width):
     assert max(map(cell_len, screen.lines)) <= width
 
 
+def test_a_frame_of_a_curious_run_says_which_of_its_numbers_are_losses():
+    screen = Screen()
+    screen.play(a_record(1, **{"bonus/mean": 0.125, "bonus/loss": 0.25, "bonus/value_loss": 0.375}))
+    text = "\n".join(screen.lines)
+    for label, value in (("bonus", "0.1250"), ("bonus loss", "0.2500"), ("bonus val loss", "0.3750")):
+        assert re.search(rf"\b{label} +{value}", text)
+
+
 def test_a_number_out_of_range_is_marked_and_explained():
     screen = Screen()
     screen.play(a_record(20, approx_kl=0.2))
