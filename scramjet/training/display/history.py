@@ -9,6 +9,7 @@ from scramjet.training.display.interface import RunInfo
 from scramjet.training.display.statistics import MAX_SHOWN, statistics_of
 from scramjet.training.display.text import PHASES
 from scramjet.training.telemetry.metrics import Record, main_metric
+from scramjet.training.telemetry.recent_means import RecentMeans
 
 DIAGNOSTIC_CURVES = {"length": "length_100", "entropy": "entropy", "approx kl": "approx_kl"}
 """Curves of every run beside the return's, by label."""
@@ -67,11 +68,13 @@ class History:
         self.curve = Curve()
         self.evaluations = Curve()
         self.episodes = 0
-        self.stats: dict[str, float] = {}
+        self.stats: dict[str, float | None] = {}
+        """Statistics by name, the world's over recent episodes; None before one of these had it."""
         self.stat_curves: dict[str, Curve] = {}
         self.diagnostic_curves = {label: Curve() for label in DIAGNOSTIC_CURVES}
         self.evaluation: Record | None = None
         self.phase_seconds = [0.0] * len(PHASES)
+        self._recent = RecentMeans()
         self._first: tuple[int, float] | None = None
 
     def add(self, record: Record, now: float) -> None:
@@ -89,10 +92,11 @@ class History:
         seconds = record.get("time") or {}
         for i, (_, key, _) in enumerate(PHASES):
             self.phase_seconds[i] += seconds.get(key) or 0.0
-        for name, value in statistics_of(record).items():
+        self._recent.add(record)
+        for name, value in statistics_of(record, self._recent).items():
             if name in self.stats or len(self.stats) < MAX_SHOWN:
                 self.stats[name] = value
-                self.stat_curves.setdefault(name, Curve()).add(step, value)
+                _add(self.stat_curves.setdefault(name, Curve()), step, value)
         if record.get("eval/mean_return") is not None:
             self.evaluation = record
 

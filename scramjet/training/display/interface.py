@@ -63,7 +63,7 @@ class Summary:
     num_restarts: int = 0
     """How many times an env failed and was made anew."""
     statistics: Mapping[str, float] = field(default_factory=dict)
-    """The world's statistics by name: means over the last evaluation's episodes, or over the last update's if none."""
+    """The world's statistics by name: means over the last evaluation's episodes, or over recent ones if none."""
     search: Mapping[str, float] = field(default_factory=dict)
     """What the searches of the last update found, by name; empty where none played."""
     is_game: bool = False

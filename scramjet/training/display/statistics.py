@@ -7,19 +7,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from scramjet.training.telemetry.metrics import MAIN_OF_SEARCH, Record, statistic_name
+from scramjet.training.telemetry.recent_means import PREFIX, RecentMeans
 
 MAX_SHOWN = 12
 """Most statistics that a display keeps: the first ones of a record."""
 
 
-def statistics_of(record: Record) -> dict[str, float]:
+def statistics_of(record: Record, recent: RecentMeans) -> dict[str, float | None]:
     """The statistics in a record by name: that of a search first, those of self-play, then the world's.
 
-    Values that are None or not finite are left out.
+    The world's are those of `recent` episodes, None before one had them. Of the others, values that are None or not
+    finite are left out.
     """
-    found = {key: value for key, value in record.items() if _is_number(value) and statistic_name(key) is not None}
+    others = {key: value for key, value in record.items() if _is_number(value) and not key.startswith(PREFIX)}
+    found = {key: value for key, value in {**recent.means, **others}.items() if statistic_name(key) is not None}
     ordered = sorted(found, key=_rank)
-    return {str(statistic_name(key)): float(found[key]) for key in ordered[:MAX_SHOWN]}
+    return {str(statistic_name(key)): found[key] for key in ordered[:MAX_SHOWN]}
 
 
 def _rank(key: str) -> int:
@@ -28,7 +31,7 @@ def _rank(key: str) -> int:
         return 0
     if key.startswith("self_play/"):
         return 4 if key.startswith("self_play/against/") else 1
-    return 2 if key.startswith("stat/") else 3
+    return 2 if key.startswith(PREFIX) else 3
 
 
 def _is_number(value: Any) -> bool:

@@ -108,11 +108,14 @@ def summary_of(
         is_own_network=network_name(session.policy.network) != DEFAULT_NETWORK,
         is_replay=session.config.replay_schedule is not None,
         num_restarts=session.pool.restarts,
-        statistics=evaluation.stats if evaluation else statistics_of(_without_search(record)),
+        statistics=evaluation.stats if evaluation else _recent_statistics(session, record),
         search=search_findings(record),
         is_game=session.pool.played_by is PlayedBy.SEATS and session.pool.num_players > 1,
     )
 
 
-def _without_search(record: Record) -> Record:
-    return {key: value for key, value in record.items() if not key.startswith("search/")}
+def _recent_statistics(session: Session, record: Record) -> dict[str, float]:
+    """The statistics that a display showed last, but for a search's, which has a line of its own."""
+    others = {key: value for key, value in record.items() if not key.startswith("search/")}
+    shown = statistics_of(others, session.progress.statistics)
+    return {name: value for name, value in shown.items() if value is not None}

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from scramjet.engine.pool import Episodes
 from scramjet.training.evaluation.results import lower_bound
-
-RECENT = 100
+from scramjet.training.telemetry.recent_means import RECENT, RecentMeans
 
 
 class Progress:
@@ -28,6 +27,8 @@ class Progress:
         self.num_ended = 0
         self.returns: deque[float] = deque(maxlen=RECENT)
         self.lengths: deque[float] = deque(maxlen=RECENT)
+        self.statistics = RecentMeans()
+        """The world's statistics since this process began; shown, and part of neither checkpoint nor metrics."""
 
     def add(self, episodes: Episodes) -> dict[str, Any]:
         """Add the episodes that ended in an update; returns the metrics of them and of the last hundred."""
@@ -49,6 +50,7 @@ class Progress:
         for player in range(self.num_players if self.num_players > 1 else 0):
             own = episodes.returns[episodes.players == player]
             metrics[f"return_of/{player}"] = float(own.mean()) if len(own) else None
+        self.statistics.add(metrics)
         return metrics
 
     @property

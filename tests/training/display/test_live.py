@@ -65,7 +65,7 @@ def test_the_curve_of_returns_takes_the_height_that_is_left(width, height):
     bottom = next(i for i, line in enumerate(lines) if line.strip().startswith("step └"))
     assert bottom - top > height / 3
     assert ("entropy 0.6100" in "\n".join(lines)) is (width == 200)  # a small chart of its own
-    assert re.search(r"solved 1.00|solved 0.99", "\n".join(lines))
+    assert "solved 0.98" in "\n".join(lines)  # over the last three updates that have it, of 40 episodes each
 
 
 def test_nothing_moves_when_a_warning_or_an_event_comes_and_goes():

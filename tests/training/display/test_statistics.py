@@ -1,6 +1,7 @@
 """Which statistics of episodes are shown, and how many fit."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,17 +9,39 @@ import pytest
 from scramjet.training.display import PlainDisplay
 from scramjet.training.display.statistics import names_that_fit, search_findings, statistics_of
 from scramjet.training.display.text import ASCII, summary_rows
+from scramjet.training.telemetry.recent_means import RecentMeans
 from tests.helpers.screens import EVALUATION, INFO, SUMMARY, Screen, a_record
 
 
 def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
     record = a_record(1, **EVALUATION, mine=3, note="text", **{"stat/b": 2.0, "stat/none": None, "eval/stat/win": 1.0})
-    assert statistics_of(record) == {"win": 0.25, "b": 2.0, "mine": 3.0}
+    assert statistics_of(record, means_of(record)) == {"win": 0.25, "b": 2.0, "none": None, "mine": 3.0}
+
+
+def test_a_statistic_shown_is_that_of_recent_episodes_and_a_dash_before_the_first():
+    screen, file = Screen(), io.StringIO()
+    plain = PlainDisplay(file, clock=screen.clock)
+    plain.start(INFO)
+    shown = []
+    for update, (episodes, found) in enumerate([(0, None), (99, 1.0), (1, 0.0), (0, None), (99, 0.0)], 1):
+        record = a_record(update, episodes=episodes, **{"stat/win": found})
+        screen.play(record)
+        plain.record(record)
+        text = "\n".join(screen.lines)
+        shown.append(re.search(r"win (\S+)", text).group(1))
+        assert file.getvalue().splitlines()[-1].endswith(f"win {shown[-1]:>6}")
+    assert shown == ["-", "1.00", "0.9900", "0.9900", "0.0"]
 
 
 def test_a_statistic_whose_name_is_too_long_makes_room_for_the_next():
     names = {"much_too_long_a_name": 1.0, "win": 1.0, "draw": 1.0, "loss": 1.0}
     assert names_that_fit(names, 28, value_width=6) == ["win", "draw"]
+
+
+def means_of(record):
+    recent = RecentMeans()
+    recent.add(record)
+    return recent
 
 
 FOUR = {f"stat/{name}": 0.5 for name in ("wins", "losses", "draws", "moves_of_a_game")}
@@ -27,7 +50,7 @@ FOUR = {f"stat/{name}": 0.5 for name in ("wins", "losses", "draws", "moves_of_a_
 @pytest.mark.parametrize("main", ["improvement", "kl"])
 def test_what_a_search_finds_comes_before_the_statistics_of_a_world_that_has_many(main):
     record = a_record(1, **FOUR, **{"search/changed": 0.1, f"search/{main}": 0.25})
-    assert list(statistics_of(record))[:2] == [f"search {main}", "win"]
+    assert list(statistics_of(record, means_of(record)))[:2] == [f"search {main}", "win"]
     assert search_findings(record) == {main: 0.25, "changed": 0.1}
     screen = Screen()
     screen.play(record)
