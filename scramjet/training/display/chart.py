@@ -84,21 +84,26 @@ def _filled(points: Points, window: Window, columns: int) -> list[tuple[int, flo
     return filled
 
 
-def sparkline(values: Sequence[float], width: int, levels: str) -> str:
+def sparkline(values: Sequence[float], width: int, levels: str, flat: str) -> str:
     """Values as one row of bars, lowest to highest, averaged down to at most `width` characters.
 
-    `levels` has a character for each height, lowest first; a column without a finite value is blank.
+    `levels` has a character for each height, lowest first; a column without a finite value is blank. Where all values
+    are alike the row is a line of `flat`.
     """
     columns = downsample(values, width)
     finite = [value for value in columns if value is not None]
-    lowest, highest = (min(finite), max(finite)) if finite else (0.0, 0.0)
-    middle = (len(levels) - 1) // 2
+    if are_alike(finite):
+        return "".join(" " if value is None else flat for value in columns)
+    lowest, highest = min(finite), max(finite)
     return "".join(
-        " "
-        if value is None
-        else levels[middle if highest == lowest else round((value - lowest) / (highest - lowest) * (len(levels) - 1))]
+        " " if value is None else levels[round((value - lowest) / (highest - lowest) * (len(levels) - 1))]
         for value in columns
     )
+
+
+def are_alike(values: Sequence[float]) -> bool:
+    """Whether values differ by no more than what rounding leaves of equal ones; also where there are none."""
+    return not values or max(values) - min(values) <= 1e-9 * max(map(abs, values))
 
 
 def downsample(values: Sequence[float], width: int) -> list[float | None]:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from scramjet.training.display.chart import Points, Window, line_chart
+from scramjet.training.display.chart import Points, Window, are_alike, line_chart
 from scramjet.training.display.text import ASCII, Glyphs, human_count
 
+NOTHING_YET = "no value yet"
+"""Stands in a chart without points."""
 LABEL_WIDTH = 8
 """Columns of the labels beside a chart: fixed, so that it does not move when they change."""
 
@@ -70,16 +72,20 @@ def plot(
     glyphs: Glyphs,
     style: str = "green",
 ) -> list[Text]:
-    """A chart of `height` rows with labels at its left: a curve, and marks over it. `steps` are its left and right."""
-    values = [y for _, y in points] + [y for _, y in marks]
-    ticks = round_ticks(min(values), max(values), max(2, min(6, (height + 2) // 3))) if values else []
-    window = Window(*steps, ticks[0], ticks[-1]) if ticks else Window(*steps, 0.0, 1.0)
+    """A chart of `height` rows with labels at its left: a curve, and marks over it. `steps` are its left and right.
+
+    Values that are all alike are a line in its middle; without any it says so.
+    """
     columns = max(1, width - LABEL_WIDTH - 2)
+    values = [y for _, y in points] + [y for _, y in marks]
+    if not values:
+        return _empty(columns, height, glyphs)
+    low, high = (values[-1], values[-1]) if are_alike(values) else (min(values), max(values))
+    ticks = round_ticks(low, high, max(2, min(6, (height + 2) // 3)))
+    window = Window(*steps, ticks[0], ticks[-1])
     rows = line_chart(points, window, columns, height, is_ascii=glyphs is ASCII)
-    labels = {}
-    if ticks:
-        spacing = ticks[1] - ticks[0]
-        labels = {_row(window, tick, height, glyphs): tick_label(tick, spacing) for tick in ticks}
+    spacing = ticks[1] - ticks[0]
+    labels = {_row(window, tick, height, glyphs): tick_label(tick, spacing) for tick in ticks}
     lines = []
     for row, curve in zip(reversed(range(height)), rows, strict=True):
         places = sorted({window.column(x, columns) for x, y in marks if _row(window, y, height, glyphs) == row})
@@ -87,6 +93,14 @@ def plot(
         label = f"{labels.get(row, '')[:LABEL_WIDTH]:>{LABEL_WIDTH}} {edge}"
         lines.append(Text.assemble((label, "dim"), _marked(curve, places, glyphs, style)))
     return lines
+
+
+def _empty(columns: int, height: int, glyphs: Glyphs) -> list[Text]:
+    """A chart without points, with the words for it in its middle if they fit."""
+    words = NOTHING_YET if len(NOTHING_YET) <= columns else ""
+    middle = (height - 1) // 2
+    rows = [words.center(columns) if row == middle else "" for row in range(height)]
+    return [Text(f"{'':>{LABEL_WIDTH}} {glyphs.side}{row}", "dim") for row in rows]
 
 
 def _row(window: Window, y: float, height: int, glyphs: Glyphs) -> int:

@@ -159,7 +159,7 @@ def statistics(scene: Scene) -> list[Text]:
     for name in shown:
         text.append("   " if text else "").append(f"{name} ", "dim").append(f"{human_number(names[name]):<8}")
         if has_room:
-            spark = sparkline(curves[name].values, SPARK_WIDTH, scene.glyphs.levels)
+            spark = sparkline(curves[name].values, SPARK_WIDTH, scene.glyphs.levels, scene.glyphs.todo)
             text.append(f" {spark:<{SPARK_WIDTH}}", "cyan")
     return [text]
 
@@ -168,7 +168,7 @@ def panels(scene: Scene, height: int) -> list[Text]:
     """Small charts side by side, `height` lines high: statistics first, then metrics that every run has."""
     history = scene.history
     curves: dict[str, Curve] = {**history.stat_curves, **history.diagnostic_curves}
-    chosen = [(name, curve) for name, curve in curves.items() if curve.points]
+    chosen = [(name, curve) for name, curve in curves.items() if curve.points or name in history.stats]
     chosen = chosen[: max(1, scene.width // PANEL_WIDTH)]
     if not chosen:
         return []
@@ -185,7 +185,7 @@ def panels(scene: Scene, height: int) -> list[Text]:
 
 def _panel(scene: Scene, name: str, curve: Curve, width: int, height: int) -> list[Text]:
     points = curve.points
-    label = Text.assemble((f"{scene.plain(name)} ", "dim"), (human_number(points[-1][1]), "bold"))
+    label = Text.assemble((f"{scene.plain(name)} ", "dim"), (human_number(points[-1][1] if points else None), "bold"))
     label.truncate(width)
     return [label, *plot(points, (), _steps(scene), width, height - 1, scene.glyphs, "cyan")]
 

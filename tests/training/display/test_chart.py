@@ -11,21 +11,22 @@ from scramjet.training.display.text import (
 
 def test_a_sparkline_runs_from_the_lowest_bar_to_the_highest():
     levels = UNICODE.levels
-    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8, levels) == "▁▂▃▄▅▆▇█"
-    assert sparkline([7, 0, 7], 10, levels) == "█▁█"
-    assert sparkline([0, 7], 2, ASCII.levels) == "_#"
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8, levels, "─") == "▁▂▃▄▅▆▇█"
+    assert sparkline([7, 0, 7], 10, levels, "─") == "█▁█"
+    assert sparkline([0, 7], 2, ASCII.levels, "-") == "_#"
 
 
 def test_a_sparkline_averages_down_to_the_width():
-    assert sparkline([0, 0, 6, 8, 14, 14], 3, UNICODE.levels) == "▁▅█"
-    assert len(sparkline(range(1000), 37, UNICODE.levels)) == 37
+    assert sparkline([0, 0, 6, 8, 14, 14], 3, UNICODE.levels, "─") == "▁▅█"
+    assert len(sparkline(range(1000), 37, UNICODE.levels, "─")) == 37
 
 
 def test_a_sparkline_of_nothing_flat_or_broken_values_is_still_a_line():
-    assert sparkline([], 10, UNICODE.levels) == ""
-    assert sparkline([3.0, 3.0], 10, UNICODE.levels) == "▄▄"
-    assert sparkline([0.0, math.nan, 1.0], 10, UNICODE.levels) == "▁ █"
-    assert sparkline([math.nan], 10, UNICODE.levels) == " "
+    assert sparkline([], 10, UNICODE.levels, "─") == ""
+    assert sparkline([3.0, 3.0], 10, UNICODE.levels, "─") == "──"
+    assert sparkline([0.3, 0.1 + 0.2, math.nan], 10, ASCII.levels, "-") == "-- "  # alike but for rounding
+    assert sparkline([0.0, math.nan, 1.0], 10, UNICODE.levels, "─") == "▁ █"
+    assert sparkline([math.nan], 10, UNICODE.levels, "─") == " "
 
 
 SQUARE = Window(left=0, right=3, bottom=0, top=3)

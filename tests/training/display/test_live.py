@@ -68,6 +68,20 @@ def test_the_curve_of_returns_takes_the_height_that_is_left(width, height):
     assert "solved 0.98" in "\n".join(lines)  # over the last three updates that have it, of 40 episodes each
 
 
+@pytest.mark.parametrize("height", [24, 40])
+def test_before_the_first_episode_has_ended_charts_say_so_and_keep_their_places(height):
+    screen = Screen(width=120, height=height)
+    nothing = {"episodes": 0, "return_100": None, "length_100": None, "stat/win": None}
+    screen.play(a_record(1, **nothing), a_record(2, **nothing))
+    text = "\n".join(screen.lines)
+    assert re.search(r"\bwin +-", text)
+    assert text.count("no value yet") == (2 if height == 40 else 1)  # the return, and a small chart of win
+    labels = [line[:3] for line in screen.lines]
+    screen.play(a_record(3))
+    assert [line[:3] for line in screen.lines] == labels
+    assert "no value yet" not in "\n".join(screen.lines)
+
+
 def test_nothing_moves_when_a_warning_or_an_event_comes_and_goes():
     screen = Screen()
     screen.play(a_record(20))

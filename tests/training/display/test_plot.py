@@ -37,6 +37,25 @@ def test_a_plot_has_its_labels_and_marks_where_the_values_are():
     assert step_axis((0.0, 100.0), 50, ASCII).plain == "    step + 0 --------------- 50 ------------- 100 "
 
 
+@pytest.mark.parametrize("value", [0.0, 0.3, 500.0])
+def test_values_that_are_alike_but_for_rounding_are_a_line_in_the_middle(value):
+    points = [(step, value * (1 + 2e-16 * (step % 2))) for step in range(101)]
+    lines = [line.plain for line in plot(points, [], (0.0, 100.0), 20, 5, ASCII)]
+    assert [line.count("*") for line in lines] == [0, 0, 10, 0, 0]
+    top, bottom = float(lines[0].split()[0]), float(lines[-1].split()[0])
+    assert bottom <= value <= top
+    assert top - bottom >= value / 2
+
+
+def test_a_chart_without_points_says_so_where_the_words_fit():
+    assert [line.plain for line in plot([], [], (0.0, 100.0), 26, 3, ASCII)] == [
+        "         |",
+        "         |  no value yet  ",
+        "         |",
+    ]
+    assert [line.plain for line in plot([], [], (0.0, 100.0), 20, 2, ASCII)] == ["         |" + " " * 10, "         |"]
+
+
 def test_a_curve_fills_at_least_half_of_its_width():
     assert step_window(0, 1000, 600) == (0.0, 1000.0)
     assert step_window(0, 1000, 500) == (0.0, 500.0)
