@@ -121,7 +121,8 @@ def step_axis(steps: tuple[float, float], width: int, glyphs: Glyphs) -> Text:
     """The line below a chart: round numbers of steps where they are, on a rule."""
     columns = max(1, width - LABEL_WIDTH - 2)
     rule = [glyphs.todo] * columns
-    ticks = [tick for tick in round_ticks(*steps, max(2, min(9, columns // 12))) if steps[0] <= tick <= steps[1]]
+    ticks = round_ticks(*steps, max(2, min(9, columns // 12)))
+    ticks = [tick for tick in ticks if steps[0] <= tick <= steps[1] and tick.is_integer()]  # no half steps at first
     free_from = 0
     for tick in ticks:
         label = f" {human_count(tick)} "

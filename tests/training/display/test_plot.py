@@ -1,5 +1,7 @@
 """Axes with round numbers, and the plot between them."""
 
+import re
+
 import pytest
 
 from scramjet.training.display.plot import plot, round_ticks, step_axis, step_window, tick_label
@@ -54,6 +56,10 @@ def test_a_chart_without_points_says_so_where_the_words_fit():
         "         |",
     ]
     assert [line.plain for line in plot([], [], (0.0, 100.0), 20, 2, ASCII)] == ["         |" + " " * 10, "         |"]
+
+
+def test_the_axis_of_a_run_that_has_not_begun_has_whole_steps_alone():
+    assert re.findall(r"[\d.]+", step_axis(step_window(0, 253_440, 0), 100, ASCII).plain) == ["0", "1"]
 
 
 def test_a_curve_fills_at_least_half_of_its_width():
