@@ -36,6 +36,7 @@ from scramjet.training.asynchronous.schedule import ScheduleLog
 from scramjet.training.collector import Collector, Synchronous
 from scramjet.training.components import make_evaluator, make_training_pool, policy_for, symmetry_tables
 from scramjet.training.config.run_config import RunConfig
+from scramjet.training.curiosity.curiosity import Curiosity
 from scramjet.training.curiosity.setup import make_curiosity
 from scramjet.training.evaluation.best import Best
 from scramjet.training.evaluation.evaluator import Evaluator
@@ -115,6 +116,11 @@ class Session:
     def rollout(self) -> Rollout:
         """The rollout that the learner learns from."""
         return self.player.rollout
+
+    @property
+    def curiosity(self) -> Curiosity | None:
+        """What pays bonuses; None without curiosity."""
+        return self.learner.curiosity if isinstance(self.learner, Learner) else None
 
     @property
     def num_updates(self) -> int:

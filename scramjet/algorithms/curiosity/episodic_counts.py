@@ -51,6 +51,11 @@ class EpisodicCounts(EpisodicMemory):
         for name in ("episode", "used"):
             self.register_buffer(name, torch.zeros(num_rows, dtype=torch.int32))
 
+    @property
+    def capacity(self) -> int:
+        """Entries of each table."""
+        return self.keys.shape[1]
+
     def visit(self, keys: Tensor, ended: Tensor, counts: Tensor | None = None) -> Tensor:
         """How often the episode has visited what each step led to, this visit included: int32 [T, R], from 1.
 

@@ -51,6 +51,9 @@ class Bonus(nn.Module, ABC):
 
     ends_with_episodes: bool
     """Whether what counts as new is forgotten when an episode ends, and returns of bonuses end there too."""
+    revisited: Tensor | None = None
+    """Share of the last rollout's visits that were to what their episode had visited before, a scalar; None where
+    visits are not counted."""
 
     @abstractmethod
     def bonuses(self, rollout: Transitions) -> Tensor:

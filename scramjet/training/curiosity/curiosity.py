@@ -84,7 +84,12 @@ class Curiosity:
         self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._learning: Stage[Tensor] = stage("what curiosity learns", device)
-        self._prepared: tuple[Tensor, Tensor, Tensor] | None = None  # returns [T, R] of bonuses, their mean, maximum
+        self._prepared: tuple[Tensor, Tensor] | None = (
+            None  # returns [T, R] of bonuses; their numbers, see `advantages`
+        )
+        self.revisited: float | None = None
+        """Share of the last update's visits that were to what their episode had visited before; None where visits are
+        not counted."""
 
     @torch.no_grad()
     def advantages(self, rollout: Rollout) -> BonusAdvantages:
@@ -104,7 +109,9 @@ class Curiosity:
             scaled, value, ended, torch.zeros_like(ended), nothing,
             gamma=self.config.gamma, gae_lambda=self._gae_lambda,
         )  # fmt: skip
-        self._prepared = returns, mean_of_counted(found, steps.counts), found.max()
+        revisited = self.bonus.revisited
+        numbers = [mean_of_counted(found, steps.counts), found.max(), *([] if revisited is None else [revisited])]
+        self._prepared = returns, torch.stack(numbers)
         weight = self.config.weight(ends_with_episodes=self.bonus.ends_with_episodes)
         return BonusAdvantages(advantage.mul_(weight), self.config.reward_coef)
 
@@ -118,18 +125,20 @@ class Curiosity:
         time.
         """
         assert self._prepared is not None
-        returns, mean, largest = self._prepared
+        returns, numbers = self._prepared
         losses = []
         for _ in range(self.config.num_epochs):
             minibatches = self._minibatches(returns, num_minibatches)
             epoch = partial(self._epoch, rollout, returns, minibatches)
             loss = self._learning.run(epoch, may_record=may_record)
             losses.append(loss.clone() if self._learning.is_recorded else loss)
-        return torch.cat([torch.stack([mean, largest]), torch.stack(losses).mean(0)])
+        return torch.cat([numbers[:2], torch.stack(losses).mean(0), numbers[2:]])
 
     def metrics(self, learned: Tensor) -> dict[str, float]:
-        """The metrics by name, from what `learn` returned."""
-        return dict(zip(METRICS, learned.tolist(), strict=True))
+        """The metrics by name, from what `learn` returned; what follows them there is `revisited`."""
+        numbers = learned.tolist()
+        self.revisited = numbers[len(METRICS)] if len(numbers) > len(METRICS) else None
+        return dict(zip(METRICS, numbers, strict=False))
 
     def _minibatches(self, returns: Tensor, number: int) -> Minibatches:
         number = min(number, returns.numel())

@@ -35,6 +35,8 @@ class CountBonus(Bonus):
         first = map_leaves(lambda leaf: leaf[:1], rollout.obs)
         keys = [observation_keys(leaves(_entries_of(self.space, obs)), 2) for obs in (first, rollout.next_obs)]
         visits = self.counts.visit(torch.cat(keys), rollout.ended, rollout.counts)
+        again = (visits > 1) & (visits < self.counts.capacity)  # as many: the table was full, nobody knows
+        self.revisited = again.sum() / (visits > 0).sum().clamp(min=1)
         if self.only_first:
             return (visits == 1).float()
         return torch.where(visits > 0, visits.clamp(min=1).float().rsqrt(), 0.0)
@@ -61,7 +63,9 @@ class ProductBonus(Bonus):
 
     def bonuses(self, rollout: Transitions) -> Tensor:
         lasting, episodic = self._both()
-        return lasting.bonuses(rollout) * episodic.bonuses(rollout)
+        product = lasting.bonuses(rollout) * episodic.bonuses(rollout)
+        self.revisited = episodic.revisited
+        return product
 
     def loss(self, minibatch: Transitions) -> Tensor | None:
         losses = [loss for factor in self._both() if (loss := factor.loss(minibatch)) is not None]

@@ -9,8 +9,12 @@ from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.session import Session
 from scramjet.training.telemetry.metrics import Record
 
-NEW_BEFORE_A_HINT = 20
-"""Updates without any reward, or with nothing but new observations, before it is said."""
+UPDATES_WITHOUT_REWARD = 20
+"""Updates without any reward before it is said."""
+STEPS_OF_NEW = 1_000
+"""Steps before it is said that they led to nothing but new observations: play by chance comes back sooner than that."""
+FEW = 0.001
+"""Share of visits to what an episode has seen before up to which a bonus for first visits tells nothing."""
 LONGER = 1.2
 """How many times as long as training episodes those of an evaluation are, at least, if play runs in circles."""
 
@@ -22,13 +26,13 @@ class Hints:
         self._session, self._display = session, display
         self._said: set[str] = set()
         self._updates_without_reward = 0
-        self._updates_of_new = 0
+        self._visits = self._visits_again = 0.0
 
     def give(self, record: Record, evaluation: Evaluation | None) -> None:
         """Say what is found in an update's record, and in its evaluation if there was one."""
         self._on_samples(evaluation)
         self._on_rare_rewards(record)
-        self._on_counts(record)
+        self._on_counts()
 
     def _say(self, what: str, text: str) -> None:
         """Say it once in a run; short enough for a line of the live view at 80 columns."""
@@ -55,15 +59,17 @@ class Hints:
             return
         has_earned = any(record.get(name) for name in ("return_min", "return_max"))
         self._updates_without_reward = 0 if has_earned else self._updates_without_reward + 1
-        if self._updates_without_reward == NEW_BEFORE_A_HINT:
+        if self._updates_without_reward == UPDATES_WITHOUT_REWARD:
             self._say("rare", "no reward yet: --curiosity noveld or rnd pays for what is new")
 
-    def _on_counts(self, record: Record) -> None:
-        """Visits are counted where no observation comes twice: the bonus is 1 but for the steps that end episodes."""
-        if self._session.config.curiosity != "counts":
+    def _on_counts(self) -> None:
+        """Visits are counted where no observation comes twice in an episode: the count says nothing."""
+        session, config = self._session, self._session.config
+        again = None if session.curiosity is None else session.curiosity.revisited
+        if again is None:
             return
-        ended = record["episodes"] / self._session.config.batch_size
-        is_all_new = record["bonus/mean"] >= 0.999 * (1 - ended)
-        self._updates_of_new = self._updates_of_new + 1 if is_all_new else 0
-        if self._updates_of_new == NEW_BEFORE_A_HINT:
-            self._say("counts", "no observation comes twice: try --curiosity e3b or rnd")
+        self._visits += config.batch_size
+        self._visits_again += again * config.batch_size
+        if self._visits >= STEPS_OF_NEW and self._visits_again <= FEW * self._visits:
+            other = "--curiosity e3b or rnd" if config.bonus.episodic is None else "--bonus.episodic elliptical"
+            self._say("counts", f"no observation comes twice: try {other}")

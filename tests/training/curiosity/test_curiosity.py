@@ -213,7 +213,7 @@ def test_agents_that_are_dead_are_in_no_statistics(tmp_path: Path) -> None:
         torch.testing.assert_close(entry.moments.mean, seen.mean(0))
         torch.testing.assert_close(entry.moments.variance, seen.var(0, unbiased=False))
         bonus = learner.curiosity.bonus.bonuses(Transitions.of(rollout))[alive]
-        _, mean, _ = learner.curiosity._prepared
+        _, (mean, *_) = learner.curiosity._prepared
         torch.testing.assert_close(mean, bonus.mean())
 
 

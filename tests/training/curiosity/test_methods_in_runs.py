@@ -111,6 +111,9 @@ def test_the_bonus_that_a_run_records_is_that_of_sets_of_positions_over_its_roll
             metrics = session.learner.update(session.learner.prepare(rollout), 0)
             assert metrics["bonus/mean"] == pytest.approx(expected / UPDATE)
             assert 0 < expected < UPDATE
+            visits = UPDATE - int((rollout.terminated | rollout.truncated).sum())
+            assert session.curiosity is not None
+            assert session.curiosity.revisited == pytest.approx(1 - expected / visits)
 
 
 @pytest.mark.parametrize(
