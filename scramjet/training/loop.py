@@ -162,7 +162,7 @@ def train_session(session: Session, display: Display, callbacks: Callbacks) -> T
             videos.finish(is_stopped=stopped_by is not None)
             callbacks.saved(session)
             callbacks.raise_failure(session, is_finished=stopped_by is None)
-            display.finish(summary_of(session, record, evaluation, clock, stopped_by))
+            display.finish(summary_of(session, record, evaluation, clock, stopped_by, hints.holding))
             result = result_of(session, record, evaluation, stopped_by, stopping.exit_code)
             callbacks.end(result, session)
         return result

@@ -35,6 +35,17 @@ class RunInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Hint:
+    """What was found in a run, and the setting that another run should have for it."""
+
+    finding: str
+    """Such as "no reward yet"."""
+    setting: Literal["curiosity", "bonus.episodic", "eval.samples"]
+    value: str = ""
+    """"" for a setting that is switched on."""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """How a run ended."""
 
@@ -70,6 +81,8 @@ class Summary:
     """Its seats play against each other, so that their returns say nothing."""
     rating: float | None = None
     """The rating against the pool of opponents; None where there is none."""
+    hints: tuple[Hint, ...] = ()
+    """The hints that were given and still hold."""
 
 
 class Display(Protocol):

@@ -27,6 +27,7 @@ from scramjet.training.display.interface import Clock, RunInfo, Summary
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
+    hint_commands,
     human_duration,
     next_commands,
     shell_lines,
@@ -182,8 +183,12 @@ class LiveDisplay:
         style = "yellow" if summary.stopped_by else "green"
         title = Text(self._plain(summary_title(summary)), "bold")
         self.console.print(Panel(body, title=title, title_align="left", border_style=style, expand=False))
-        for purpose, command in next_commands(summary):
-            self.console.print(Text(purpose, "dim"))
+        self._print_commands(hint_commands(summary), "yellow")
+        self._print_commands(next_commands(summary), "dim")
+
+    def _print_commands(self, commands: list[tuple[str, str]], style: str) -> None:
+        for purpose, command in commands:
+            self.console.print(Text(self._plain(purpose), style))
             # Our own wrapping would spoil a copied command: it breaks where the shell joins it again.
             for line in shell_lines(self._plain(command), self.console.width):
                 self.console.print(Text(line), soft_wrap=True)

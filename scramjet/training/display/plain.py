@@ -15,6 +15,7 @@ from scramjet.training.display.statistics import names_that_fit
 from scramjet.training.display.text import (
     ASCII,
     UNICODE,
+    hint_commands,
     human_count,
     human_duration,
     human_number,
@@ -103,7 +104,7 @@ class PlainDisplay:
         self._write(summary_title(summary))
         for label, value in summary_rows(summary, self._glyphs):
             self._write(f"  {label:<11}  {value}")
-        for purpose, command in next_commands(summary):
+        for purpose, command in [*hint_commands(summary), *next_commands(summary)]:
             self._write(purpose)
             self._write(f"  {command}")
 

@@ -9,7 +9,7 @@ from scramjet.engine.layout import PlayedBy
 from scramjet.engine.privileged import is_privileged
 from scramjet.policies.networks import count_parameters
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.display.interface import RunInfo, StoppedBy, Summary
+from scramjet.training.display.interface import Hint, RunInfo, StoppedBy, Summary
 from scramjet.training.display.statistics import search_findings, statistics_of
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.persistence.metadata import DEFAULT_NETWORK, network_name
@@ -86,8 +86,9 @@ def summary_of(
     evaluation: Evaluation | None,
     clock: PhaseClock,
     stopped_by: StoppedBy | None,
+    hints: tuple[Hint, ...],
 ) -> Summary:
-    """The summary of a session that has ended; `record` is the last line of its metrics."""
+    """The summary of a session that has ended; `record` is the last line of its metrics, `hints` still hold."""
     trained = record["step"] - session.step_after(session.first_update)
     seconds = clock.elapsed - session.elapsed_seconds
     return Summary(
@@ -110,6 +111,7 @@ def summary_of(
         num_restarts=session.pool.restarts,
         statistics=evaluation.stats if evaluation else _recent_statistics(session, record),
         search=search_findings(record),
+        hints=hints,
         is_game=session.pool.played_by is PlayedBy.SEATS and session.pool.num_players > 1,
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from scramjet.adapters.factories import must_be_given
 from scramjet.adapters.registration_call import registration
 from scramjet.adapters.registry import is_foreign
-from scramjet.training.display.interface import RunInfo, Summary
+from scramjet.training.display.interface import Hint, RunInfo, Summary
 from scramjet.training.telemetry.metrics import Record
 
 
@@ -139,7 +139,7 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     checkpoints = Path(summary.run_path) / "checkpoints"
     has_only_latest = (checkpoints / "latest").exists() and not (checkpoints / "best").exists()
     checkpoint = shlex.quote(f"{run}/checkpoints/{'latest' if has_only_latest else 'best'}")
-    if summary.is_own_network or must_be_given(summary.env) or registration(summary.env):
+    if _is_for_python(summary):
         return _next_in_python(summary, run)
     run = shlex.quote(run)
     further = f" --total-timesteps {2 * summary.step}" if summary.stopped_by is None else ""
@@ -161,9 +161,37 @@ def next_commands(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
+def hint_commands(summary: Summary) -> list[tuple[str, str]]:
+    """What to type after a run because of its hints, as (hint, command); the line to write where only Python can."""
+    return [(f"hint: {hint.finding}; {_aim(hint)}", _hint_command(hint, summary)) for hint in summary.hints]
+
+
+def _aim(hint: Hint) -> str:
+    return "evaluate with drawn actions" if hint.setting == "eval.samples" else "try another setting in a new run"
+
+
+def _hint_command(hint: Hint, summary: Summary) -> str:
+    run = short_path(summary.run_path)
+    config = f"{run}/config.toml"
+    if _is_for_python(summary):
+        if hint.setting == "eval.samples":
+            return f"scramjet.evaluate({', '.join([repr(run), *_given(summary), 'samples=True'])})"
+        table, _, name = hint.setting.rpartition(".")
+        setting = f"{table}={{{name!r}: {hint.value!r}}}" if table else f"{name}={hint.value!r}"
+        return f"scramjet.train({', '.join([repr(config), *_given(summary), setting])})"
+    if hint.setting == "eval.samples":
+        return f"scramjet eval {shlex.quote(run)} --samples"
+    return f"scramjet train --config {shlex.quote(config)} --{hint.setting} {hint.value}"
+
+
+def _is_for_python(summary: Summary) -> bool:
+    """Whether only a program can go on with a run: it alone knows the network or the world."""
+    return summary.is_own_network or must_be_given(summary.env) or bool(registration(summary.env))
+
+
 def _next_in_python(summary: Summary, run: str) -> list[tuple[str, str]]:
     """The Python lines to write after a run whose network or world is only known in a program, as (purpose, line)."""
-    given = ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
+    given = _given(summary)
     longer = [f"total_timesteps={2 * summary.step}"] * (summary.stopped_by is None)
     registered = registration(summary.env)
     where = f", from Python after {registered}" if registered else ", from Python"
@@ -172,6 +200,11 @@ def _next_in_python(summary: Summary, run: str) -> list[tuple[str, str]]:
         (f"evaluate it{where}", f"scramjet.evaluate({', '.join([repr(run), *given])})"),
         (f"{further}{where}", f"scramjet.train({', '.join([f'resume={run!r}', *given, *longer])})"),
     ]
+
+
+def _given(summary: Summary) -> list[str]:
+    """The arguments that such a program has to give again."""
+    return ["network=..."] * summary.is_own_network + ["env=..."] * must_be_given(summary.env)
 
 
 def shell_lines(command: str, width: int) -> list[str]:

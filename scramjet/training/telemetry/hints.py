@@ -1,9 +1,12 @@
-"""Hints while a run trains: each is said once, where what a user sees has a cause that another setting removes."""
+"""Hints while a run trains: each is said once, where what a user sees has a cause that another setting removes.
+
+Those that still hold when the run ends stand in its summary.
+"""
 
 from __future__ import annotations
 
 from scramjet.engine.layout import PlayedBy
-from scramjet.training.display.interface import Display
+from scramjet.training.display.interface import Display, Hint
 from scramjet.training.display.text import human_number
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.session import Session
@@ -25,8 +28,14 @@ class Hints:
     def __init__(self, session: Session, display: Display) -> None:
         self._session, self._display = session, display
         self._said: set[str] = set()
+        self._holding: dict[str, Hint] = {}  # by setting
         self._updates_without_reward = 0
         self._visits = self._visits_again = 0.0
+
+    @property
+    def holding(self) -> tuple[Hint, ...]:
+        """The hints that were given and still hold, for the summary."""
+        return tuple(self._holding.values())
 
     def give(self, record: Record, evaluation: Evaluation | None) -> None:
         """Say what is found in an update's record, and in its evaluation if there was one."""
@@ -34,22 +43,26 @@ class Hints:
         self._on_rare_rewards(record)
         self._on_counts()
 
-    def _say(self, what: str, text: str) -> None:
-        """Say it once in a run; short enough for a line of the live view at 80 columns."""
-        if what not in self._said:
-            self._said.add(what)
-            self._display.event(text)
+    def _judge(self, holds: bool, hint: Hint, advice: str) -> None:
+        """Keep a hint while it holds, and say it once in a run; short enough for a line of the view at 80 columns."""
+        if not holds:
+            self._holding.pop(hint.setting, None)
+            return
+        self._holding[hint.setting] = hint
+        if hint.setting not in self._said:
+            self._said.add(hint.setting)
+            self._display.event(f"{hint.finding}: {advice}")
 
     def _on_samples(self, evaluation: Evaluation | None) -> None:
         """The most likely actions do far worse than drawn ones, in longer episodes: they may run in circles."""
         progress, config = self._session.progress, self._session.config
         if evaluation is None or config.eval.samples or not progress.is_settled:
             return
-        if evaluation.mean_length < LONGER * progress.mean_length:
-            return
-        if evaluation.is_far_below(progress.mean_return, progress.std_return, len(progress.returns)):
-            greedy, drawn = human_number(evaluation.mean_return), human_number(progress.mean_return)
-            self._say("samples", f"greedy returns {greedy}, drawn actions {drawn}: try --eval.samples")
+        greedy, drawn = human_number(evaluation.mean_return), human_number(progress.mean_return)
+        is_longer = evaluation.mean_length >= LONGER * progress.mean_length
+        is_worse = evaluation.is_far_below(progress.mean_return, progress.std_return, len(progress.returns))
+        finding = f"greedy returns {greedy}, drawn actions {drawn}"
+        self._judge(is_longer and is_worse, Hint(finding, "eval.samples"), "try --eval.samples")
 
     def _on_rare_rewards(self, record: Record) -> None:
         """No episode has earned any reward for a while, and nothing pays for what is new."""
@@ -57,10 +70,13 @@ class Hints:
         is_for_curiosity = config.algorithm == "ppo" and session.pool.played_by is not PlayedBy.SEATS
         if config.curiosity is not None or not is_for_curiosity or not session.progress.is_settled:
             return
-        has_earned = any(record.get(name) for name in ("return_min", "return_max"))
+        has_earned = bool(record.get("return_max"))  # the lowest may be below 0: costs are no reward
         self._updates_without_reward = 0 if has_earned else self._updates_without_reward + 1
-        if self._updates_without_reward == UPDATES_WITHOUT_REWARD:
-            self._say("rare", "no reward yet: --curiosity noveld or rnd pays for what is new")
+        self._judge(
+            self._updates_without_reward >= UPDATES_WITHOUT_REWARD,
+            Hint("no reward yet", "curiosity", "noveld"),
+            "--curiosity noveld or rnd pays for what is new",
+        )
 
     def _on_counts(self) -> None:
         """Visits are counted where no observation comes twice in an episode: the count says nothing."""
@@ -70,6 +86,10 @@ class Hints:
             return
         self._visits += config.batch_size
         self._visits_again += again * config.batch_size
-        if self._visits >= STEPS_OF_NEW and self._visits_again <= FEW * self._visits:
-            other = "--curiosity e3b or rnd" if config.bonus.episodic is None else "--bonus.episodic elliptical"
-            self._say("counts", f"no observation comes twice: try {other}")
+        is_all_new = self._visits >= STEPS_OF_NEW and self._visits_again <= FEW * self._visits
+        finding = "no observation comes twice"
+        if config.bonus.episodic is None:
+            self._judge(is_all_new, Hint(finding, "curiosity", "e3b"), "try --curiosity e3b or rnd")
+        else:
+            hint = Hint(finding, "bonus.episodic", "elliptical")
+            self._judge(is_all_new, hint, "try --bonus.episodic elliptical")

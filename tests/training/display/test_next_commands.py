@@ -1,15 +1,16 @@
 """The commands that a run ends with: each can be typed as it stands."""
 
+import io
 import shlex
 import subprocess
 from dataclasses import replace
 
 import pytest
 
-from scramjet.training.display.text import (
-    shell_lines,
-)
-from tests.helpers.screens import SUMMARY, commands
+from scramjet.training.display import PlainDisplay
+from scramjet.training.display.interface import Hint
+from scramjet.training.display.text import hint_commands, shell_lines
+from tests.helpers.screens import ESCAPE, SUMMARY, Screen, commands
 
 
 def test_a_finished_run_can_be_evaluated_watched_extended_and_forked():
@@ -27,6 +28,50 @@ def test_a_game_is_measured_against_another_player_as_its_own_return_says_nothin
         "scramjet eval runs/cartpole-7 --against random --games 1000",
         "scramjet play runs/cartpole-7",
     ]
+
+
+HINTS = (
+    Hint("no reward yet", "curiosity", "noveld"),
+    Hint("greedy returns 0.0, drawn actions 1.00", "eval.samples"),
+    Hint("no observation comes twice", "bonus.episodic", "elliptical"),
+)
+
+
+def test_hints_come_with_the_command_that_follows_them():
+    assert hint_commands(replace(SUMMARY, hints=HINTS)) == [
+        (
+            "hint: no reward yet; try another setting in a new run",
+            "scramjet train --config runs/cartpole-7/config.toml --curiosity noveld",
+        ),
+        (
+            "hint: greedy returns 0.0, drawn actions 1.00; evaluate with drawn actions",
+            "scramjet eval runs/cartpole-7 --samples",
+        ),
+        (
+            "hint: no observation comes twice; try another setting in a new run",
+            "scramjet train --config runs/cartpole-7/config.toml --bonus.episodic elliptical",
+        ),
+    ]
+
+
+def test_hints_of_a_run_that_only_a_program_can_go_on_with_are_lines_of_python():
+    assert [command for _, command in hint_commands(replace(SUMMARY, hints=HINTS, is_own_network=True))] == [
+        "scramjet.train('runs/cartpole-7/config.toml', network=..., curiosity='noveld')",
+        "scramjet.evaluate('runs/cartpole-7', network=..., samples=True)",
+        "scramjet.train('runs/cartpole-7/config.toml', network=..., bonus={'episodic': 'elliptical'})",
+    ]
+
+
+def test_the_summary_has_its_hints_before_the_other_commands():
+    screen, file = Screen(), io.StringIO()
+    summary = replace(SUMMARY, hints=HINTS)
+    screen.display.finish(summary)
+    PlainDisplay(file).finish(summary)
+    for text in (ESCAPE.sub("", screen.output), file.getvalue()):
+        lines = text.splitlines()
+        for hint, command in hint_commands(summary):
+            assert lines.index(hint) < lines.index("evaluate it")
+            assert f"  {command}\n" in text.replace(" \\\n    ", " ")  # the view breaks long ones as shells do
 
 
 def test_a_stopped_run_is_resumed_as_it_was():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,14 @@ import numpy as np
 import pytest
 
 import scramjet
+from scramjet import cli
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Episodes
 from scramjet.policies.config import PolicyConfig
 from scramjet.training.config.run_config import EvaluationConfig, RunConfig
 from scramjet.training.curiosity.config import BonusConfig
 from scramjet.training.display import QuietDisplay
+from scramjet.training.display.interface import Hint
 from scramjet.training.evaluation.results import Evaluation
 from scramjet.training.telemetry.hints import STEPS_OF_NEW, UPDATES_WITHOUT_REWARD, Hints
 from scramjet.training.telemetry.progress import Progress
@@ -42,16 +45,18 @@ def episodes_of(returns: list[float], length: int) -> Episodes:
     return Episodes(count, np.array(returns), np.full(count, length), numbers, numbers, {})
 
 
-def hear(
-    returns: list[float],
-    *,
-    evaluation: Evaluation | None = None,
-    updates: int = 1,
-    revisited: float | None = None,
-    played_by: PlayedBy = PlayedBy.ONE,
-    **settings: Any,
-) -> list[str]:
+def hear(returns: list[float], *, evaluation: Evaluation | None = None, updates: int = 1, **given: Any) -> list[str]:
     """What is said in so many updates in each of which episodes of 10 steps end with these returns."""
+    hints, display, session = hints_of(**given)
+    for _ in range(updates):
+        hints.give(session.progress.add(episodes_of(returns, 10)), evaluation)
+    return display.events
+
+
+def hints_of(
+    *, revisited: float | None = None, played_by: PlayedBy = PlayedBy.ONE, **settings: Any
+) -> tuple[Hints, Heard, Any]:
+    """The hints of a session that has just begun, where they are heard, and the session."""
     config = RunConfig(env="cartpole", num_envs=4, num_steps=8, **settings)
     session: Any = SimpleNamespace(
         config=config,
@@ -60,10 +65,7 @@ def hear(
         curiosity=None if config.curiosity is None else SimpleNamespace(revisited=revisited),
     )
     display = Heard()
-    hints = Hints(session, display)
-    for _ in range(updates):
-        hints.give(session.progress.add(episodes_of(returns, 10)), evaluation)
-    return display.events
+    return Hints(session, display), display, session
 
 
 def greedy(mean: float, length: float) -> Evaluation:
@@ -95,6 +97,7 @@ def test_elsewhere_drawn_actions_are_not_mentioned(
 def test_where_no_episode_earns_anything_for_long_curiosity_is_named_once() -> None:
     assert hear([0.0] * 4, updates=UPDATES_WITHOUT_REWARD - 1) == []
     assert hear([0.0] * 4, updates=3 * UPDATES_WITHOUT_REWARD) == [ON_CURIOSITY]
+    assert hear([0.0, -0.01, 0.0, -0.02], updates=UPDATES_WITHOUT_REWARD) == [ON_CURIOSITY]  # costs are no reward
 
 
 @pytest.mark.parametrize(
@@ -105,10 +108,34 @@ def test_where_no_episode_earns_anything_for_long_curiosity_is_named_once() -> N
         ([0.0] * 4, {"curiosity": "rnd"}),
         ([0.0] * 4, {"algorithm": "spo"}),
         ([0.0] * 4, {"played_by": PlayedBy.SEATS}),
+        ([-0.1, -0.2, -0.1, -0.3], {}),
     ],
 )
 def test_elsewhere_curiosity_is_not_mentioned(returns: list[float], settings: dict[str, Any]) -> None:
     assert hear(returns, updates=3 * UPDATES_WITHOUT_REWARD, **settings) == []
+
+
+def test_a_hint_is_for_the_summary_as_long_as_it_holds() -> None:
+    hints, display, session = hints_of()
+    for _ in range(UPDATES_WITHOUT_REWARD):
+        hints.give(session.progress.add(episodes_of([0.0] * 20, 10)), None)
+    assert hints.holding == (Hint("no reward yet", "curiosity", "noveld"),)
+    hints.give(session.progress.add(episodes_of([1.0] * 100, 10)), greedy(0.0, 12.0))
+    assert hints.holding == (Hint("greedy returns 0.0, drawn actions 1.00", "eval.samples"),)
+    hints.give(session.progress.add(episodes_of([1.0] * 100, 10)), None)
+    assert len(hints.holding) == 1
+    hints.give(session.progress.add(episodes_of([1.0] * 100, 10)), greedy(1.0, 10.0))
+    assert hints.holding == ()
+    assert len(display.events) == 2
+
+
+def test_a_hint_that_observations_never_repeat_goes_once_they_do() -> None:
+    hints, _, session = hints_of(curiosity="counts", revisited=0.0)
+    for revisited in (0.0, 0.01):
+        session.curiosity.revisited = revisited
+        for _ in range(STEPS_OF_NEW):
+            hints.give(session.progress.add(episodes_of([1.0] * 4, 10)), None)
+        assert len(hints.holding) == (revisited == 0.0)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +171,12 @@ def test_a_run_in_cartpole_is_told_soon_that_nothing_comes_twice(
 ) -> None:
     config = replace(SMALL, **METHODS[method], num_steps=128, total_timesteps=3 * 4 * 128)
     scramjet.train(config, runs_dir=tmp_path, display="plain")
-    hint = ON_EPISODIC if method == "times counts" else ON_COUNTS
-    assert capsys.readouterr().out.count(hint) == 1
+    said = capsys.readouterr().out
+    assert said.count(ON_EPISODIC if method == "times counts" else ON_COUNTS) == 1
+    assert "hint: no observation comes twice; try another setting in a new run" in said
+    command = next(line for line in said.splitlines() if "--config" in line)
+    with pytest.raises(SystemExit, match="^0$"):
+        cli.main([*shlex.split(command)[1:], "--total-timesteps", "512", "--runs-dir", str(tmp_path)])
 
 
 def test_a_run_in_a_maze_is_not_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
