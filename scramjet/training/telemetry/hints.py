@@ -79,10 +79,13 @@ class Hints:
         )
 
     def _on_counts(self) -> None:
-        """Visits are counted where no observation comes twice in an episode: the count says nothing."""
+        """Visits are counted where no observation comes twice in an episode: the count says nothing.
+
+        noveld counts too, and does not need it: without, it is still a bonus at the frontier.
+        """
         session, config = self._session, self._session.config
         again = None if session.curiosity is None else session.curiosity.revisited
-        if again is None:
+        if again is None or config.curiosity == "noveld":
             return
         self._visits += config.batch_size
         self._visits_again += again * config.batch_size
