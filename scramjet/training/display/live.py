@@ -44,8 +44,6 @@ class LiveDisplay:
     REDRAW_SECONDS = 0.5
     EVENT_SECONDS = 0.125
     TICK_SECONDS = 1.0
-    WARNING_SECONDS = 4.0
-    """How long a warning stays after it was last true, so that it can be read."""
 
     def __init__(self, console: Console | None = None, clock: Clock = time.monotonic) -> None:
         self.console = console or Console()
@@ -60,7 +58,6 @@ class LiveDisplay:
         self._meter: LoadMeter | None = None
         self._activity = ""
         self._events: deque[str] = deque(maxlen=5)
-        self._warnings: dict[str, tuple[str, float]] = {}  # metric name: (warning, when last true)
         self._next_draw_at = 0.0
         self._drawn_at = -math.inf
         self._drawn_size = (0, 0)
@@ -111,7 +108,6 @@ class LiveDisplay:
             live, self._live, self._is_closed = self._live, None, True
             if live is None:
                 return
-            self._warnings.clear()  # the last frame shows what is true now
             self._activity = ""
             live.transient = self._progress is None  # nothing to keep of a run that did not begin
             with suppress(OSError):
@@ -156,20 +152,17 @@ class LiveDisplay:
         return Group(*compose(self._scene(self._progress, self._meter)))
 
     def _scene(self, progress: History, meter: LoadMeter) -> Scene:
-        now = self._clock()
         found = findings(progress.latest)
-        held = {**self._warnings, **{name: (text, now) for name, text in found.items()}}
-        self._warnings = {name: one for name, one in held.items() if one[1] >= now - self.WARNING_SECONDS}
         width, height = self.console.size
         return Scene(
             history=progress,
             glyphs=self._glyphs,
             width=width,
             height=height,
-            now=now,
+            now=self._clock(),
             load=meter.read(),
             out_of_range=found,
-            warnings=shortlist({name: text for name, (text, _) in self._warnings.items()}),
+            warnings=shortlist(found),
             events=tuple(self._events),
             activity=self._activity,
             plain=self._plain,

@@ -158,24 +158,17 @@ def test_a_number_out_of_range_is_marked_and_explained():
     assert "▲ approx_kl 0.2, updates are large: lower --learning-rate or --num-epochs" in text
 
 
-def test_a_warning_stays_for_a_while_and_then_goes():
+def test_a_warning_goes_with_the_update_that_does_not_need_it_any_more():
     screen = Screen()
-    screen.play(a_record(20, approx_kl=0.2))
-    screen.clock.now += 3.0
-    screen.display.record(a_record(21))
+    screen.play(a_record(20, approx_kl=0.2, explained_variance=-0.5))
     assert "updates are large" in "\n".join(screen.lines)
-    assert "0.2000▲" not in "\n".join(screen.lines)
     screen.clock.now += 3.0
-    screen.display.record(a_record(22))
-    assert "updates are large" not in "\n".join(screen.lines)
-
-
-def test_the_last_frame_warns_only_of_what_is_true_then():
-    screen = Screen()
-    screen.play(a_record(20, approx_kl=0.2))
-    screen.display.record(a_record(21))
-    screen.display.close()
-    assert "updates are large" not in "\n".join(screen.lines)
+    screen.display.record(a_record(21, explained_variance=-0.5))
+    text = "\n".join(screen.lines)
+    assert "updates are large" not in text
+    assert "0.0101▲" not in text
+    assert "-0.5000▲" in text
+    assert "▲ explained_variance -0.5, a poor critic" in text
 
 
 def test_a_first_frame_and_missing_numbers_are_shown_as_dashes():
