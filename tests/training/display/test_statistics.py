@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+import scramjet
 from scramjet.training.display import PlainDisplay
 from scramjet.training.display.statistics import names_that_fit, search_findings, statistics_of
-from scramjet.training.display.text import ASCII, summary_rows
+from scramjet.training.display.text import ASCII, human_number, summary_rows
 from scramjet.training.telemetry.recent_means import RecentMeans
+from tests.helpers.run_files import lines_of
 from tests.helpers.screens import EVALUATION, INFO, SUMMARY, Screen, a_record
+from tests.helpers.sessions import SMALL
 
 
 def test_statistics_are_the_worlds_first_and_then_what_else_no_other_run_has():
@@ -31,6 +34,16 @@ def test_a_statistic_shown_is_that_of_recent_episodes_and_a_dash_before_the_firs
         shown.append(re.search(r"win (\S+)", text).group(1))
         assert file.getvalue().splitlines()[-1].endswith(f"win {shown[-1]:>6}")
     assert shown == ["-", "1.00", "0.9900", "0.9900", "0.0"]
+
+
+def test_a_summary_without_an_evaluation_has_the_statistics_shown_last(tmp_path, capsys):
+    config = replace(SMALL, env="deep_sea", env_parameters={"size": 3, "randomize_actions": False})
+    records = lines_of(scramjet.train(config, runs_dir=tmp_path, display="plain").run_path)
+    recent = RecentMeans()
+    for record in records:
+        recent.add(record)
+    assert recent.means["stat/found"] not in (0.0, records[-1]["stat/found"])
+    assert f"statistics   found {human_number(recent.means['stat/found'])}" in capsys.readouterr().out
 
 
 def test_a_statistic_whose_name_is_too_long_makes_room_for_the_next():

@@ -55,6 +55,12 @@ def test_explained_variance_is_not_judged_in_the_first_ten_updates():
     assert len(warnings_for(record | {"update": 11})) == 1
 
 
+def test_explained_variance_is_not_judged_where_all_returns_are_alike():
+    record = HEALTHY | {"explained_variance": -7.0}
+    assert warnings_for(record | {"value_loss": 9e-4}) == []
+    assert len(warnings_for(record | {"value_loss": 1.1e-3})) == 1
+
+
 def test_low_entropy_is_only_a_sign_early_and_only_for_discrete_actions():
     assert len(warnings_for(HEALTHY | {"entropy": 0.0, "update": 50})) == 1
     assert warnings_for(HEALTHY | {"entropy": 0.0, "update": 51}) == []
