@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,9 @@ from scramjet.training.asynchronous.ray.remote_pool import remote_pools
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.evaluation.evaluator import MAX_ENVS, MAX_FOREIGN_ENVS, Evaluator
 from scramjet.training.rollout.rollout import BYTES_PER_WEIGHT
+
+DRAWING = threading.Lock()
+"""Held while weights are drawn from torch's one generator: runs, and ranks of one, may be threads of this process."""
 
 
 def make_policy(config: RunConfig, network: nn.Module | None = None) -> Policy:
@@ -61,13 +65,14 @@ def policy_for(
     if network is None:
         each = BYTES_PER_WEIGHT if learns and config.device != "cuda" else 4
         check_network_memory(observation_space, action_space, config.policy, bytes_per_weight=each)
-    torch.manual_seed(config.seed)
-    if network is None:
-        network = default_network(observation_space, action_space, config.policy)
-    if symmetries is not None:
-        network = with_symmetries(network, config.policy.symmetry, symmetries)
     normalizes = config.ppo.normalize_observations
-    policy = Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
+    with DRAWING:
+        torch.manual_seed(config.seed)
+        if network is None:
+            network = default_network(observation_space, action_space, config.policy)
+        if symmetries is not None:
+            network = with_symmetries(network, config.policy.symmetry, symmetries)
+        policy = Policy(network, observation_space, action_space, config.policy, normalize_observations=normalizes)
     if config.policy.value_bins is not None and policy.two_hot_head is None:
         raise ConfigError(
             f"policy.value_bins={config.policy.value_bins} is for the default network, and a network is given; leave "

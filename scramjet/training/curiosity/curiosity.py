@@ -84,9 +84,7 @@ class Curiosity:
         self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._learning: Stage[Tensor] = stage("what curiosity learns", device)
-        self._prepared: tuple[Tensor, Tensor] | None = (
-            None  # returns [T, R] of bonuses; their numbers, see `advantages`
-        )
+        self._prepared: tuple[Tensor, Tensor] | None = None  # returns [T, R] of bonuses; mean, maximum, `revisited`
         self.revisited: float | None = None
         """Share of the last update's visits that were to what their episode had visited before; None where visits are
         not counted."""

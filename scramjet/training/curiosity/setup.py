@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 import torch
@@ -17,6 +16,7 @@ from scramjet.policies.observations import without_entries
 from scramjet.policies.policy import Policy
 from scramjet.runtime.machine.memory import require_memory
 from scramjet.runtime.ranks.interface import ALONE, Ranks
+from scramjet.training.components import DRAWING
 from scramjet.training.config.run_config import RunConfig
 from scramjet.training.curiosity.bonus import Bonus
 from scramjet.training.curiosity.curiosity import Curiosity
@@ -95,10 +95,6 @@ BONUSES: dict[str, Callable[[Pool, Policy, RunConfig], Bonus]] = {
 """What makes the bonus of each name, from the pool that trains, its policy and the config."""
 
 
-_DRAWING = threading.Lock()
-"""Held while weights are drawn, from torch's one generator: ranks may be threads."""
-
-
 def make_curiosity(config: RunConfig, pool: Pool, policy: Policy, seed: int, ranks: Ranks = ALONE) -> Curiosity | None:
     """The curiosity that the config asks for, on the policy's device; None if it asks for none."""
     if config.curiosity is None:
@@ -107,7 +103,7 @@ def make_curiosity(config: RunConfig, pool: Pool, policy: Policy, seed: int, ran
         raise ConfigError(
             f"curiosity={config.curiosity!r} is for worlds without opponents, and {config.env} has seats; leave it out"
         )
-    with _DRAWING, torch.random.fork_rng(devices=[]):  # weights of its own, which do not shift anybody else's
+    with DRAWING, torch.random.fork_rng(devices=[]):  # weights of its own, which do not shift anybody else's
         torch.manual_seed(EpisodeSeed.of(seed, "curiosity").key & (2**62 - 1))
         bonus = BONUSES[config.curiosity](pool, policy, config)
         return Curiosity(
