@@ -34,6 +34,10 @@ from tests.helpers.command_calls import TINY, call, refusal
         ),
         (["train", "--num-minibatches", "4", "--minibatch-size", "64"], ["give one of them"]),
         (["train", "--num-envs", "7", "--num-steps", "3"], ["num_minibatches=4", "evenly", "--num-minibatches 3"]),
+        (
+            ["train", "--curiosity", "none", "--bonus.coef", "1"],
+            ["bonus.coef=1.0 does nothing with curiosity=none", "leave bonus.coef out", "--curiosity rnd or icm"],
+        ),
         (["train", "--env.gravty", "3"], ["gravty", "Did you mean 'gravity'"]),
         (["train", "--env.gravity", "strong"], ["--env.gravity", "strong"]),
         (["train", "--env.gravity"], ["--env.gravity", "needs a value"]),
