@@ -9,7 +9,9 @@ import shutil
 import sys
 import textwrap
 from contextlib import redirect_stdout
+from copy import copy
 from dataclasses import MISSING, field, fields, is_dataclass, make_dataclass
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Annotated, Any, NoReturn, get_args, get_origin, get_type_hints
 
@@ -71,8 +73,7 @@ def _with_flowing_texts(cls: type, given: Any = None) -> tuple[type, Any]:
         if each.name in texts:
             notes.insert(0, tyro.conf.arg(help=texts[each.name]))
         hint = Annotated[hint, *notes] if notes else hint
-        is_needed = value is MISSING
-        made.append((each.name, hint, field() if is_needed else field(default_factory=lambda value=value: value)))
+        made.append((each.name, hint, field() if value is MISSING else field(default_factory=partial(copy, value))))
         values[each.name] = value
     shown = make_dataclass(cls.__name__, made, kw_only=True)
     shown.__doc__ = cls.__doc__
