@@ -29,6 +29,7 @@ _HOMES = {
     "RunConfig": "scramjet.training.config.run_config",
     "PPOConfig": "scramjet.algorithms.ppo",
     "PolicyConfig": "scramjet.policies.config",
+    "BonusConfig": "scramjet.training.curiosity.config",
     "EvaluationConfig": "scramjet.training.config.run_config",
     "CheckpointConfig": "scramjet.training.config.run_config",
     "TrainResult": "scramjet.training.result",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from scramjet.training.config.run_config import CheckpointConfig as CheckpointConfig
     from scramjet.training.config.run_config import EvaluationConfig as EvaluationConfig
     from scramjet.training.config.run_config import RunConfig as RunConfig
+    from scramjet.training.curiosity.config import BonusConfig as BonusConfig
     from scramjet.training.evaluation.results import Evaluation as Evaluation
     from scramjet.training.loop import train as train
     from scramjet.training.pictures.recording import Recording as Recording

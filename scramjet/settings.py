@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import numpy as np
 
-from scramjet.errors import ConfigError, shortened
+from scramjet.errors import ConfigError, did_you_mean, shortened
 
 NONE_WORDS = ("none", "None")
 """How a file or flag writes None; TOML has no word for it."""
@@ -71,7 +71,7 @@ def require_counts(
     hints = _declared(config.__class__)
     for name in names:
         words = [each for each in ("auto", "none") if each in describe(hints[name])]
-        other = f" (or {words[0]})" if words else ""
+        other = f" (or {words[0]!r})" if words else ""
         whole = f"must be from {least} to {most}{other}" if most <= _SMALL else ""
         rule = whole or f"must be at least {least}{other}"
         require(config, (name,), lambda x: not isinstance(x, int) or least <= x, rule, prefix)
@@ -84,7 +84,7 @@ _SMALL = 10_000
 
 
 def _default(field: Field[Any]) -> Any:
-    return field.default if field.default is not MISSING else "none"
+    return "none" if field.default is MISSING or field.default is None else field.default
 
 
 def largest_divisor(number: int, most: int) -> int:
@@ -103,8 +103,31 @@ def coerce(name: str, value: Any, hint: Any) -> Any:
     """`value` as the type `hint`, or a ConfigError naming the field, the value and what fits."""
     fitting = fit(value, hint)
     if fitting is NO_FIT:
-        raise ConfigError(f"{name}={shortened(value)} must be {describe(hint)}{_reason(value, hint)}")
+        raise ConfigError(
+            f"{name}={shortened(value)} must be {describe(hint)}{_reason(value, hint)}{nearest_choice(value, hint)}"
+        )
     return fitting
+
+
+def nearest_choice(value: Any, hint: Any) -> str:
+    """`. Did you mean 'rnd'?` where a text, or one in a list, is much like a choice that the type `hint` has."""
+    known = _choices(hint)
+    for text in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(text, str) and text not in known:
+            meant = did_you_mean(text.lower(), known)
+            return f".{meant}" if meant else ""
+    return ""
+
+
+def _choices(hint: Any) -> list[str]:
+    """The words among the values of a type, none included."""
+    if hint is type(None):
+        return [NONE_WORDS[0]]
+    arguments = get_args(hint)
+    if get_origin(hint) is Literal:
+        return [*arguments]
+    inner = arguments[:1] if get_origin(hint) in (Annotated, tuple) else arguments
+    return [word for argument in inner for word in _choices(argument)]
 
 
 NO_FIT = object()
@@ -255,7 +278,7 @@ class Spelling:
 
 
 def describe(hint: Any) -> str:
-    """A type in words, such as "a whole number or none"."""
+    """A type in words, such as "a whole number or 'none'": in quotes as a file and Python have it."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return next((item.words for item in arguments[1:] if isinstance(item, Spelling)), describe(arguments[0]))
@@ -271,6 +294,6 @@ def describe(hint: Any) -> str:
         bool: "true or false",
         str: "text",
         Path: "a path",
-        type(None): "none",
+        type(None): repr(NONE_WORDS[0]),
     }
     return words.get(hint, getattr(hint, "__name__", str(hint)))

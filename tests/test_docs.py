@@ -30,10 +30,12 @@ from scramjet.commands import (
     tournament,
     train,
 )
+from scramjet.commands.arguments.help_text import field_texts
 from scramjet.commands.command_line import read_words
 from scramjet.commands.tune import command as tune
 from scramjet.commands.tune.spaces import split_dimensions
 from scramjet.training.config.files import field_docs
+from scramjet.training.config.keywords import TABLES
 from scramjet.training.config.run_config import RunConfig
 from tests.helpers import ROOT
 
@@ -187,6 +189,24 @@ def test_the_configuration_page_lists_every_field_with_its_default() -> None:
     documented = table_defaults(ROOT / "docs/configuration.md")
     expected = {name: as_written(default) for name, _, default in field_docs()}
     assert documented == expected
+
+
+def test_the_configuration_page_names_every_table_of_a_file() -> None:
+    (named,) = re.findall(r"the tables are (.+?)\. ", (ROOT / "docs/configuration.md").read_text())
+    assert set(re.findall(r"`\[(\w+)\]`", named)) == {"env", *TABLES} - {"ppo"}
+
+
+def test_the_configuration_page_tells_the_least_values_that_the_help_tells() -> None:
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| `[^`]*` \| (.+) \|$", (ROOT / "docs/configuration.md").read_text(), re.MULTILINE
+    )
+    meanings, bounded = dict(rows), 0
+    for table, kind in TABLES.items():
+        for name, text in field_texts(kind).items():
+            for bound in re.findall(r"at least [\d.]*\d", text):
+                assert bound in meanings[name if table == "ppo" else f"{table}.{name}"]
+                bounded += 1
+    assert bounded
 
 
 @pytest.mark.parametrize(

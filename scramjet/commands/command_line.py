@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from scramjet.commands.arguments.flags import FALSE_WORDS, TRUE_WORDS, Flag, flags_of, from_text
 from scramjet.commands.arguments.help_text import show_help
 from scramjet.errors import ConfigError, shortened
-from scramjet.settings import NO_FIT, describe, flag
+from scramjet.settings import NO_FIT, describe, flag, nearest_choice
 from scramjet.training.config.names_of_other_libraries import suggestion
 
 T = TypeVar("T")
@@ -148,7 +148,8 @@ class _Reader:
         if meaning is NO_FIT:
             several = "; a list ends at the next flag, so name the world before it" if found.item_hint else ""
             expected = f"expected {describe(hint)}{' in each place' if several else ''}"
-            raise ConfigError(f"{label or found.spelling} {_shown(text)}: {expected}{several or self._usual(found)}")
+            rest = nearest_choice(text, hint) or several or self._usual(found)
+            raise ConfigError(f"{label or found.spelling} {_shown(text)}: {expected}{rest}")
         return meaning
 
     def _usual(self, found: Flag) -> str:

@@ -1,4 +1,4 @@
-"""`scramjet list`: the built-in worlds, or details of one of them."""
+"""`scramjet list`: the built-in worlds, or details of one of them or of your own."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import Annotated, Any
 
 import tyro
 
+from scramjet.adapters.registry import is_foreign
 from scramjet.commands.command_line import parse
 from scramjet.commands.output.world_facts import describe, facts
-from scramjet.envs.registry import canonical_name, is_registered, registrations
+from scramjet.engine.layout import check_spaces
+from scramjet.envs.registry import Registration, canonical_name, is_registered, load_env, registrations
 from scramjet.errors import WorldError, did_you_mean, printable, shortened
 from scramjet.runtime.shipped import shipped_file, shown_path
+from scramjet.training.worlds.user_worlds import name_of
 
-DESCRIPTION = """List the worlds that scramjet knows by name, or show the details of one of them.
+DESCRIPTION = """List the worlds that scramjet knows by name, or show the details of one of them or of your own.
 
   scramjet list
   scramjet list maze
+  scramjet list my_world.py
 """
 
 
@@ -28,7 +32,7 @@ class Arguments:
     """What to list, and how."""
 
     world: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[WORLD]")] = None
-    """Show this world: its spaces, parameters, presets and page of the docs."""
+    """Show this world, a name or a file such as my_world.py: its spaces, parameters, presets and page of the docs."""
     json: bool = False
     """Print one JSON object instead of text."""
 
@@ -39,8 +43,7 @@ def list_command(words: list[str]) -> int:
     # Probes, which test learners, come last: people look for games.
     entries = sorted(registrations(), key=lambda entry: (entry.name.startswith("probe_"), entry.name))
     if arguments.world is not None:
-        name = _registered(arguments.world)
-        entries = [entry for entry in entries if entry.name == name]
+        entries = [_entry(arguments.world)]
     worlds = [describe(entry) for entry in entries]
     if arguments.json:
         print(json.dumps(worlds[0] if arguments.world else {"worlds": worlds}))
@@ -51,15 +54,25 @@ def list_command(words: list[str]) -> int:
     return 0
 
 
-def _registered(name: str) -> str:
-    """The name under which a world is registered; raises a WorldError for any other."""
-    if is_registered(name):
-        return canonical_name(name)
-    known = [entry.name for entry in registrations()]
-    raise WorldError(
-        f"no world of this name: {shortened(name)}.{did_you_mean(name, known)} `scramjet list` has the names; "
-        f"`scramjet train WORLD --help` tells the parameters of any other world"
-    )
+def _entry(given: str) -> Registration:
+    """The registered world of this name, or one in a file or module; raises a WorldError for any other."""
+    if is_registered(given):
+        return next(entry for entry in registrations() if entry.name == canonical_name(given))
+    if ":" not in given and not given.endswith(".py"):
+        known = [entry.name for entry in registrations()]
+        raise WorldError(
+            f"no world of this name: {shortened(given)}.{did_you_mean(given, known)} `scramjet list` has the names; of "
+            f"a world of your own, give the file: my_world.py"
+        )
+    name = name_of(given)
+    if is_foreign(name):
+        raise WorldError(
+            f"{shortened(given)} is an env of another library: `scramjet check {given}` shows its spaces, "
+            f"`scramjet train {given} --help` its parameters"
+        )
+    env = load_env(name)
+    check_spaces(env)
+    return Registration(given, type(env))
 
 
 def _table(worlds: list[dict[str, Any]], width: int) -> list[str]:

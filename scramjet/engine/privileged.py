@@ -6,8 +6,8 @@ that. The entries' names begin with `_`, as no entry of a world's own does.
 
 from __future__ import annotations
 
-from types import FunctionType
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from scramjet.envs.api import Dict
 
@@ -67,7 +67,9 @@ def own_name(name: str) -> str:
     return name.replace(f"obs.{POLICY}", "obs").replace(f"obs.{CRITIC}", "obs of observe_critic")
 
 
-def observe_both(observe: FunctionType, observe_critic: FunctionType, *, for_players: bool) -> FunctionType:
+def observe_both(
+    observe: Callable[..., Any], observe_critic: Callable[..., Any], *, for_players: bool
+) -> Callable[..., Any]:
     """One function that writes both parts, with the arguments of the two that it calls."""
     if for_players:
 
@@ -75,10 +77,10 @@ def observe_both(observe: FunctionType, observe_critic: FunctionType, *, for_pla
             observe(parameters, s, obs.policy, player)
             observe_critic(parameters, s, obs.critic, player)
 
-        return cast(FunctionType, observe_of_player)
+        return observe_of_player
 
     def observe_alone(parameters: Any, s: Any, obs: Any) -> None:
         observe(parameters, s, obs.policy)
         observe_critic(parameters, s, obs.critic)
 
-    return cast(FunctionType, observe_alone)
+    return observe_alone

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
+from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from scramjet.cli import run
 from scramjet.commands import bench, check, compare, eval, example, list, plot, tournament, train
 from scramjet.commands.arguments.flags import flags_of
+from scramjet.commands.arguments.help_text import field_texts
 from scramjet.commands.command_line import parse, read_words
 from scramjet.commands.train import Arguments, Place, base_config
 from scramjet.errors import ScramjetError
@@ -78,6 +81,9 @@ def test_words_become_settings(words: list[str], name: str, expected: Any) -> No
         (["--seed", "--no-fused"], "--seed needs a value"),
         (["--gamma", "much"], "--gamma much: expected a number; the default is 0.99"),
         (["--display", "pretty"], "--display pretty: expected 'auto' or 'live' or 'plain' or 'quiet'"),
+        (["--display", "lvie"], "or 'quiet'. Did you mean 'live'?"),
+        (["--curiosity", "rdn"], "or 'none'. Did you mean 'rnd'?"),
+        (["--policy.memory", "NONE"], "or 'mingru' or 'none'. Did you mean 'none'?"),
         (["cartpole", "bandit"], "no use for 'bandit' after ENV cartpole"),
         (["--policy.hidden", "32", "cartpole"], "name the world before it"),
         (["-seed", "3"], "unknown flag -seed. Did you mean --seed?"),
@@ -132,6 +138,37 @@ def test_the_help_shows_exactly_the_flags_that_are_read_and_fits_80_columns(
     assert (
         f" {place.metavar}" in usage if name in ("eval", "check", "plot", "compare") else f" [{place.metavar}]" in usage
     )
+
+
+HELP_OF_HELP = "show this help message"
+
+
+def broken_early(lines: Iterable[str], width: int) -> list[str]:
+    """Lines of a text that had room for the first word of the next one."""
+    return [line for line, following in pairwise(lines) if len(line) + 1 + len(following.split()[0]) <= width]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_line_of_help_is_as_full_as_the_next_word_allows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output = io.StringIO()
+    with pytest.raises(SystemExit), redirect_stdout(output):
+        run([name, "--help"])
+    about, _, boxes = output.getvalue().partition("\n\n")[2].partition("\n\n  scramjet ")
+    assert about
+    for paragraph in about.split("\n\n"):
+        assert not broken_early(paragraph.splitlines(), 80)
+    column = min(line.find(HELP_OF_HELP) for line in boxes.splitlines() if HELP_OF_HELP in line)
+    texts = re.findall(rf"(?:^│ {{{column - 1}}}(?! ).*│\n)+", boxes, re.MULTILINE)  # under each flag, or behind it
+    assert texts or name == "example"  # it has no flags
+    for text in texts:
+        assert not broken_early([line.strip("│ ") for line in text.splitlines()], 78 - column)
+
+
+def test_the_help_shows_what_stands_under_each_field() -> None:
+    texts = field_texts(train.Place)
+    assert set(texts) == {field.name for field in fields(train.Place)}
+    assert texts["trust"].endswith("a file or module that you have not named yourself: it is run.")
 
 
 def test_every_name_of_the_table_leads_to_a_setting_of_ours_and_hides_none() -> None:

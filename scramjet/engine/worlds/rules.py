@@ -11,19 +11,15 @@ import builtins
 import hashlib
 from collections import namedtuple
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import CellType, FunctionType
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from scramjet.compile import fingerprint
 from scramjet.compile.cache_folder import versions
 from scramjet.compile.fingerprint import globals_used, hash_value, is_constant
 from scramjet.engine import layout, privileged, transition
 from scramjet.engine.layout import (
-    PlayedBy,
     action_kind,
     action_sizes,
     clear_function,
@@ -70,40 +66,6 @@ PLAYERS_RULE_ARGUMENTS = {
 RULE_NAMES = tuple(PLAYERS_RULE_ARGUMENTS)
 
 
-def interpreted_rules(env: Env) -> Rules:
-    """The world's functions as they are: breakpoints and prints work."""
-    rules = _rules(env, env, {**_stand_ins(env), **engine_functions(env)})
-    if rules.played_by is PlayedBy.ONE:
-        return rules
-    return replace(rules, step=_checked_step(env, rules.step), seat=_checked_seat(env, rules.seat))
-
-
-def _checked_step(env: Env, step: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(*arguments: Any) -> bool:
-        terminated = step(*arguments)
-        is_bool = isinstance(terminated, bool | np.bool_) or (
-            isinstance(terminated, np.ndarray) and terminated.shape == () and terminated.dtype == np.bool_
-        )
-        if not is_bool:
-            raise WorldError(
-                f"{type(env).__name__}.step must return terminated, a bool; it returned {terminated!r}. "
-                f"Rewards of players are written, reward[player] = ..., not returned"
-            )
-        return bool(terminated)
-
-    return checked
-
-
-def _checked_seat(env: Env, seat: Callable[..., Any]) -> Callable[..., Any]:
-    def checked(*arguments: Any) -> int:
-        number = seat(*arguments)
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or not 0 <= number < env.num_seats:
-            raise WorldError(f"{type(env).__name__}.seat gave {number!r}; seats are 0 to {env.num_seats - 1}")
-        return int(number)
-
-    return checked
-
-
 def rule_functions(env: Env) -> dict[str, FunctionType]:
     """The functions that the world defines, among those its kind of world may."""
     cls = type(env)
@@ -130,16 +92,16 @@ def rule_functions(env: Env) -> dict[str, FunctionType]:
     return found
 
 
-def engine_functions(env: Env) -> dict[str, FunctionType]:
+def engine_functions(env: Env, functions: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
     """The functions that the world defines as the engine calls them: one `observe` for policy and critic."""
-    functions = rule_functions(env)
+    functions = dict(functions)
     observe_critic = functions.pop("observe_critic", None)
     if observe_critic is not None:
         functions["observe"] = observe_both(functions["observe"], observe_critic, for_players=writes_rewards(env))
     return functions
 
 
-def _stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
+def stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
     """What is called where the world has no such function."""
     for_players = writes_rewards(env)
     return {
@@ -151,7 +113,7 @@ def _stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _rules(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) -> Rules:
+def rules_of(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) -> Rules:
     return Rules(
         parameters=parameters,
         reset=functions["reset"],
@@ -205,8 +167,9 @@ class RulesCompiler:
         """`instead` has compiled functions that take the place of plain ones; `variant` names options of the compiler
         that make other code of the same source."""
         self.env = env
-        self.functions = engine_functions(env)
-        self._inlined = {*self.functions.values(), *rule_functions(env).values()}
+        own = rule_functions(env)
+        self.functions = cast(dict[str, FunctionType], engine_functions(env, own))
+        self._inlined = {*self.functions.values(), *own.values()}
         self.constants = constants_tuple(env)
         self.fingerprint = _fingerprint(env, self.functions, self.constants, variant)
         self._jit_rule, self._jit_helper = jit_rule, jit_helper
@@ -215,9 +178,9 @@ class RulesCompiler:
     def rules(self) -> Rules:
         """The world's functions, compiled."""
         compiled = {name: self.compile(function) for name, function in self.functions.items()}
-        for name, function in _stand_ins(self.env).items():
+        for name, function in stand_ins(self.env).items():
             compiled.setdefault(name, self.compile(function))  # type: ignore[arg-type]
-        return _rules(self.env, self.constants, compiled)
+        return rules_of(self.env, self.constants, compiled)
 
     def compile(self, function: FunctionType) -> Any:
         """`function` with every plain function it names compiled as well."""

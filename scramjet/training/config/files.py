@@ -67,10 +67,6 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
     for key in data:
         if key not in known:
             raise ConfigError(f"{source}: unknown key {shortened(key)}.{_suggestion(key, known)}")
-    if "algorithm" in data:
-        config = with_algorithm(config, coerce("algorithm", data["algorithm"], Algorithm))
-    if "curiosity" in data:
-        config = with_curiosity(config, coerce("curiosity", data["curiosity"], CuriosityName | None))
     top: dict[str, Any] = {key: data[key] for key in _TOP_FIELDS if key in data}
     if top.get("ray_address") not in (None, "none") and not caller.trust:
         raise TrustError(
@@ -78,6 +74,10 @@ def apply(config: RunConfig, data: Mapping[str, Any], source: str, caller: Calle
             f"address yourself with --ray-address, or if you trust it all, add --trust"
         )
     try:
+        if "algorithm" in data:
+            config = with_algorithm(config, coerce("algorithm", data["algorithm"], Algorithm))
+        if "curiosity" in data:
+            config = with_curiosity(config, coerce("curiosity", data["curiosity"], CuriosityName | None))
         if "env" in data or caller.env is not None:
             top.update(_env_fields(config, data.get("env", {}), source, caller))
         changes = {key: data[key] for key in _PPO_FIELDS if key in data}

@@ -33,7 +33,7 @@ SERVICES = ("track", "track_project", "ray_address")
 CHANGEABLE = ("total_timesteps", "time_limit", *SERVICES)
 """The settings that may change when a run is resumed."""
 
-_TABLES = {
+TABLES = {
     "ppo": PPOConfig,
     "spo": SPOConfig,
     "alphazero": AlphaZeroConfig,
@@ -43,6 +43,7 @@ _TABLES = {
     "eval": EvaluationConfig,
     "checkpoint": CheckpointConfig,
 }
+"""The tables of settings, and the class of each."""
 _FLAT = tuple(field.name for part in (RunConfig, PPOConfig) for field in fields(part))
 
 
@@ -60,7 +61,7 @@ def with_keywords(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     if "curiosity" in settings:
         config = with_curiosity(config, coerce("curiosity", settings["curiosity"], CuriosityName | None))
     # A config object comes first: what is given beside it changes it.
-    for table, kind in _TABLES.items():
+    for table, kind in TABLES.items():
         if isinstance(settings.get(table), kind):
             config = replace(config, **{table: settings[table]})
     data = nested({key: value for key, value in settings.items() if not is_dataclass(value)}, SOURCE)
@@ -78,10 +79,10 @@ def check_names(settings: Mapping[str, Any]) -> None:
     known = [*(name for name, _, _ in config_files.field_docs()), *_FLAT, *ARGUMENTS]
     for key, value in settings.items():
         table = key.partition(".")[0]
-        if key not in _FLAT and not (table != key and table in (*_TABLES, "env")):
+        if key not in _FLAT and not (table != key and table in (*TABLES, "env")):
             raise ConfigError(f"{SOURCE} has no setting {shortened(key)}.{suggestion(key, known)}")
-        if is_dataclass(value) and not (key in _TABLES and isinstance(value, _TABLES[key])):
-            wanted = f"a dict or a {_TABLES[key].__name__}" if key in _TABLES else "a plain value"
+        if is_dataclass(value) and not (key in TABLES and isinstance(value, TABLES[key])):
+            wanted = f"a dict or a {TABLES[key].__name__}" if key in TABLES else "a plain value"
             raise ConfigError(f"{SOURCE}: {key} must be {wanted}, not a {type(value).__name__}")
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from scramjet.errors import ConfigError
-from scramjet.settings import MIN_POSITIVE, require, require_counts, settle
+from scramjet.settings import MIN_POSITIVE, flag, require, require_counts, settle
 
 CuriosityName = Literal["rnd", "icm", "noveld", "counts", "e3b"]
 EpisodicName = Literal["counts", "first", "elliptical"]
@@ -88,7 +88,8 @@ def check_curiosity(config: Any) -> None:
         for field in fields(BonusConfig):
             if (value := getattr(config.bonus, field.name)) != field.default:
                 raise ConfigError(
-                    f"bonus.{field.name}={value} is for curiosity; add --curiosity rnd or another, or leave it out"
+                    f"bonus.{field.name}={value} does nothing with curiosity=none; use --curiosity "
+                    f"{' or '.join(get_args(CuriosityName))}, or leave bonus.{field.name} out"
                 )
         return
     _check_method(config.curiosity, config.bonus)
@@ -97,11 +98,13 @@ def check_curiosity(config: Any) -> None:
             f"curiosity={config.curiosity!r} is for PPO, and algorithm={config.algorithm!r} searches; use --algorithm "
             f"ppo, or --curiosity none"
         )
-    if config.self_play.is_used:
-        raise ConfigError(
-            f"curiosity={config.curiosity!r} is for worlds without opponents, and {config.env} is played against some "
-            f"(self_play); use --curiosity none"
-        )
+    for name in ("pool_fraction", "fixed_fraction"):
+        if share := getattr(config.self_play, name):
+            raise ConfigError(
+                f"curiosity={config.curiosity!r} is for training without opponents, and self_play.{name}={share:g} has "
+                f"some play; use --curiosity none, or, if you set it and no preset did, leave "
+                f"{flag(f'self_play.{name}')} out"
+            )
 
 
 _METHODS_OF = {
@@ -128,6 +131,6 @@ def _check_method(name: str, bonus: BonusConfig) -> None:
     for setting, methods in _METHODS_OF.items():
         if not _is_used(setting, name, bonus) and getattr(bonus, setting) != getattr(default, setting):
             raise ConfigError(
-                f"bonus.{setting} does nothing with curiosity={name!r}; use --curiosity {' or '.join(methods)}, or "
-                f"leave it out"
+                f"bonus.{setting}={getattr(bonus, setting)} does nothing with curiosity={name!r}; use --curiosity "
+                f"{' or '.join(methods)}, or leave bonus.{setting} out"
             )

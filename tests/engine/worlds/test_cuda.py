@@ -15,9 +15,8 @@ from scramjet.engine.layout import clear_function, episode_dtype, leaf_layout, s
 from scramjet.engine.trees import leaves, space_tree
 from scramjet.engine.worlds import cuda, kernels
 from scramjet.engine.worlds.cuda_staging import MAX_SHARED_BYTES, _digits, plan, staged_row, staged_step
-from scramjet.engine.worlds.interpreted import Record, Records
+from scramjet.engine.worlds.interpreted import Record, Records, interpreted_rules
 from scramjet.engine.worlds.native_pool import NativePool
-from scramjet.engine.worlds.rules import interpreted_rules
 from scramjet.engine.worlds.world_functions import Compilers
 from scramjet.envs import load_env, registrations, rng
 from scramjet.errors import ConfigError

@@ -9,7 +9,7 @@ import pytest
 import scramjet
 from scramjet.errors import ConfigError, TrustError
 from scramjet.training.config.files import apply, load_config, load_frozen, starting_config
-from scramjet.training.config.keywords import with_keywords
+from scramjet.training.config.keywords import TABLES, with_keywords
 
 TINY: dict[str, Any] = {
     "num_envs": 4,
@@ -43,6 +43,13 @@ def test_settings_in_every_form_reach_the_run_over_the_preset(tmp_path: Path):
     assert config.checkpoint == scramjet.CheckpointConfig(every=7)
     assert (config.env_parameters["gravity"], config.env_parameters["force"]) == (12.0, 9.0)
     assert config.ppo.gamma == DEFAULT.ppo.gamma  # of the preset
+
+
+@pytest.mark.parametrize("name", ["PPOConfig", "PolicyConfig", "BonusConfig", "EvaluationConfig", "CheckpointConfig"])
+def test_each_config_class_of_the_package_replaces_its_table(name: str):
+    (table,) = [table for table, kind in TABLES.items() if kind.__name__ == name]
+    given = getattr(scramjet, name)()
+    assert getattr(with_keywords(DEFAULT, {table: given}), table) == given
 
 
 def test_they_lie_over_a_run_config_a_file_and_a_fork_and_a_resumed_run_takes_only_its_length(tmp_path: Path):

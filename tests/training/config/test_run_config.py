@@ -5,7 +5,7 @@ import os
 import re
 import time
 from dataclasses import FrozenInstanceError, dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from scramjet.algorithms.ppo import PPOConfig
 from scramjet.envs.registry import load_env
 from scramjet.errors import ConfigError, WorldError
 from scramjet.policies import PolicyConfig
-from scramjet.settings import Spelling, describe, flag, require, settle
+from scramjet.settings import Spelling, coerce, describe, flag, require, settle
 from scramjet.training.config.changes import changes, reopened
 from scramjet.training.config.resolution import resolve, with_open_choices
 from scramjet.training.config.run_config import (
@@ -96,7 +96,7 @@ def test_a_fitting_value_is_brought_to_its_declared_type(field, given_, settled)
         ("switch", 1, "true or false"),
         ("switch", "true", "true or false"),
         ("word", 5, "text"),
-        ("maybe", "some", "a whole number or none"),
+        ("maybe", "some", "a whole number or 'none'"),
         ("kind", "green", "'red' or 'blue'"),
         ("kind", None, "'red' or 'blue'"),
         ("auto", "automatic", "a whole number or 'auto'"),
@@ -112,6 +112,28 @@ def test_a_value_of_the_wrong_type_is_refused_with_its_name_its_value_and_what_f
         Everything(**{field: value})
 
 
+@pytest.mark.parametrize(
+    ("value", "hint", "said"),
+    [
+        ("rdn", Literal["rnd", "icm"], "x='rdn' must be 'rnd' or 'icm'. Did you mean 'rnd'?"),
+        ("RND", Literal["rnd", "icm"], "x='RND' must be 'rnd' or 'icm'. Did you mean 'rnd'?"),
+        ("NONE", int | None, "x='NONE' must be a whole number or 'none'. Did you mean 'none'?"),
+        (["icm", "rdn"], tuple[Literal["rnd", "icm"], ...], "'rnd' or 'icm' each). Did you mean 'rnd'?"),
+        ("atuo", int | Literal["auto"], "x='atuo' must be a whole number or 'auto'. Did you mean 'auto'?"),
+    ],
+)
+def test_a_value_that_is_much_like_a_choice_is_answered_with_it(value: Any, hint: Any, said: str):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        coerce("x", value, hint)
+
+
+@pytest.mark.parametrize(("value", "hint"), [("best", Literal["rnd", "icm"]), (3, Literal["rnd"]), ("rdn", int)])
+def test_a_value_that_is_like_no_choice_is_answered_with_the_choices_alone(value: Any, hint: Any):
+    with pytest.raises(ConfigError) as caught:
+        coerce("x", value, hint)
+    assert "mean" not in str(caught.value)
+
+
 def test_a_flag_is_the_kebab_case_of_its_field():
     assert flag("num_minibatches") == "--num-minibatches"
 
@@ -122,7 +144,7 @@ def test_a_rule_names_the_field_its_value_and_the_default():
 
 
 def test_types_are_described_in_words():
-    assert describe(int | None) == "a whole number or none"
+    assert describe(int | None) == "a whole number or 'none'"
     assert describe(tuple[float, ...]) == "a list (a number each)"
 
 
@@ -142,7 +164,7 @@ def test_total_timesteps_may_be_written_as_people_write_it(text, count):
         ({"seed": -1}, "seed=-1"),
         ({"seed": 2**62}, f"seed={2**62}"),
         ({"seed": "one"}, "seed='one' must be a whole number"),
-        ({"num_envs": 0}, "num_envs=0 must be at least 1 (or auto)"),
+        ({"num_envs": 0}, "num_envs=0 must be at least 1 (or 'auto')"),
         ({"num_envs": "all"}, "num_envs='all' must be a whole number or 'auto'"),
         ({"num_steps": 0}, "num_steps=0 must be at least 1"),
         ({"frame_stack": 10**9}, "frame_stack=1000000000 must be from 1 to 1024"),

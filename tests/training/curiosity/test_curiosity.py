@@ -141,9 +141,19 @@ def test_actors_beside_the_learner_are_curious_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"curiosity": None}, "bonus.features=8 is for curiosity; add --curiosity rnd"),
+        (
+            {"curiosity": None},
+            "bonus.features=8 does nothing with curiosity=none; use --curiosity rnd or .*, or leave bonus.features out",
+        ),
         ({"algorithm": "spo", "ppo": PPOConfig()}, "curiosity='rnd' is for PPO"),
-        ({"env": "connect_four", "self_play": SelfPlayConfig(pool_fraction=0.5)}, "worlds without opponents"),
+        (
+            {"env": "snake", "self_play": SelfPlayConfig(pool_fraction=0.5)},
+            r"self_play.pool_fraction=0.5 .* use --curiosity none, or, .* leave --self-play.pool-fraction out",
+        ),
+        (
+            {"env": "snake", "self_play": SelfPlayConfig(fixed_fraction=0.2, opponents=("random",))},
+            r"self_play.fixed_fraction=0.2 .* use --curiosity none, or, .* leave --self-play.fixed-fraction out",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -126,7 +126,9 @@ def test_the_bonus_that_a_run_records_is_that_of_sets_of_positions_over_its_roll
     ],
 )
 def test_a_setting_of_another_method_is_refused(method: str, setting: dict[str, Any], fix: str) -> None:
-    with pytest.raises(ConfigError, match=f"does nothing with curiosity='{method}'; use {fix}"):
+    *_, (name, value) = setting.items()
+    said = f"bonus.{name}={value} does nothing with curiosity='{method}'; use {fix}, or leave bonus.{name} out"
+    with pytest.raises(ConfigError, match=said):
         replace(SMALL, curiosity=method, bonus=BonusConfig(**setting))
 
 
