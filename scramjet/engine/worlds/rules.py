@@ -114,6 +114,7 @@ def stand_ins(env: Env) -> dict[str, Callable[..., Any]]:
 
 
 def rules_of(env: Env, parameters: Any, functions: dict[str, Callable[..., Any]]) -> Rules:
+    """The record of a world's functions, those of the engine among them, as kernels take it."""
     return Rules(
         parameters=parameters,
         reset=functions["reset"],
