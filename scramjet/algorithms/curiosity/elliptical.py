@@ -8,6 +8,10 @@ it is 1 / n of an observation seen n times before: the elliptical bonus generali
 Features of an observation enter C when a step leads to it, and those of an episode's first when the episode begins.
 What an episode's last step led to is not in a rollout: in its place stands the first observation of the next episode.
 So the last step of an episode has no bonus.
+
+Kept is not C^-1 but a matrix S with C^-1 = S S^T, which Potter's square root update changes with each observation: with
+v = S^T phi, S loses S v v^T / (a + sqrt(a)), a = 1 + v^T v (Kaminski, Bryson and Schmidt 1971). So a bonus is a
+sum of squares however long an episode gets; C^-1 itself, kept in 32 bits, would in time be that of no C at all.
 """
 
 from __future__ import annotations
@@ -21,17 +25,18 @@ from torch import Tensor
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.compile.jit import RowKernel
 from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.compile.vector_maths import inlined, inlined_sum
 
 
 class EllipticalMemory(EpisodicMemory):
-    """C^-1 of the episode of each of R rows, kept over rollouts."""
+    """S of the episode of each of R rows, kept over rollouts."""
 
-    inverse: Tensor  # [R, D, D], C^-1; its content means nothing between episodes
+    root: Tensor  # [R, D, D], S; its content means nothing between episodes
 
     def __init__(self, num_rows: int, num_features: int, ridge: float) -> None:
         super().__init__(num_rows)
         self.ridge = ridge
-        self.register_buffer("inverse", torch.zeros(num_rows, num_features, num_features))
+        self.register_buffer("root", torch.zeros(num_rows, num_features, num_features))
 
     def visit(self, features: Tensor, ended: Tensor, counts: Tensor | None = None) -> Tensor:
         """The bonus of what each step led to, [T, R], not negative.
@@ -43,11 +48,11 @@ class EllipticalMemory(EpisodicMemory):
         counts = torch.ones_like(ended) if counts is None else counts
         if features.is_cuda:
             visit = _visit_on_gpu(features)
-            return visit(features.detach().float(), ended, counts, self.inverse, self.is_under_way, self.ridge)
+            return visit(features.detach().float(), ended, counts, self.root, self.is_under_way, self.ridge)
         bonus = torch.empty(ended.shape, device=ended.device)
         _visit.on(
             ended.shape[1], features.detach().float().contiguous(), ended.contiguous(), counts.contiguous(),
-            self.inverse, self.is_under_way, torch.empty_like(self.inverse[:, 0]), np.float32(self.ridge), bonus,
+            self.root, self.is_under_way, torch.empty_like(self.root[:, 0]), np.float32(self.ridge**-0.5), bonus,
         )  # fmt: skip
         return bonus
 
@@ -63,67 +68,77 @@ def _visit_on_gpu(features: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor,
 
 
 def visit_together(
-    features: Tensor, ended: Tensor, counts: Tensor, inverse: Tensor, is_under_way: Tensor, ridge: float
+    features: Tensor, ended: Tensor, counts: Tensor, root: Tensor, is_under_way: Tensor, ridge: float
 ) -> Tensor:
     """What `_visit` computes, for all rows at once, as a GPU is quick at: a thread for each row would read its own
     matrix from end to end. Arguments as for `EllipticalMemory`; the two last tensors are updated in place."""
-    identity = torch.eye(features.shape[2], device=features.device) / ridge
+    identity = torch.eye(features.shape[2], device=features.device) / ridge**0.5
     bonuses = []
     for t in range(len(ended)):
         begins, stays = counts[t] & ~is_under_way, counts[t] & ~ended[t]
-        inverse.copy_(torch.where(begins.view(-1, 1, 1), identity, inverse))
-        _add(inverse, features[t], begins)
-        bonuses.append(torch.where(stays, _add(inverse, features[t + 1], stays), 0.0))
+        root.copy_(torch.where(begins.view(-1, 1, 1), identity, root))
+        _add(root, features[t], begins)
+        bonuses.append(torch.where(stays, _add(root, features[t + 1], stays), 0.0))
         is_under_way.copy_((is_under_way | counts[t]) & ~ended[t])
     return torch.stack(bonuses)
 
 
-def _add(inverse: Tensor, phi: Tensor, chosen: Tensor) -> Tensor:
+def _add(root: Tensor, phi: Tensor, chosen: Tensor) -> Tensor:
     """Add features [R, D] to the matrices of the `chosen` rows [R]; returns phi^T C^-1 phi before that, [R]."""
-    product = (inverse * phi.unsqueeze(1)).sum(-1)  # not a matrix product, which the GPU may round
-    squared = (phi * product).sum(-1).clamp(min=0.0)
-    weight = torch.where(chosen, 1.0 / (1.0 + squared), 0.0)
-    inverse.addcmul_((product * weight.unsqueeze(1)).unsqueeze(2), product.unsqueeze(1), value=-1.0)
+    projected = (root * phi.unsqueeze(2)).sum(1)  # not a matrix product, which the GPU may round
+    squared = projected.square().sum(-1)
+    weight = torch.where(chosen, 1.0 / (1.0 + squared + (1.0 + squared).sqrt()), 0.0)
+    product = (root * projected.unsqueeze(1)).sum(2) * weight.unsqueeze(1)
+    root.addcmul_(product.unsqueeze(2), projected.unsqueeze(1), value=-1.0)
     return squared
 
 
 @RowKernel
 def _visit(
     start: int, stop: int,
-    features: np.ndarray, ended: np.ndarray, counts: np.ndarray, inverse: np.ndarray, is_under_way: np.ndarray,
-    product: np.ndarray, ridge: np.float32, bonus: np.ndarray,
+    features: np.ndarray, ended: np.ndarray, counts: np.ndarray, root: np.ndarray, is_under_way: np.ndarray,
+    projected: np.ndarray, first: np.float32, bonus: np.ndarray,
 ) -> None:  # fmt: skip
-    """Rows start to stop, step by step; C^-1 is updated by Sherman and Morrison's formula for C + phi phi^T.
-
-    `product` [R, D] is scratch for C^-1 phi. It is summed over columns, since C is symmetric: so loops over numbers
-    that lie side by side have no sums in them, and the compiler can vectorize them.
-    """
-    size, zero, one = features.shape[2], np.float32(0.0), np.float32(1.0)
+    """Rows start to stop, step by step. `first`: what S begins with on its diagonal; `projected` [R, D] is scratch."""
     for n in range(start, stop):
         for t in range(ended.shape[0]):
-            bonus[t, n] = zero
+            bonus[t, n] = 0.0
             if counts[t, n]:
-                begins = not is_under_way[n]
-                if begins:
-                    for i in range(size):
-                        for j in range(size):
-                            inverse[n, i, j] = one / ridge if i == j else zero
+                if not is_under_way[n]:
                     is_under_way[n] = True
-                for after in range(0 if begins else 1, 1 if ended[t, n] else 2):
-                    for j in range(size):
-                        product[n, j] = zero
-                    for i in range(size):
-                        weight = features[t + after, n, i]
-                        for j in range(size):
-                            product[n, j] += inverse[n, i, j] * weight
-                    squared = zero
-                    for i in range(size):
-                        squared += features[t + after, n, i] * product[n, i]
-                    squared = max(squared, zero)
-                    for i in range(size):
-                        weight = product[n, i] / (one + squared)
-                        for j in range(size):
-                            inverse[n, i, j] -= weight * product[n, j]
-                    bonus[t, n] = squared if after else zero
+                    root[n] = 0.0
+                    for i in range(features.shape[2]):
+                        root[n, i, i] = first
+                    _add_to_row(root[n], features[t, n], projected[n])
+                if not ended[t, n]:
+                    bonus[t, n] = _add_to_row(root[n], features[t + 1, n], projected[n])
             if ended[t, n]:
                 is_under_way[n] = False
+
+
+@inlined
+def _add_to_row(root, phi, projected):  # type: ignore[no-untyped-def]
+    """Add features phi [D] to the C of `root` [D, D]; returns phi^T C^-1 phi before that. `projected` is scratch."""
+    for j in range(len(phi)):
+        projected[j] = 0.0
+    for i in range(len(phi)):
+        weight = phi[i]
+        for j in range(len(phi)):
+            projected[j] += root[i, j] * weight
+    squared = _product(projected, projected)
+    whole = np.float32(1.0) + squared
+    share = np.float32(1.0) / (whole + np.sqrt(whole))
+    for i in range(len(phi)):
+        weight = share * _product(root[i], projected)
+        for j in range(len(phi)):
+            root[i, j] -= weight * projected[j]
+    return squared
+
+
+@inlined_sum
+def _product(x, y):  # type: ignore[no-untyped-def]
+    """The sum of the products of two rows' numbers."""
+    total = np.float32(0.0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total

@@ -26,7 +26,7 @@ from scramjet.engine.privileged import policy_space
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
-from scramjet.runtime.ranks.joined_moments import joined_over
+from scramjet.runtime.ranks.joined_moments import joined_over, of_all
 from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
 from scramjet.training.batches.targets import BonusAdvantages
 from scramjet.training.curiosity.bonus import Bonus, Transitions, at_places, mean_of_counted
@@ -107,11 +107,24 @@ class Curiosity:
             scaled, value, ended, torch.zeros_like(ended), nothing,
             gamma=self.config.gamma, gae_lambda=self._gae_lambda,
         )  # fmt: skip
-        revisited = self.bonus.revisited
-        numbers = [mean_of_counted(found, steps.counts), found.max(), *([] if revisited is None else [revisited])]
-        self._prepared = returns, torch.stack(numbers)
+        self._prepared = returns, self._numbers_of(found, steps.counts)
         weight = self.config.weight(ends_with_episodes=self.bonus.ends_with_episodes)
         return BonusAdvantages(advantage.mul_(weight), self.config.reward_coef)
+
+    def _numbers_of(self, found: Tensor, counts: Tensor | None) -> Tensor:
+        """Mean and maximum of the bonuses found by all ranks, then `revisited` if visits are counted."""
+        revisited = self.bonus.revisited
+        numbers = torch.stack(
+            [mean_of_counted(found, counts), found.max(), *([] if revisited is None else [revisited])]
+        )
+        if self._ranks.is_alone:
+            return numbers
+        weight = torch.full_like(numbers[:1], found.numel()) if counts is None else counts.sum().view(1)
+        everyones = of_all(torch.cat([numbers, weight]), self._ranks)
+        shares = everyones[:, -1:] / everyones[:, -1].sum().clamp(min=1)
+        means = (everyones[:, :-1] * shares).sum(0)
+        means[1] = everyones[:, 1].max()
+        return means
 
     def _value(self, obs: object) -> Tensor:
         return self.critic(self._policy.prepare_seen(obs)).squeeze(-1)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def test_bonuses_of_rollouts_one_after_the_other_are_those_of_matrices_inverted_
     for rollout in random_walks(generator, 3, 6, 3, num_features, ends, idle):
         expected = plain.visit(*rollout)
         np.testing.assert_allclose(memory.visit(*rollout).numpy(), expected, rtol=2e-3, atol=1e-4)
-        at_once = visit_together(*rollout, together.inverse, together.is_under_way, ridge)
+        at_once = visit_together(*rollout, together.root, together.is_under_way, ridge)
         np.testing.assert_allclose(at_once.numpy(), expected, rtol=2e-3, atol=1e-4)
 
 
@@ -68,6 +68,23 @@ def test_the_inverse_stays_exact_over_a_long_episode():
     memory, plain = EllipticalMemory(1, 8, 0.1), PlainMemory(1, 8, 0.1)
     for rollout in random_walks(generator, 10, 200, 1, 8, 0.0, 0.0):
         np.testing.assert_allclose(memory.visit(*rollout).numpy(), plain.visit(*rollout), rtol=1e-3, atol=1e-6)
+
+
+def test_the_inverse_stays_one_where_features_hardly_change_for_a_very_long_episode():
+    """The smallest ridge that is allowed, 30,000 steps: C^-1 kept in 32 bits had negative eigenvalues, then NaN."""
+    generator = torch.Generator().manual_seed(1)
+    memory, matrix = EllipticalMemory(1, 8, 0.001), 0.001 * np.eye(8)
+    always = torch.nn.functional.normalize(torch.randn(8, generator=generator), dim=0)
+    for part in range(6):
+        features = always + 1e-3 * torch.randn(5001, 1, 8, generator=generator)
+        features = torch.nn.functional.normalize(features, dim=-1)
+        ended = torch.zeros(5000, 1, dtype=torch.bool)
+        bonus = memory.visit(features, ended)
+        visited = features[(1 if part else 0) :, 0].double().numpy()
+        matrix += visited.T @ visited
+        assert bonus[1:].max() < 1.1
+        inverse = (memory.root[0].double() @ memory.root[0].double().T).numpy()
+        np.testing.assert_allclose(inverse, np.linalg.inv(matrix), rtol=2e-3, atol=2e-3 * np.abs(inverse).max())
 
 
 def test_of_one_hot_features_the_bonus_counts_visits_from_the_first_observation_of_the_episode_on():
@@ -86,13 +103,13 @@ def test_the_kernel_computes_what_is_computed_for_all_rows_at_once(triton_device
     for rollout in random_walks(generator, 2, 12, 3, num_features, 0.1, 0.2):
         there = [part.to(triton_device) for part in rollout]
         bonuses = [
-            visit(*there, memory.inverse, memory.is_under_way, 0.1)
+            visit(*there, memory.root, memory.is_under_way, 0.1)
             for visit, memory in ((visit_together, expected), (visit_by_rows, found))
         ]
         torch.testing.assert_close(bonuses[1], bonuses[0], rtol=1e-3, atol=1e-4)
         assert torch.equal(found.is_under_way, expected.is_under_way)
         goes_on = expected.is_under_way
-        torch.testing.assert_close(found.inverse[goes_on], expected.inverse[goes_on], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(found.root[goes_on], expected.root[goes_on], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.gpu

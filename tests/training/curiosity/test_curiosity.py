@@ -132,6 +132,15 @@ def test_ranks_hold_the_same_weights_of_curiosity(tmp_path: Path) -> None:
         assert torch.equal(tensor, other), name
 
 
+def test_bonuses_in_metrics_are_those_of_all_ranks(tmp_path: Path) -> None:
+    """Before the first gradient step two ranks play and reward as one process does."""
+    config = replace(SMALL, env="maze", curiosity="rnd", num_envs=8, total_timesteps=64)
+    together, *_ = lines_of(train_on_ranks(2, tmp_path / "two", config)[0].run_path)
+    alone, *_ = lines_of(train(config, tmp_path / "one").run_path)
+    for name in ("bonus/mean", "bonus/max"):
+        assert together[name] == pytest.approx(alone[name], rel=1e-4), name
+
+
 def test_actors_beside_the_learner_are_curious_too(tmp_path: Path) -> None:
     config = replace(CURIOUS, mode="async", num_actors=2, total_timesteps=6 * UPDATE)
     records = lines_of(train(config, tmp_path).run_path)
