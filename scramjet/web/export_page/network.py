@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from scramjet.errors import ConfigError
+from scramjet.policies.compressed_values import MAX_SYMLOG, TwoHotHead
 from scramjet.policies.distributions import Categorical, DiagonalGaussian, Distribution, MultiCategorical
 from scramjet.policies.encoders.grids import GridCNN, GridEntry, GridPlanes, ResidualBlock
 from scramjet.policies.encoders.images import ImageEncoder, Residual
@@ -61,6 +62,10 @@ class NetworkWriter:
             GRU: lambda part: self._core(part, "gru"),
             MinGRU: lambda part: self._core(part, "mingru"),
             GaussianHead: self._gaussian_head,
+            TwoHotHead: lambda part: {
+                "op": "two_hot", "layer": self.part(part.layer), "bins": self.tensor(part.bins),
+                "maxSymlog": MAX_SYMLOG,
+            },
             ObservationNormalizer: self._normalizer,
             DictNormalizer: lambda part: {
                 "entries": {name: self.part(one) for name, one in zip(part.names, part.entries, strict=True)}
@@ -192,6 +197,7 @@ def describe_policy(policy: Policy) -> tuple[Description, bytes]:
         "normalizer": writer.part(policy.normalizer),
         "distribution": _distribution(policy.distribution),
         "stateSize": policy.state_size,
+        "maxSymlog": MAX_SYMLOG if policy.values_are_symlog else None,
     }
     return described, writer.weights
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from scramjet.errors import ConfigError
+from scramjet.policies.compressed_values import MAX_SYMLOG
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.policy import Policy
 from scramjet.training.components import make_policy
@@ -63,6 +64,8 @@ NETWORKS: list[tuple[str, bool, dict[str, Any]]] = [
     ("kuhn", False, {"memory": "mingru", "memory_size": 8}),
     (f"{PRIVILEGED}:Cards", True, {"memory": "gru", "memory_size": 8}),
     (f"{PRIVILEGED}:Nim", True, {}),
+    ("cartpole", True, {"value_bins": 21}),
+    ("tmaze", False, {"value_bins": 8, "memory": "gru", "memory_size": 8, "shared_trunk": True}),
 ]
 
 
@@ -97,6 +100,23 @@ def test_a_network_answers_as_in_torch(world: str, is_normalized: bool, settings
     assert len(wanted) >= 6
     np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=1e-4)
     assert difference is None
+
+
+@pytest.mark.parametrize("symmetry", ["none", "average"])
+@pytest.mark.parametrize("factor", [5.0, 500.0])
+def test_values_on_the_symlog_scale_are_shown_as_returns(symmetry: str, factor: float) -> None:
+    policy, config = trained_policy("tic_tac_toe", False, {"hidden": (8,), "symmetry": symmetry})
+    network: Any = policy.network if symmetry == "none" else policy.network.network
+    with torch.no_grad():
+        network.critic_head.weight.mul_(factor)
+    policy.values_are_symlog = True
+    recorded = recorded_game(config.make_env(), policy, num_steps=20)  # type: ignore[arg-type]
+    found, difference = answers(policy, config, recorded)
+    wanted = [seen["value"] for step in recorded["steps"] for seen in step["players"]]
+    assert difference is None
+    np.testing.assert_allclose([one[-1] for one in found], wanted, rtol=1e-3, atol=1e-4)
+    largest = max(map(abs, wanted))
+    assert largest == pytest.approx(np.expm1(MAX_SYMLOG)) if factor == 500.0 else 2 < largest < 1e9
 
 
 @pytest.mark.parametrize("damage", ["rewards", "record", "logits", "obs"])

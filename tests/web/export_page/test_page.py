@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from scramjet.algorithms.ppo import PPOConfig
 from scramjet.envs.api import Env
 from scramjet.envs.registry import load_env, registrations
 from scramjet.errors import WorldError
+from scramjet.policies.config import PolicyConfig
 from scramjet.training.components import make_policy
 from scramjet.training.config.run_config import RunConfig
 from scramjet.web.export_page.assets import asset
@@ -148,6 +150,20 @@ def test_texts_of_a_run_and_a_world_cannot_become_markup_or_code(tmp_path: Path,
 
 def test_the_page_names_nothing_outside_itself(tic_tac_toe: SharedPage) -> None:
     assert not re.search(r"https?:|//[a-z]+\.|src=|fetch\(|XMLHttpRequest|WebSocket|import\(", tic_tac_toe.html)
+
+
+@pytest.mark.parametrize("changes", [
+    {"ppo": PPOConfig(value_scale="symlog")},
+    {"ppo": PPOConfig(value_scale="popart")},
+    {"policy": PolicyConfig(hidden=(8,), value_bins=11)},
+], ids=["symlog", "popart", "value_bins"])  # fmt: skip
+def test_a_run_whose_values_are_learned_on_another_scale_becomes_a_page(
+    tmp_path: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    javascript()  # skips where there is no engine, for nothing would be compared
+    train_small(tmp_path, "game", "tic_tac_toe", **changes)
+    assert call("export-page", tmp_path / "game", "-o", tmp_path / "game.html") == 0
+    assert "MB; open it in any browser" in capsys.readouterr().out
 
 
 def test_the_command_writes_one_file_and_says_its_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,9 @@ class Network {
 
   /** Logits, value and the recurrent state after an observation. */
   forward(obs, state = this.initialState) {
-    return NETWORKS[this.policy.network.op](this, this.policy.network, this.prepared(obs), state);
+    const { network, maxSymlog } = this.policy;
+    const output = NETWORKS[network.op](this, network, this.prepared(obs), state);
+    return maxSymlog === null ? output : { ...output, value: symexp(output.value, maxSymlog) };
   }
 
   /** An observation as float32, normalized where the policy does so. */
@@ -161,6 +163,11 @@ function each32(input, operation) {
   return input.data === undefined ? input.map(operation) : { ...input, data: input.data.map(operation) };
 }
 
+/** sign(x) (exp(|x|) - 1), numbers beyond `most` counting as that: as in scramjet/policies/compressed_values.py. */
+function symexp(number, most) {
+  return Math.sign(number) * Math.expm1(Math.min(Math.abs(number), most));
+}
+
 const rectified = (value) => (value > 0 ? value : 0);
 
 const PARTS = {
@@ -197,6 +204,11 @@ const PARTS = {
   },
   gaussian: (net, part, input) =>
     joinedFeatures([net.run(part.mean, input), part.same === undefined ? net.run(part.linear, input) : net.tensor(part.same)]),
+  two_hot: (net, { layer, bins, maxSymlog }, input) => {
+    const places = net.tensor(bins);
+    const mean = softmax(net.run(layer, input)).reduce((sum, share, k) => sum + share * places[k], 0);
+    return Float32Array.of(symexp(mean, maxSymlog));
+  },
   convolution: (net, part, input) => convolved(net, part, input),
   max_pool: (net, { size, stride, padding }, input) => {
     const fit = (length) => Math.floor((length + 2 * padding - size) / stride) + 1;
