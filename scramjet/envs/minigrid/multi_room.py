@@ -12,6 +12,7 @@ from scramjet.envs.minigrid.placing import place_agent, place_object
 from scramjet.envs.rng import randint
 
 SMALLEST_ROOM = 4  # the walls around it included
+MARGIN = 2  # cells that a grid has more than its largest room
 ROOMS_PER_CHAIN = 20
 TRIES = 8  # for the next room, from each room
 CHAINS = 1000  # that are laid for one of as many rooms as are asked for, before the longest of them will do
@@ -143,8 +144,8 @@ class MultiRoom(GridWorld):
 
     def validate(self) -> None:
         super().validate()
-        self.require_between("max_room_size", SMALLEST_ROOM, LARGEST_SIDE)
-        self.require_between("size", self.max_room_size + 2, LARGEST_SIDE)
+        self.require_between("max_room_size", SMALLEST_ROOM, LARGEST_SIDE - MARGIN)
+        self.require_between("size", self.max_room_size + MARGIN, LARGEST_SIDE)
         pitch = SMALLEST_ROOM - 1  # neighbours share a wall
         most = ((self.size - 1) // pitch) * ((self.size - 2) // pitch)
         self.require_between("max_rooms", 1, min(ROOMS_PER_CHAIN, most))

@@ -128,6 +128,7 @@ def test_layouts_are_as_frequent_as_those_of_the_package() -> None:
         ("four_rooms", {"size": 8}, "size=8 must be odd"),
         ("door_key", {"view_size": 4}, "view_size=4 must be odd and from 3 to 15"),
         ("multi_room", {"min_rooms": 7}, "min_rooms=7 must be from 1 to 6"),
+        ("multi_room", {"max_room_size": 63, "size": 64}, "max_room_size=63 must be from 4 to 62"),
         ("multi_room", {"size": 8}, "size=8 must be from 12 to 64"),
         ("multi_room", {"size": 6, "max_room_size": 4, "max_rooms": 2}, "max_rooms=2 must be from 1 to 1"),
         ("key_corridor", {"num_rows": 0}, "num_rows=0 must be from 1 to 12"),
