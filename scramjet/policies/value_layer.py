@@ -31,6 +31,11 @@ def value_layer(policy: Policy) -> nn.Linear:
     return layer
 
 
+_PROBES = ((2.0, 1.0), (0.5, -3.0))
+"""Factors and offsets by which the layer is rescaled to see whether values follow. A network that gives a * output + c
+follows one of them wherever c * (1 - factor) = offset * (1 - a), and both only with a = 1 and c = 0."""
+
+
 @torch.no_grad()
 def check_value_layer(policy: Policy, observation_space: Any) -> None:
     """Refuse a network that returns something else than the output of its value layer as the value."""
@@ -40,13 +45,16 @@ def check_value_layer(policy: Policy, observation_space: Any) -> None:
     state = policy.initial_state(2) if policy.state_size else None
     policy.eval()
     before = policy.value(obs, state)
-    layer.weight.mul_(2.0)
-    layer.bias.mul_(2.0).add_(1.0)
-    after = policy.value(obs, state)
+    follows = True
+    for factor, offset in _PROBES:
+        layer.weight.copy_(factor * kept[0])
+        layer.bias.copy_(factor * kept[1] + offset)
+        after = policy.value(obs, state)
+        follows &= torch.allclose(after, factor * before + offset, rtol=1e-2, atol=1e-2)
     for parameter, numbers in zip((layer.weight, layer.bias), kept, strict=True):
         parameter.copy_(numbers)
     policy.train(was_training)
-    if not torch.allclose(after, 2 * before + 1, rtol=1e-2, atol=1e-2):
+    if not follows:
         raise ConfigError(
             f"value_scale='popart' rescales critic_head, and the network {type(policy.network).__name__} returns "
             f"something else than its output as the value; return it as it is, or use --value-scale symlog"

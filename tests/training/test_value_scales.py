@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -171,16 +172,15 @@ def _scale_of(result: Any, config: RunConfig) -> Any:
 
 
 class OwnNetwork(nn.Module):
-    """A network of a user, whose value is `wrong` or right."""
+    """A network of a user, whose value is the output of the layer `name`, or what `change` makes of it."""
 
-    def __init__(self, name: str = "critic_head", *, squashes: bool = False) -> None:
+    def __init__(self, name: str = "critic_head", change: Callable[[Tensor], Tensor] = lambda value: value) -> None:
         super().__init__()
-        self.actor, self.squashes, self.name = nn.Linear(4, 2), squashes, name
+        self.actor, self.change, self.name = nn.Linear(4, 2), change, name
         setattr(self, name, nn.Linear(4, 1))
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        value = getattr(self, self.name)(obs).squeeze(-1)
-        return self.actor(obs), torch.tanh(value) if self.squashes else value
+        return self.actor(obs), self.change(getattr(self, self.name)(obs).squeeze(-1))
 
 
 def policy_with(network: nn.Module) -> Policy:
@@ -199,7 +199,12 @@ def test_a_network_of_ones_own_keeps_its_weights_when_it_is_checked():
     ("network", "message"),
     [
         (OwnNetwork("value_out"), r"OwnNetwork has no such layer; name it self.critic_head = nn.Linear\(..., 1\)"),
-        (OwnNetwork(squashes=True), "returns something else than its output as the value"),
+        (OwnNetwork(change=torch.tanh), "returns something else than its output as the value"),
+        (OwnNetwork(change=torch.relu), "returns something else than its output as the value"),
+        (OwnNetwork(change=lambda value: 2 * value), "returns something else than its output as the value"),
+        (OwnNetwork(change=lambda value: 2 * value + 1), "returns something else than its output as the value"),
+        (OwnNetwork(change=lambda value: -3 * value - 4), "returns something else than its output as the value"),
+        (OwnNetwork(change=lambda value: 7 * value + 36), "returns something else than its output as the value"),
     ],
 )
 def test_a_network_without_a_layer_to_rescale_is_refused_by_name(network, message):
