@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from scramjet import cli, errors
+from scramjet.algorithms.value_scaling import MAX_DEVIATION, MIN_DEVIATION
 from scramjet.commands import (
     bench,
     check,
@@ -226,6 +227,11 @@ def test_the_configuration_page_lists_every_flag_of_every_command(arguments: typ
     flags = [name for name, kind in arguments.__annotations__.items() if "Positional" not in kind]
     expected = {name.replace("_", "-") for name in flags}
     assert listed == expected
+
+
+def test_the_page_on_stabilizers_tells_between_which_deviations_popart_normalizes() -> None:
+    page = (ROOT / "docs/stabilizers.md").read_text()
+    assert f"a deviation from {MIN_DEVIATION:.4f} to {MAX_DEVIATION:,.0f}" in page
 
 
 def test_the_doors_in_the_docs_are_those_in_examples() -> None:
