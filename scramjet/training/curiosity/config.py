@@ -18,6 +18,8 @@ MAX_FEATURES = 4096
 """Most numbers that describe an observation, so that a config of somebody else cannot fill a machine's memory."""
 MAX_ELLIPTICAL_FEATURES = 512
 """The same where the square of that number is kept for each row."""
+MAX_WEIGHT = 1000.0
+"""Largest weight of advantages: float32 has room for what the policy's loss makes of them."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,10 @@ class BonusConfig:
     """Bonuses for what is new."""
 
     coef: float | Literal["auto"] = "auto"
-    """Weight of the bonuses' advantages in what the policy learns from; auto: 1, or 0.1 where bonuses end with the
-    episode (noveld, counts, e3b), lest it pay not to finish it."""
+    """Weight of the bonuses' advantages in what the policy learns from, at most 1000; auto: 1, or 0.1 where bonuses end
+    with the episode (noveld, counts, e3b), lest it pay not to finish it."""
     reward_coef: float = 2.0
-    """Weight of the rewards' advantages beside them; 0: learn from bonuses alone."""
+    """Weight of the rewards' advantages beside them, at most 1000; 0: learn from bonuses alone."""
     gamma: float = 0.99
     """Discount of bonuses, per step; that of rewards is --gamma (0.999 in the paper on rnd)."""
     learning_rate: float = 1e-3
@@ -58,13 +60,15 @@ class BonusConfig:
         require_counts(self, ("features",), most=MAX_FEATURES, prefix=prefix)
         require_counts(self, ("elliptical_features",), most=MAX_ELLIPTICAL_FEATURES, prefix=prefix)
         require(self, ("gamma", "icm_forward", "noveld_alpha"), lambda x: 0 <= x <= 1, "must be from 0 to 1", prefix)
-        require(self, ("reward_coef",), lambda x: x >= 0, "must be at least 0", prefix)
+        require(self, ("reward_coef",), lambda x: 0 <= x <= MAX_WEIGHT, f"must be from 0 to {MAX_WEIGHT:g}", prefix)
         rounds = "is too small: float32 rounds away what the matrix loses; use 0.001 or more"
         require(self, ("elliptical_ridge",), lambda x: x >= 1e-3, rounds, prefix)
         positive = ("coef", "learning_rate")
         require(self, positive, lambda x: x == "auto" or x > 0, "must be above 0", prefix)
         vanishes = f"is 0 in float32; use {MIN_POSITIVE:.2g} or more"
         require(self, positive, lambda x: x == "auto" or x >= MIN_POSITIVE, vanishes, prefix)
+        most = f"must be at most {MAX_WEIGHT:g}"
+        require(self, ("coef",), lambda x: x == "auto" or x <= MAX_WEIGHT, most, prefix)
 
     def weight(self, *, ends_with_episodes: bool) -> float:
         """The weight of advantages of bonuses that end with episodes, or go on beyond them."""

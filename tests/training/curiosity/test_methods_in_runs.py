@@ -134,7 +134,14 @@ def test_a_setting_of_another_method_is_refused(method: str, setting: dict[str, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("icm_forward", 1.5), ("noveld_alpha", -0.1), ("elliptical_ridge", 1e-4), ("elliptical_features", 513)],
+    [
+        ("icm_forward", 1.5),
+        ("noveld_alpha", -0.1),
+        ("elliptical_ridge", 1e-4),
+        ("elliptical_features", 513),
+        ("coef", 1e38),
+        ("reward_coef", 1e38),
+    ],
 )
 def test_settings_out_of_range_are_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"bonus.{name}"):
