@@ -262,7 +262,8 @@ def fork_run(
     def build(run: Run) -> Session:
         session = build_session(config, run, network, checkpoint.state_digest, ranks=ranks)
         restore_learning(session.policy, session.learner, checkpoint)
-        take_over_values(session.policy, checkpoint, checkpoint_settings(checkpoint), config)
+        before = checkpoint_settings(checkpoint)
+        session.note = take_over_values(session.learner, session.pool.observation_space, checkpoint, before, config)
         begin_as_fork(session.learner, checkpoint)
         session.first_step = checkpoint.step
         if session.league is not None:
@@ -274,7 +275,8 @@ def fork_run(
     _save_beginning(session)
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     note = world_files.note_on_copy(config.env, session.pool.env, checkpoint.metadata["rules"])
-    session.note = joined_notes(forked, _note_on_processes(checkpoint, ranks), about_threads, note, _advice(config))
+    about_processes = _note_on_processes(checkpoint, ranks)
+    session.note = joined_notes(forked, about_processes, session.note, about_threads, note, _advice(config))
     return session
 
 
