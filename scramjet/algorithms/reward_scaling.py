@@ -29,16 +29,16 @@ class RewardScaler:
         clip: float = SCALED_CLIP,
         device: torch.device | str = "cpu",
         join: Callable[[Tensor], Tensor] = lambda moments: moments,
-        enlarges: bool = True,
+        beside_bonuses: bool = False,
     ) -> None:
-        """`num_rewards`: those of one step. `enlarges`: whether small rewards are made larger, or only large smaller.
+        """`num_rewards`: those of one step. `beside_bonuses`: whether the policy also learns from curiosity's bonuses.
 
         `join` gets the moments of a rollout's returns and returns those that count: of several processes together.
         """
         self.gamma = gamma
         self._join = join
         self.clip = clip
-        self._least = 0.0 if enlarges else 1.0
+        self._beside_bonuses = beside_bonuses
         self.running_return = torch.zeros(num_rewards, dtype=torch.float64, device=device)
         """Discounted return of each row's episode so far, [R]; of each seat's, [N * S]."""
         self.moments = torch.zeros(3, dtype=torch.float64, device=device)
@@ -51,17 +51,16 @@ class RewardScaler:
         """
         returns, counts = self._discounted(reward, terminated | truncated, alive, self.running_return)
         self.moments.copy_(joined(self.moments, self._join(moments_of(returns, counts))))
-        return (reward / self._deviation).clamp(-self.clip, self.clip)
+        return (reward / self._divisor).clamp(-self.clip, self.clip)
 
     @property
-    def _deviation(self) -> Tensor:
-        count, _, squares = self.moments.unbind()
-        return (squares / count + 1e-8).sqrt().float().clamp(min=self._least)
+    def _divisor(self) -> Tensor:
+        return reward_divisor(self.moments, beside_bonuses=self._beside_bonuses)
 
     @property
     def factor(self) -> Tensor:
         """What rewards are multiplied by now, [1]; 1 before the first rollout."""
-        return torch.where(self.moments[:1] > 0, 1.0 / self._deviation, 1.0).float()
+        return torch.where(self.moments[:1] > 0, 1.0 / self._divisor, 1.0).float()
 
     def earned_after(self, reward: Tensor, ended: Tensor, alive: Tensor | None, running: Tensor) -> Tensor:
         """Discounted returns after the steps of `reward`, where those before them were `running`; changes nothing."""
@@ -82,6 +81,17 @@ class RewardScaler:
             counts.shape[1], reward.flatten(1), ended.flatten(1), counts, running, returns, self.gamma
         )
         return returns, counts
+
+
+def reward_divisor(moments: Tensor, *, beside_bonuses: bool) -> Tensor:
+    """What rewards are divided by where discounted returns have these moments [3]: their deviation, a scalar.
+
+    Beside the bonuses of curiosity it is at least 1: until a reward is found, its small costs would drown the bonuses
+    if they were made larger.
+    """
+    count, _, squares = moments.unbind()
+    deviation = (squares / count + 1e-8).sqrt().float()
+    return deviation.clamp(min=1.0) if beside_bonuses else deviation
 
 
 @RowKernel

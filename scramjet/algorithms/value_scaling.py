@@ -100,6 +100,14 @@ class PopArt(ValueScale):
         new_mean, new_deviation = self.mean_and_deviation
         rescale(self._layer, deviation / new_deviation, (mean - new_mean) / new_deviation)
 
+    @torch.no_grad()
+    def multiply_returns(self, factor: float) -> None:
+        """Go on with returns in another unit, `factor` times the numbers they were: so are the values from now on."""
+        mean, deviation = self.mean_and_deviation
+        self.moments.mul_(torch.tensor([1.0, factor, factor**2], dtype=torch.float64, device=self.moments.device))
+        new_mean, new_deviation = self.mean_and_deviation
+        rescale(self._layer, factor * deviation / new_deviation, (factor * mean - new_mean) / new_deviation)
+
     def tensors(self) -> dict[str, Tensor]:
         """The moments."""
         return {self.MOMENTS: self.moments}

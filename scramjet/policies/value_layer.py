@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from scramjet.engine.trees import map_leaves
 from scramjet.errors import ConfigError
 from scramjet.policies.encoders.attention import PooledValueHead
 from scramjet.policies.observations import lowest_observations
@@ -41,7 +42,7 @@ def check_value_layer(policy: Policy, observation_space: Any) -> None:
     """Refuse a network that returns something else than the output of its value layer as the value."""
     layer, was_training = value_layer(policy), policy.training
     kept = layer.weight.clone(), layer.bias.clone()
-    obs = lowest_observations(observation_space, 2)
+    obs = map_leaves(lambda leaf: leaf.to(policy.device), lowest_observations(observation_space, 2))
     state = policy.initial_state(2) if policy.state_size else None
     policy.eval()
     before = policy.value(obs, state)

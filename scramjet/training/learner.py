@@ -87,7 +87,7 @@ class Learner(Learning[Batch]):
             size.num_rewards,
             total_steps=total_steps,
             ranks=ranks,
-            enlarges_rewards=curiosity is None,  # until a reward is found, its small costs would drown the bonuses
+            beside_bonuses=curiosity is not None,
         )
         if config.bptt_horizon is not None and not policy.state_size:
             raise ConfigError(

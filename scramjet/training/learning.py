@@ -40,11 +40,11 @@ class Learning(ABC, Generic[Prepared]):
         *,
         total_steps: int,
         ranks: Ranks = ALONE,
-        enlarges_rewards: bool = True,
+        beside_bonuses: bool = False,
     ) -> None:
         """`num_rewards`: those of one step of the pool; the schedule ends at `total_steps`; `ranks` learn together.
 
-        `enlarges_rewards`: whether scaling may make small rewards larger.
+        `beside_bonuses`: whether curiosity adds advantages of bonuses to those of the rewards.
         """
         self.ranks = ranks
         policy = self.policy = executor.policy
@@ -58,7 +58,7 @@ class Learning(ABC, Generic[Prepared]):
             capturable=device.type == "cuda",
         )
         join = partial(joined_over, ranks)
-        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join, enlarges=enlarges_rewards)
+        scaler = RewardScaler(num_rewards, gamma=config.gamma, device=device, join=join, beside_bonuses=beside_bonuses)
         self.reward_scaler = scaler if config.normalize_rewards else None
         self.value_scale = make_value_scale(config, policy, join)
         """How the policy's values stand for returns; None: they are returns."""

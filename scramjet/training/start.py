@@ -38,7 +38,7 @@ from scramjet.training.persistence.checkpoint_facts import (
     find_checkpoint,
 )
 from scramjet.training.persistence.lineage import lineage_of
-from scramjet.training.persistence.state import begin_as_fork, checkpoint_of, restore_learning
+from scramjet.training.persistence.state import begin_as_fork, checkpoint_of, inherited, restore_learning
 from scramjet.training.persistence.value_scales import take_over_values
 from scramjet.training.resume import joined_notes, resume_run
 from scramjet.training.session import Session, build_session
@@ -261,8 +261,9 @@ def fork_run(
 
     def build(run: Run) -> Session:
         session = build_session(config, run, network, checkpoint.state_digest, ranks=ranks)
-        restore_learning(session.policy, session.learner, checkpoint)
-        take_over_values(session.policy, checkpoint, checkpoint_settings(checkpoint), config)
+        before = checkpoint_settings(checkpoint)
+        restore_learning(session.policy, session.learner, inherited(checkpoint, before, config))
+        session.note = take_over_values(session.learner, session.pool.observation_space, checkpoint, before, config)
         begin_as_fork(session.learner, checkpoint)
         session.first_step = checkpoint.step
         if session.league is not None:
@@ -274,7 +275,8 @@ def fork_run(
     _save_beginning(session)
     forked = f"forked from {checkpoint.path} at step {checkpoint.step:,}"
     note = world_files.note_on_copy(config.env, session.pool.env, checkpoint.metadata["rules"])
-    session.note = joined_notes(forked, _note_on_processes(checkpoint, ranks), about_threads, note, _advice(config))
+    about_processes = _note_on_processes(checkpoint, ranks)
+    session.note = joined_notes(forked, about_processes, session.note, about_threads, note, _advice(config))
     return session
 
 

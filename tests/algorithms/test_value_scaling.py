@@ -64,6 +64,21 @@ def test_the_returns_that_outputs_stand_for_are_preserved_when_statistics_change
         torch.testing.assert_close(scale.to_returns(layer(features)).detach(), before, rtol=1e-5, atol=1e-5 * 1e4)
 
 
+@pytest.mark.parametrize("returns", [None, 1e4 + 100 * torch.randn(256, generator=torch.Generator().manual_seed(0))])
+def test_values_in_another_unit_stand_for_the_same_returns(returns):
+    features, layer = torch.randn(4, 5), nn.Linear(5, 1)
+    scale = PopArt(layer)
+    if returns is not None:
+        scale.follow(returns)
+    before = scale.to_returns(layer(features)).detach()
+    scale.multiply_returns(0.01)
+    torch.testing.assert_close(scale.to_returns(layer(features)).detach(), 0.01 * before, rtol=1e-5, atol=1e-3)
+    if returns is not None:
+        other = PopArt(nn.Linear(5, 1))
+        other.follow(0.01 * returns)
+        torch.testing.assert_close(scale.moments, other.moments, rtol=1e-6, atol=1e-6)
+
+
 def test_returns_that_do_not_count_leave_the_statistics_alone():
     scale, other = popart_of(), popart_of()
     scale.follow(torch.tensor([1.0, 2.0, 1e9]), torch.tensor([True, True, False]))

@@ -120,6 +120,6 @@ def test_only_networks_search(text: str) -> None:
 
 
 def test_the_scale_of_rewards_must_be_known(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scramjet.training.evaluation.searching.reward_deviation", lambda checkpoint: None)
+    monkeypatch.setattr("scramjet.training.evaluation.searching.reward_divisor_of", lambda checkpoint: None)
     with pytest.raises(ConfigError, match="does not say how its rewards were scaled"):
         load_player(f"{run}@alphazero:8", RunConfig(env="tic_tac_toe"))

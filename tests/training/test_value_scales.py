@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,6 +18,7 @@ import scramjet
 from scramjet.accelerate.numba.executor import NumbaExecutor
 from scramjet.accelerate.torch_executor import TorchExecutor
 from scramjet.algorithms.ppo import PPOConfig
+from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Box, Discrete, Env
 from scramjet.envs.rng import randint
@@ -163,6 +166,22 @@ def test_a_fork_that_leaves_symlog_is_refused(tmp_path):
     changed = replace(config, ppo=PPOConfig(), total_timesteps=2 * config.total_timesteps)
     with pytest.raises(CheckpointError, match=r"value_scale='symlog'.*add --value-scale symlog"):
         scramjet.train(changed, fork=result.run_path, runs_dir=tmp_path, display="quiet")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"), [({}, None), ({"target_entropy": 0.5}, None), ({"entropy_coef": 0.5}, 0.5)]
+)
+def test_a_fork_goes_on_with_the_weight_found_for_a_target_entropy_unless_it_names_another(
+    settings, expected, tmp_path
+):
+    config = run_config("cartpole", policy=PolicyConfig(hidden=(8,)), ppo=PPOConfig(target_entropy=0.3))
+    parent = scramjet.train(config, runs_dir=tmp_path, display="quiet").run_path
+    found = math.exp(load_checkpoint(parent / "checkpoints" / "latest").trainer[EntropyTuner.LOG_COEF])
+    assert found != pytest.approx(config.ppo.entropy_coef, rel=1e-3)
+    given = {"fork": parent, "total_timesteps": 2 * config.total_timesteps, "runs_dir": tmp_path, "display": "quiet"}
+    fork = scramjet.train(**given, **settings).run_path
+    first = json.loads((fork / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["entropy_coef"] == pytest.approx(found if expected is None else expected)
 
 
 def _scale_of(result: Any, config: RunConfig) -> Any:

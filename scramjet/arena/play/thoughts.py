@@ -18,7 +18,7 @@ from scramjet.engine.worlds.native_pool import NativePool
 from scramjet.envs.api import Env
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
-from scramjet.training.persistence.checkpoint_facts import reward_deviation
+from scramjet.training.persistence.checkpoint_facts import reward_divisor_of
 from scramjet.training.rollout.recurrent_states import RecurrentStates
 
 TRIAL_GAMES = 64
@@ -126,7 +126,7 @@ class Adviser:
 
 def reward_scale(checkpoint: Checkpoint) -> float:
     """What the values of a checkpoint's policy are multiplied with to be returns: rewards were divided by it."""
-    return reward_deviation(checkpoint) or 1.0
+    return reward_divisor_of(checkpoint) or 1.0
 
 
 def ends_in_win_or_loss(env: Env) -> bool:

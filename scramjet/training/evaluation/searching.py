@@ -16,7 +16,7 @@ from scramjet.search.rows import SearchSettings
 from scramjet.search.search import Rewards
 from scramjet.search.specs import parse_search
 from scramjet.training.config.run_config import RunConfig
-from scramjet.training.persistence.checkpoint_facts import checkpoint_settings, reward_deviation
+from scramjet.training.persistence.checkpoint_facts import checkpoint_settings, reward_divisor_of
 
 ETA = "spo/eta"
 """The trainer's tensor that holds the temperature of a run of SPO."""
@@ -44,13 +44,13 @@ def _reward_factor(config: RunConfig, checkpoint: Checkpoint) -> float:
     """What a reward is multiplied with to be one of those that the policy's values are made of."""
     if not config.ppo.normalize_rewards:
         return 1.0
-    deviation = reward_deviation(checkpoint)
-    if deviation is None:
+    divisor = reward_divisor_of(checkpoint)
+    if divisor is None:
         raise ConfigError(
             f"{checkpoint.path} does not say how its rewards were scaled (normalize_rewards), so a search cannot add "
             f"them to its values; give a checkpoint of the run itself, RUN/checkpoints/step_..."
         )
-    return 1.0 / deviation
+    return 1.0 / divisor
 
 
 def _temperature(checkpoint: Checkpoint) -> float | None:

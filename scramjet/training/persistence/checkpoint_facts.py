@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
+from scramjet.algorithms.reward_scaling import reward_divisor
 from scramjet.engine.privileged import shown_space
 from scramjet.errors import CheckpointError
 from scramjet.runtime.checkpoints import Checkpoint, load_checkpoint
@@ -88,11 +89,17 @@ def check_network_is_given(checkpoint: Checkpoint, network: nn.Module | None) ->
         )
 
 
-def reward_deviation(checkpoint: Checkpoint) -> float | None:
-    """What rewards were divided by when the checkpoint was made; None if it does not say, as in those of opponents."""
+def reward_divisor_of(checkpoint: Checkpoint, settings: RunConfig | None = None) -> float | None:
+    """What rewards were divided by when the checkpoint was made; None if it does not say, as in those of opponents.
+
+    With the `settings` of a fork: what the fork divides them by at first.
+    """
     moments = checkpoint.trainer.get("reward_scaler/moments")
     if moments is None or tuple(moments.shape) != (3,):
         return None
-    count, _, squares = moments.double().tolist()
-    deviation = (squares / count + 1e-8) ** 0.5 if count > 0 and squares >= 0 else math.nan
-    return deviation if math.isfinite(deviation) else None
+    count, _, squares = moments.tolist()
+    if not (count > 0 and squares >= 0):
+        return None
+    settings = checkpoint_settings(checkpoint) if settings is None else settings
+    divisor = float(reward_divisor(moments.double(), beside_bonuses=settings.curiosity is not None))
+    return divisor if math.isfinite(divisor) else None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from scramjet.algorithms.target_entropy import EntropyTuner
 from scramjet.errors import CheckpointError, ScramjetError
 from scramjet.policies.env_terms import torch_generator
 from scramjet.policies.policy import Policy
 from scramjet.runtime.checkpoints import Checkpoint
+from scramjet.training.config.run_config import RunConfig
 from scramjet.training.learning import Learning
 from scramjet.training.parallel.states import gathered_tensors, tensors_of_rank
 from scramjet.training.persistence.metadata import policy_metadata
@@ -178,6 +181,17 @@ def begin_as_fork(learner: Learning[Any], checkpoint: Checkpoint) -> None:
     """Have a learner take over what forks may, beside what `restore_learning` restores."""
     with _misfits_explained(checkpoint):
         learner.begin_as_fork(checkpoint.trainer)
+
+
+def inherited(checkpoint: Checkpoint, before: RunConfig, now: RunConfig) -> Checkpoint:
+    """What a fork with the settings `now` restores of a checkpoint, whose run had the settings `before`.
+
+    The weight that was found for the entropy bonus is left out where the fork says another to begin with.
+    """
+    if now.ppo.entropy_coef == before.ppo.entropy_coef:
+        return checkpoint
+    trainer = {name: tensor for name, tensor in checkpoint.trainer.items() if name != EntropyTuner.LOG_COEF}
+    return replace(checkpoint, trainer=trainer)
 
 
 def restore_learning(policy: Policy, learner: Learning[Any], checkpoint: Checkpoint) -> None:
