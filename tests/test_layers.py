@@ -103,6 +103,7 @@ OF_OURS = {
     "scramjet.compile.jit",
     "scramjet.compile.kernel_choice",
     "scramjet.compile.triton",
+    "scramjet.compile.vector_maths",
     "scramjet.errors",
     "scramjet.policies.compressed_values",  # mathematics that networks need as well
     "scramjet.runtime.ranks.moments",
