@@ -177,7 +177,7 @@ class Watch:
                 self._beat()
                 self._look(now)
             except RuntimeError:
-                if not self._over.is_set():
+                if not self._over.is_set() and self._verdict is None:  # else it went with the rank that `check` ended
                     self._verdict = self._store_lost("is gone")
             self._rounds += 1
             if self._verdict is not None:

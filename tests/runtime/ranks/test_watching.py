@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -85,6 +86,25 @@ def test_a_rank_that_does_not_come_to_an_exchange_is_named_by_how_far_it_came(
     assert isinstance(error, RankError)
     assert "rank 2 (pid" in str(error)
     assert "has not come to the exchange that other ranks have waited at for 1,800 s" in str(error)
+
+
+def test_a_store_that_does_not_answer_is_still_named_so_when_it_is_gone(
+    watches: Callable[..., list[Watch]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is lost with rank 0, which a rank ends that has waited for it in vain."""
+    watch, is_gone = watches()[1], threading.Event()
+
+    def hang(*_: Any) -> None:
+        is_gone.wait(20)
+        raise RuntimeError("connection reset by peer")
+
+    watch._timeout = 0.5
+    watch.start()
+    monkeypatch.setattr(watch, "_beat", hang)
+    wait_until(lambda: raised(watch) is not None, 20)
+    is_gone.set()
+    watch._thread.join(20)
+    assert "does not answer" in str(raised(watch))
 
 
 def test_an_interrupted_rank_interrupts_all(watches: Callable[..., list[Watch]]) -> None:
