@@ -28,8 +28,11 @@ _HOMES = {
     "make": "scramjet.adapters.make",
     "RunConfig": "scramjet.training.config.run_config",
     "PPOConfig": "scramjet.algorithms.ppo",
+    "SPOConfig": "scramjet.algorithms.spo",
+    "AlphaZeroConfig": "scramjet.algorithms.alphazero",
     "PolicyConfig": "scramjet.policies.config",
     "BonusConfig": "scramjet.training.curiosity.config",
+    "SelfPlayConfig": "scramjet.training.self_play.config",
     "EvaluationConfig": "scramjet.training.config.run_config",
     "CheckpointConfig": "scramjet.training.config.run_config",
     "TrainResult": "scramjet.training.result",
@@ -55,7 +58,9 @@ __all__ = sorted([*_HOMES, "__version__"])
 if TYPE_CHECKING:
     from scramjet.accelerate.own_losses import LossBatch as LossBatch
     from scramjet.adapters.make import make as make
+    from scramjet.algorithms.alphazero import AlphaZeroConfig as AlphaZeroConfig
     from scramjet.algorithms.ppo import PPOConfig as PPOConfig
+    from scramjet.algorithms.spo import SPOConfig as SPOConfig
     from scramjet.arena.head_to_head import MatchResult as MatchResult
     from scramjet.arena.head_to_head import play_match as play_match
     from scramjet.envs import Env as Env
@@ -76,6 +81,7 @@ if TYPE_CHECKING:
     from scramjet.training.playing import evaluate as evaluate
     from scramjet.training.playing import load_policy as load_policy
     from scramjet.training.result import TrainResult as TrainResult
+    from scramjet.training.self_play.config import SelfPlayConfig as SelfPlayConfig
     from scramjet.training.session import Session as Session
     from scramjet.tuning.api import tune as tune
     from scramjet.tuning.results import TuneResult as TuneResult

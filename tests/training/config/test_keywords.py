@@ -45,10 +45,9 @@ def test_settings_in_every_form_reach_the_run_over_the_preset(tmp_path: Path):
     assert config.ppo.gamma == DEFAULT.ppo.gamma  # of the preset
 
 
-@pytest.mark.parametrize("name", ["PPOConfig", "PolicyConfig", "BonusConfig", "EvaluationConfig", "CheckpointConfig"])
-def test_each_config_class_of_the_package_replaces_its_table(name: str):
-    (table,) = [table for table, kind in TABLES.items() if kind.__name__ == name]
-    given = getattr(scramjet, name)()
+@pytest.mark.parametrize(("table", "kind"), TABLES.items())
+def test_the_class_of_each_table_is_in_the_package_and_replaces_it(table: str, kind: type):
+    given = getattr(scramjet, kind.__name__)()
     assert getattr(with_keywords(DEFAULT, {table: given}), table) == given
 
 
