@@ -146,7 +146,7 @@ class _Reader:
     def _meaning(self, found: Flag, text: str, hint: Any, label: str = "") -> Any:
         meaning = from_text(text, hint)
         if meaning is NO_FIT:
-            several = "; a list ends at the next flag, so name the world before it" if found.item_hint else ""
+            several = "; a list ends at the next flag, so other words stand before it" if found.item_hint else ""
             expected = f"expected {describe(hint)}{' in each place' if several else ''}"
             rest = nearest_choice(text, hint) or several or self._usual(found)
             raise ConfigError(f"{label or found.spelling} {_shown(text)}: {expected}{rest}")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
+from scramjet.compile.addresses import use_wide_vectors
 from scramjet.compile.numba_internals import INLINED_HELPER_OPTIONS
 
 SATURATED = np.float32(7.905)
@@ -116,6 +117,16 @@ def add(row, other):  # type: ignore[no-untyped-def]
     """Another row of its length to a row."""
     for j in range(len(row)):
         row[j] += other[j]
+
+
+@inlined_sum
+def dot(row, other):  # type: ignore[no-untyped-def]
+    """The sum of the products of two rows' numbers."""
+    use_wide_vectors()
+    total = np.float32(0)
+    for j in range(len(row)):
+        total += row[j] * other[j]
+    return total
 
 
 @inlined_sum

@@ -85,7 +85,7 @@ def test_words_become_settings(words: list[str], name: str, expected: Any) -> No
         (["--curiosity", "rdn"], "or 'none'. Did you mean 'rnd'?"),
         (["--policy.memory", "NONE"], "or 'mingru' or 'none'. Did you mean 'none'?"),
         (["cartpole", "bandit"], "no use for 'bandit' after ENV cartpole"),
-        (["--policy.hidden", "32", "cartpole"], "name the world before it"),
+        (["--policy.hidden", "32", "cartpole"], "other words stand before it"),
         (["-seed", "3"], "unknown flag -seed. Did you mean --seed?"),
         (["--lerning-rate", "3"], "unknown flag --lerning-rate. Did you mean --learning-rate?"),
         (["--lr", "3"], "unknown flag --lr. It is called --learning-rate here."),

@@ -15,7 +15,7 @@ from scramjet.compile.addresses import AddressedFunction, call, float_rows, floa
 from scramjet.compile.blas import multiply, multiply_by_transposed, multiply_transposed
 from scramjet.compile.jit import callable_from_compiled
 from scramjet.compile.vector_blocks import BOARDS
-from scramjet.compile.vector_maths import add, copy, fill, inlined, inlined_sum, tanh
+from scramjet.compile.vector_maths import add, copy, dot, fill, inlined, tanh
 
 # Columns of the table of layers: addresses of the weight [outputs, inputs] and the bias; sizes; the activation; where
 # the gradients of weight and bias begin among all gradients; the first column of its results: among the tower's
@@ -100,15 +100,6 @@ def _add_turned(matrix, turned):  # type: ignore[no-untyped-def]
             matrix[i, j] += turned[j, i]
 
 
-@inlined_sum
-def _dot(row, other):  # type: ignore[no-untyped-def]
-    use_wide_vectors()
-    total = np.float32(0)
-    for j in range(len(row)):
-        total += row[j] * other[j]
-    return total
-
-
 @AddressedFunction
 def layer(numbers, x, y, rows):  # type: ignore[no-untyped-def]
     """Write y [rows, outputs], the layer's activations for x [rows, inputs], rows of which are STRIDE floats apart."""
@@ -178,7 +169,7 @@ def head(numbers, features, outputs, rows, width):  # type: ignore[no-untyped-de
             own_columns = floats(columns + FLOAT * row * width, num_outputs)
             seen = floats(features + FLOAT * row * num_inputs, num_inputs)
             for k in range(num_outputs):
-                own_columns[k] = _dot(seen, floats(own[WEIGHT] + FLOAT * k * num_inputs, num_inputs)) + bias[k]
+                own_columns[k] = dot(seen, floats(own[WEIGHT] + FLOAT * k * num_inputs, num_inputs)) + bias[k]
         return
     if num_inputs > 0:
         multiply_by_transposed(

@@ -9,9 +9,10 @@ Features of an observation enter C when a step leads to it, and those of an epis
 What an episode's last step led to is not in a rollout: in its place stands the first observation of the next episode.
 So the last step of an episode has no bonus.
 
-Kept is not C^-1 but a matrix S with C^-1 = S S^T, which Potter's square root update changes with each observation: with
-v = S^T phi, S loses S v v^T / (a + sqrt(a)), a = 1 + v^T v (Kaminski, Bryson and Schmidt 1971). So a bonus is a
-sum of squares however long an episode gets; C^-1 itself, kept in 32 bits, would in time be that of no C at all.
+The memory keeps a matrix S with C^-1 = S S^T in place of C^-1. With each observation it is changed by Potter's square
+root update (Kaminski, Bryson and Schmidt 1971): with v = S^T phi and a = 1 + v^T v, S loses S v v^T / (a + sqrt(a)). So
+a bonus v^T v is a sum of squares, however long the episode. C^-1 itself, updated in 32 bits, gets negative eigenvalues
+from rounding after some ten thousand steps.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from torch import Tensor
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.compile.jit import RowKernel
 from scramjet.compile.kernel_choice import takes_kernels
-from scramjet.compile.vector_maths import inlined, inlined_sum
+from scramjet.compile.vector_maths import dot, inlined
 
 
 class EllipticalMemory(EpisodicMemory):
-    """S of the episode of each of R rows, kept over rollouts."""
+    """The matrix S of each of R rows' episodes, kept over rollouts."""
 
     root: Tensor  # [R, D, D], S; its content means nothing between episodes
 
@@ -70,8 +71,10 @@ def _visit_on_gpu(features: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor,
 def visit_together(
     features: Tensor, ended: Tensor, counts: Tensor, root: Tensor, is_under_way: Tensor, ridge: float
 ) -> Tensor:
-    """What `_visit` computes, for all rows at once, as a GPU is quick at: a thread for each row would read its own
-    matrix from end to end. Arguments as for `EllipticalMemory`; the two last tensors are updated in place."""
+    """The bonuses of `EllipticalMemory.visit`, [T, R], step by step for all rows at once, with torch's operators.
+
+    `root` and `is_under_way` are updated in place.
+    """
     identity = torch.eye(features.shape[2], device=features.device) / ridge**0.5
     bonuses = []
     for t in range(len(ended)):
@@ -125,20 +128,11 @@ def _add_to_row(root, phi, projected):  # type: ignore[no-untyped-def]
         weight = phi[i]
         for j in range(len(phi)):
             projected[j] += root[i, j] * weight
-    squared = _product(projected, projected)
+    squared = dot(projected, projected)
     whole = np.float32(1.0) + squared
     share = np.float32(1.0) / (whole + np.sqrt(whole))
     for i in range(len(phi)):
-        weight = share * _product(root[i], projected)
+        weight = share * dot(root[i], projected)
         for j in range(len(phi)):
             root[i, j] -= weight * projected[j]
     return squared
-
-
-@inlined_sum
-def _product(x, y):  # type: ignore[no-untyped-def]
-    """The sum of the products of two rows' numbers."""
-    total = np.float32(0.0)
-    for j in range(len(x)):
-        total += x[j] * y[j]
-    return total

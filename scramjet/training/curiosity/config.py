@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from scramjet.errors import ConfigError
-from scramjet.settings import MIN_POSITIVE, flag, require, require_counts, settle
+from scramjet.settings import MIN_POSITIVE, require, require_counts, settle
 
 CuriosityName = Literal["rnd", "icm", "noveld", "counts", "e3b"]
 EpisodicName = Literal["counts", "first", "elliptical"]
@@ -106,8 +106,7 @@ def check_curiosity(config: Any) -> None:
         if share := getattr(config.self_play, name):
             raise ConfigError(
                 f"curiosity={config.curiosity!r} is for training without opponents, and self_play.{name}={share:g} has "
-                f"some play; use --curiosity none, or, if you set it and no preset did, leave "
-                f"{flag(f'self_play.{name}')} out"
+                f"some play; use --curiosity none, or play without them"
             )
 
 
