@@ -9,6 +9,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
+from scramjet.compile.kernel_choice import takes_kernels
 from scramjet.engine.privileged import is_privileged
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
@@ -71,6 +72,10 @@ class ObservationNormalizer(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Normalize [B, *shape]; the statistics change only in `update`."""
+        if takes_kernels(obs) and not (obs.requires_grad or _is_traced()):
+            from scramjet.policies.dense.normalizing import normalized  # loads Triton
+
+            return normalized(obs, self.moments.mean, self.moments.variance, self.clip)
         scale = (self.moments.variance + 1e-8).rsqrt().float()
         return ((obs.float() - self.moments.mean.float()) * scale).clamp(-self.clip, self.clip)
 
@@ -80,6 +85,11 @@ class ObservationNormalizer(nn.Module):
         `counts` [B] bool: those to add; None: all.
         """
         self.moments.update(obs, ranks, counts)
+
+
+def _is_traced() -> bool:
+    """Whether torch compiles what is called now, or maps it over tensors that kernels could not read."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 class DictNormalizer(nn.Module):

@@ -19,6 +19,8 @@ if HAS_TRITON:
 
 BLOCK = 256
 """Samples that a program gathers."""
+NARROW = 1024
+"""Most bytes of rows of which `select_rows` gathers more than torch in the same time."""
 WORDS = 1024
 """Words of rows that a program gathers."""
 
@@ -49,9 +51,14 @@ def fused_select(samples: Samples, units: Tensor) -> Samples:
     """`Samples.select`: the samples, or sequences, numbered `units` [M]. `place` is left out: no gradient needs it."""
     number = samples.num_units
     size = len(samples.action) // number * len(units)
+
+    def take(data: Tensor) -> Tensor:
+        is_narrow = samples.state is None and data[:1].numel() * data.element_size() <= NARROW
+        return select_rows(data, units) if is_narrow else samples.take(data, units)
+
     numbers = samples.log_prob.new_empty(4, size)
     has_choice = samples.action.dim() == 1
-    action = samples.action.new_empty(size) if has_choice else samples.take(samples.action, units)
+    action = samples.action.new_empty(size) if has_choice else take(samples.action)
     counts = None if samples.counts is None else samples.counts.new_empty(size)
     _select_kernel[(blocks_of(size, BLOCK),)](
         units, samples.log_prob, samples.value, samples.advantage, samples.returns,
@@ -62,7 +69,7 @@ def fused_select(samples: Samples, units: Tensor) -> Samples:
     log_prob, value, advantage, returns = numbers.unbind()
     return map_fields(
         samples,
-        lambda data: samples.take(data, units),
+        take,
         action=action,
         log_prob=log_prob,
         value=value,

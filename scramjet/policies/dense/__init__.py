@@ -1,1 +1,1 @@
-"""Linear layers on the GPU: Triton kernels that add the bias, apply the nonlinearity and sum where they compute."""
+"""Linear layers on the GPU, and rows that are scaled: Triton kernels that launch once where torch launches often."""

@@ -1,4 +1,4 @@
-"""Runs the trunk and the heads of a network: by the kernels where they take them, else by torch's modules.
+"""Runs the trunk and the heads of a network, and scales rows: by kernels where they take them, else by torch.
 
 Importing this does not load Triton.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from scramjet.compile.kernel_choice import has_hooks, takes_kernels
 
@@ -39,6 +40,16 @@ def run_heads(features: Tensor, actor_head: nn.Module, critic_head: nn.Module) -
             weights = actor_head.weight, actor_head.bias, critic_head.weight, critic_head.bias
             return layers.heads(features, *weights, product_precision())
     return actor_head(features), critic_head(features).squeeze(-1)
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows [N, F] scaled to length 1; rows of zeros stay as they are."""
+    if takes_kernels(rows) and not torch._C._are_functorch_transforms_active():
+        from scramjet.policies.dense import unit_rows as kernels
+
+        if rows.shape[1] <= kernels.WIDEST:
+            return kernels.unit_rows(rows)
+    return functional.normalize(rows, dim=-1)
 
 
 def _is_known(trunk: nn.Sequential) -> bool:

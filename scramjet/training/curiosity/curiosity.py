@@ -17,6 +17,7 @@ from torch.nn import functional
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.flat_gradients import FlatGradients
 from scramjet.accelerate.minibatches import Minibatches
+from scramjet.accelerate.side_stream import SideStream
 from scramjet.algorithms.advantages import gae
 from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.algorithms.reward_scaling import RewardScaler
@@ -84,6 +85,7 @@ class Curiosity:
         self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._learning: Stage[Tensor] = stage("what curiosity learns", device)
+        self._side = SideStream(device)  # bonus and critic know nothing of each other
         self._prepared: tuple[Tensor, Tensor] | None = None  # returns [T, R] of bonuses; mean, maximum, `revisited`
         self.revisited: float | None = None
         """Share of the last update's visits that were to what their episode had visited before; None where visits are
@@ -93,15 +95,10 @@ class Curiosity:
     def advantages(self, rollout: Rollout) -> BonusAdvantages:
         """The advantages of a rollout's bonuses; updates the statistics of bonuses."""
         steps = Transitions.of(rollout)
-        if self._forgets:
-            self.bonus.forget()
-        self.bonus.observe(steps, self._ranks)
-        found = self.bonus.bonuses(steps)
-        if steps.counts is not None:
-            found = torch.where(steps.counts, found, 0.0)
+        find, judge = partial(self._find_bonuses, steps), partial(in_chunks, self._value, rollout.obs)
+        found, value = self._side.run(find, judge)
         ended = steps.ended if self._ends else torch.zeros_like(steps.ended)
         scaled = self.scaler.scale(found, ended, ended, rollout.alive)
-        value = in_chunks(self._value, rollout.obs)
         nothing = torch.zeros_like(scaled)
         advantage, returns = gae(
             scaled, value, ended, torch.zeros_like(ended), nothing,
@@ -110,6 +107,14 @@ class Curiosity:
         self._prepared = returns, self._numbers_of(found, steps.counts)
         weight = self.config.weight(ends_with_episodes=self.bonus.ends_with_episodes)
         return BonusAdvantages(advantage.mul_(weight), self.config.reward_coef)
+
+    def _find_bonuses(self, steps: Transitions) -> Tensor:
+        """The bonuses of a rollout's steps, [T, R]; 0 for those that do not count."""
+        if self._forgets:
+            self.bonus.forget()
+        self.bonus.observe(steps, self._ranks)
+        found = self.bonus.bonuses(steps)
+        return found if steps.counts is None else torch.where(steps.counts, found, 0.0)
 
     def _numbers_of(self, found: Tensor, counts: Tensor | None) -> Tensor:
         """Mean and maximum of the bonuses found by all ranks, then `revisited` if visits are counted."""
@@ -170,22 +175,36 @@ class Curiosity:
 
     def _gradient_step(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
         """Take a gradient step on the steps at these places [B] of a rollout with returns [T, R]; both losses, [2]."""
-        wanted = at_places(returns, places)
-        error = functional.mse_loss(self._value(at_places(steps.obs, places)), wanted, reduction="none")
-        counts = None if steps.counts is None else at_places(steps.counts, places)
-        value_term = 0.5 * mean_of_counted(error, counts)
-        bonus_term = self.bonus.loss(steps.select(places[:MOST_LEARNED]))
-        total = value_term if bonus_term is None else value_term + bonus_term
-        terms = torch.stack([torch.zeros_like(value_term) if bonus_term is None else bonus_term, value_term]).detach()
         if self._gradients is None:
             self._optimizer.zero_grad(set_to_none=True)
-            total.backward()
         else:
             self._gradients.clear()
-            (total / self._ranks.size).backward()
+        of_bonus = partial(self._bonus_gradient, steps, places[:MOST_LEARNED])
+        of_value = partial(self._value_gradient, steps, returns, places)
+        terms = torch.stack(self._side.run(of_bonus, of_value))
+        if self._gradients is not None:
             terms = self._gradients.add_up(terms / self._ranks.size)
         self._optimizer.step()
         return terms
+
+    def _bonus_gradient(self, steps: Transitions, places: Tensor) -> Tensor:
+        """Add the gradient of the bonus on the steps at these places to its weights; its loss, a scalar."""
+        loss = self.bonus.loss(steps.select(places))
+        if loss is None:
+            return torch.zeros((), device=self._device)
+        return self._backward(loss)
+
+    def _value_gradient(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
+        """Add the gradient of the critic on the steps at these places to its weights; its loss, a scalar."""
+        wanted = at_places(returns, places)
+        error = functional.mse_loss(self._value(at_places(steps.obs, places)), wanted, reduction="none")
+        counts = None if steps.counts is None else at_places(steps.counts, places)
+        return self._backward(0.5 * mean_of_counted(error, counts))
+
+    def _backward(self, loss: Tensor) -> Tensor:
+        """Add the gradient of this rank's share of a loss; the loss, detached."""
+        (loss if self._gradients is None else loss / self._ranks.size).backward()
+        return loss.detach()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the next update depends on, by name in a checkpoint."""

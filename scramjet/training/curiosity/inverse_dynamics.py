@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.config import PolicyConfig
-from scramjet.policies.dense.choice import run_trunk
+from scramjet.policies.dense.choice import run_trunk, unit_rows
 from scramjet.policies.distributions import Distribution
 from scramjet.policies.layers import mlp, orthogonal
 from scramjet.training.curiosity.actions import ActionNumbers
@@ -38,7 +37,7 @@ class InverseDynamics(nn.Module):
         Else a forward model would make features small to predict them well, and a ridge would mean less the larger they
         grow.
         """
-        return functional.normalize(self.encoder(self.normalizer(obs)), dim=-1)
+        return unit_rows(self.encoder(self.normalizer(obs)))
 
     def features_around(self, steps: Transitions) -> tuple[Tensor, Tensor]:
         """Features before and after each of the steps [B], [B, size] both; in one pass, which is faster than two."""

@@ -22,7 +22,7 @@ def test_the_samples_of_a_minibatch_are_the_same(triton_device, kind: str, steps
     numbers = torch.randn(4, size, device=triton_device)
     action = torch.randn(size, 2, device=triton_device)
     samples = Samples(
-        obs={"a": torch.randn(size, 3, device=triton_device), "b": torch.randn(size, 2, 2, device=triton_device)},
+        obs={"a": torch.randn(size, 3, device=triton_device), "b": torch.randn(size, 2, 150, device=triton_device)},
         mask=torch.rand(size, 4, device=triton_device) < 0.5 if kind == "choices, masked" else None,
         action=action if kind == "numbers" else torch.randint(4, (size, *shape), device=triton_device),
         log_prob=numbers[0],
