@@ -1,7 +1,7 @@
 """Selects the samples of a minibatch with one kernel for all fields of one number a sample.
 
 `Samples.select` launches one small gather for each of them, and at usual sizes a launch takes longer than its work.
-`select_rows` gathers rows of a few numbers each: torch takes a block of threads for every row.
+`select_rows` gathers rows: torch takes a block of threads for each, however few numbers it has.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ if HAS_TRITON:
 
 BLOCK = 256
 """Samples that a program gathers."""
-NARROW = 1024
-"""Most bytes of rows of which `select_rows` gathers more than torch in the same time."""
 WORDS = 1024
 """Words of rows that a program gathers."""
 
@@ -53,8 +51,7 @@ def fused_select(samples: Samples, units: Tensor) -> Samples:
     size = len(samples.action) // number * len(units)
 
     def take(data: Tensor) -> Tensor:
-        is_narrow = samples.state is None and data[:1].numel() * data.element_size() <= NARROW
-        return select_rows(data, units) if is_narrow else samples.take(data, units)
+        return select_rows(data, units) if samples.state is None else samples.take(data, units)
 
     numbers = samples.log_prob.new_empty(4, size)
     has_choice = samples.action.dim() == 1

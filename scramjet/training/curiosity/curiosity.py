@@ -12,7 +12,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from scramjet.accelerate.cuda_graphs import Stage, stage
 from scramjet.accelerate.flat_gradients import FlatGradients
@@ -23,16 +22,16 @@ from scramjet.algorithms.curiosity.episodic_memory import EpisodicMemory
 from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
-from scramjet.engine.privileged import policy_space
+from scramjet.engine.privileged import policy_part, policy_space
 from scramjet.policies.config import PolicyConfig
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over, of_all
 from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
 from scramjet.training.batches.targets import BonusAdvantages
-from scramjet.training.curiosity.bonus import Bonus, Transitions, at_places, mean_of_counted
+from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
 from scramjet.training.curiosity.config import BonusConfig
-from scramjet.training.curiosity.networks import FeatureNetwork, in_chunks
+from scramjet.training.curiosity.critic import BonusCritic, adam
 from scramjet.training.rollout.rollout import Rollout
 
 _SHUFFLE_SEED = 0xC0FFEE
@@ -61,26 +60,21 @@ class Curiosity:
         ranks: Ranks = ALONE,
     ) -> None:
         """`network` shapes the critic. `forgets`: rows of rollouts go on with other envs each time."""
-        self.config, self._policy, self._ranks, self._gae_lambda = config, policy, ranks, gae_lambda
+        self.config, self._ranks, self._gae_lambda = config, ranks, gae_lambda
         self._device = device = policy.device
         self.bonus = bonus.to(device)
-        self.critic = FeatureNetwork(policy_space(pool.observation_space), network, 1).to(device)
+        self.critic = BonusCritic(
+            policy, policy_space(pool.observation_space), network, config.learning_rate, may_use_kernels=ranks.is_alone
+        )
         self.scaler = RewardScaler(
             pool.num_rows, gamma=config.gamma, clip=torch.inf, device=device, join=partial(joined_over, ranks)
         )
         self._ends = bonus.ends_with_episodes or pool.played_by is PlayedBy.AGENTS
         self._forgets = forgets
-        self._modules = nn.ModuleDict({"bonus": self.bonus, "critic": self.critic})
-        self._parameters = [each for each in self._modules.parameters() if each.requires_grad]
-        self._optimizer = torch.optim.Adam(
-            self._parameters, lr=config.learning_rate, fused=True, capturable=device.type == "cuda"
-        )
-        for parameter in self._parameters:  # from the start, so that checkpoints always have it
-            self._optimizer.state[parameter] = {
-                "step": torch.zeros((), device=device),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }
+        self._modules = nn.ModuleDict({"bonus": self.bonus, "critic": self.critic.network})
+        learned = [each for each in self.bonus.parameters() if each.requires_grad]
+        self._optimizer = adam(learned, config.learning_rate, device) if learned else None
+        self._parameters = [*learned, *self.critic.parameters]
         self._gradients = None if ranks.is_alone else FlatGradients(self._parameters, 2, ranks)
         self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
         self._order = torch.empty(0, dtype=torch.int64, device=device)
@@ -95,7 +89,7 @@ class Curiosity:
     def advantages(self, rollout: Rollout) -> BonusAdvantages:
         """The advantages of a rollout's bonuses; updates the statistics of bonuses."""
         steps = Transitions.of(rollout)
-        find, judge = partial(self._find_bonuses, steps), partial(in_chunks, self._value, rollout.obs)
+        find, judge = partial(self._find_bonuses, steps), partial(self.critic.values, policy_part(rollout.obs))
         found, value = self._side.run(find, judge)
         ended = steps.ended if self._ends else torch.zeros_like(steps.ended)
         scaled = self.scaler.scale(found, ended, ended, rollout.alive)
@@ -131,9 +125,6 @@ class Curiosity:
         means[1] = everyones[:, 1].max()
         return means
 
-    def _value(self, obs: object) -> Tensor:
-        return self.critic(self._policy.prepare_seen(obs)).squeeze(-1)  # type: ignore[arg-type]
-
     def learn(self, rollout: Rollout, num_minibatches: int, *, may_record: bool) -> Tensor:
         """Learn from a rollout whose advantages were computed before; returns the numbers of `metrics`.
 
@@ -142,6 +133,7 @@ class Curiosity:
         """
         assert self._prepared is not None
         returns, numbers = self._prepared
+        self.critic.begin_update()
         losses = []
         for _ in range(self.config.num_epochs):
             minibatches = self._minibatches(returns, num_minibatches)
@@ -176,41 +168,34 @@ class Curiosity:
     def _gradient_step(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
         """Take a gradient step on the steps at these places [B] of a rollout with returns [T, R]; both losses, [2]."""
         if self._gradients is None:
-            self._optimizer.zero_grad(set_to_none=True)
+            for parameter in self._parameters:
+                parameter.grad = None
         else:
             self._gradients.clear()
-        of_bonus = partial(self._bonus_gradient, steps, places[:MOST_LEARNED])
-        of_value = partial(self._value_gradient, steps, returns, places)
-        terms = torch.stack(self._side.run(of_bonus, of_value))
+        learn_bonus = partial(self._learn_bonus, steps, places[:MOST_LEARNED])
+        learn_value = partial(self.critic.learn, steps, returns, places, self._ranks.size)
+        terms = torch.stack(self._side.run(learn_bonus, learn_value))
         if self._gradients is not None:
             terms = self._gradients.add_up(terms / self._ranks.size)
-        self._optimizer.step()
+        if self._optimizer is not None:
+            self._optimizer.step()
+        self.critic.step()
         return terms
 
-    def _bonus_gradient(self, steps: Transitions, places: Tensor) -> Tensor:
-        """Add the gradient of the bonus on the steps at these places to its weights; its loss, a scalar."""
+    def _learn_bonus(self, steps: Transitions, places: Tensor) -> Tensor:
+        """Add this rank's share of the gradient of the bonus on the steps at these places; its loss, a scalar."""
         loss = self.bonus.loss(steps.select(places))
         if loss is None:
             return torch.zeros((), device=self._device)
-        return self._backward(loss)
-
-    def _value_gradient(self, steps: Transitions, returns: Tensor, places: Tensor) -> Tensor:
-        """Add the gradient of the critic on the steps at these places to its weights; its loss, a scalar."""
-        wanted = at_places(returns, places)
-        error = functional.mse_loss(self._value(at_places(steps.obs, places)), wanted, reduction="none")
-        counts = None if steps.counts is None else at_places(steps.counts, places)
-        return self._backward(0.5 * mean_of_counted(error, counts))
-
-    def _backward(self, loss: Tensor) -> Tensor:
-        """Add the gradient of this rank's share of a loss; the loss, detached."""
-        (loss if self._gradients is None else loss / self._ranks.size).backward()
+        (loss / self._ranks.size).backward()
         return loss.detach()
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the next update depends on, by name in a checkpoint."""
         found = {f"module/{name}": tensor for name, tensor in self._modules.state_dict().items()}
+        state = self.critic.optimizer.state | ({} if self._optimizer is None else self._optimizer.state)
         for i, parameter in enumerate(self._parameters):
-            found |= {f"optimizer/{i}/{name}": tensor for name, tensor in self._optimizer.state[parameter].items()}
+            found |= {f"optimizer/{i}/{name}": tensor for name, tensor in state[parameter].items()}
         found |= {"returns": self.scaler.running_return, "moments": self.scaler.moments}
         return {PREFIX + name: tensor for name, tensor in found.items()} | {
             PREFIX + "shuffle": self.generator.get_state()

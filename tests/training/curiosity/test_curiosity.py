@@ -66,7 +66,9 @@ def test_advantages_are_the_weighted_sum_of_those_of_rewards_and_of_bonuses(tmp_
         curiosity = learner.curiosity
         with torch.no_grad():
             bonus = curiosity.bonus.network.novelty(rollout.obs[1:].flatten(0, 1)).view(rollout.reward.shape)
-            value = curiosity.critic(session.policy.prepare(rollout.obs.flatten(0, 1))).view(rollout.value.shape)
+            value = curiosity.critic.network(session.policy.prepare(rollout.obs.flatten(0, 1))).view(
+                rollout.value.shape
+            )
         never, nothing = torch.zeros_like(rollout.terminated), torch.zeros_like(rollout.reward)
         scaled = bonus * curiosity.scaler.factor
         own, _ = plain_gae(scaled, value, never, never, nothing, gamma=0.9, gae_lambda=0.95)

@@ -43,12 +43,14 @@ def _launch_all(mlp: TritonMLP) -> None:
     noise = number.new_zeros(1, plan.num_components)
     action = noise.clone() if plan.is_normal else noise.long()
     # What a run may have is all there: each takes room on the chip.
-    mask = None if plan.is_normal else torch.ones(1, plan.num_logits, dtype=torch.bool, device=mlp.device)
+    is_choice = plan.has_policy and not plan.is_normal
+    mask = None if not is_choice else torch.ones(1, plan.num_logits, dtype=torch.bool, device=mlp.device)
     samples = Samples(inputs, mask, action, number, number, number, number, place=number.long(), counts=number == 0)
     loss = LossSettings(
         clip=number, entropy_coef=number, value_coef=1.0, value_clip=1.0, max_grad_norm=None,
         normalizes_advantages=False,
     )  # fmt: skip
-    mlp.act(inputs, mask, noise, action, number.clone(), number.clone() if plan.is_shared else None)
+    if plan.has_policy:
+        mlp.act(inputs, mask, noise, action, number.clone(), number.clone() if plan.is_shared else None)
     mlp.gradients(inputs, samples, number.long(), number.expand(2).contiguous(), loss, share=number)
     mlp.flat.restore(kept)

@@ -32,6 +32,8 @@ from scramjet.compile.triton import HAS_TRITON
 class TritonMLP:
     """Draws actions, computes values and takes gradient steps for an actor and a critic, with a few launches each.
 
+    A plan of a critic alone has no actions: then samples need returns, and of a loss only its value's part counts.
+
     `sums` [row] hold the gradients of all weights in the order of `FlatWeights`, then the loss terms: what ranks add
     up. `gradients_of` are views of it in the shapes of the parameters.
     """
@@ -166,8 +168,9 @@ class TritonMLP:
             samples.advantage, samples.returns, _bytes(samples.counts), indices, len(indices), share, statistics,
             loss.clip, loss.entropy_coef, loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights,
             self._partials, self.num_parameters, self._partials.shape[1],
-            is_shared=plan.is_shared, critic_at=self._critic_at, value_outputs=tuning.OUTPUTS[0],
-            block=launch.block, num_warps=launch.warps, num_stages=launch.stages, **self._shape, **self._policy,
+            is_shared=plan.is_shared, has_policy=plan.has_policy, critic_at=self._critic_at,
+            value_outputs=tuning.OUTPUTS[0], block=launch.block, num_warps=launch.warps, num_stages=launch.stages,
+            **self._shape, **self._policy,
         )  # fmt: skip
         self._reduce(self._partials, num_programs, increment=1)
 

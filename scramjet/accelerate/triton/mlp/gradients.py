@@ -166,15 +166,15 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
     inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
     counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
     offsets_at, weights_at, partials_at, num_parameters, row_size,
-    is_shared: tl.constexpr, critic_at: tl.constexpr, bound: tl.constexpr, is_normal: tl.constexpr,
-    components: tl.constexpr, num_inputs: tl.constexpr, inputs: tl.constexpr, units1: tl.constexpr,
-    width1: tl.constexpr, units2: tl.constexpr, width2: tl.constexpr, num_logits: tl.constexpr,
-    num_weighted: tl.constexpr, outputs: tl.constexpr, value_outputs: tl.constexpr,
+    is_shared: tl.constexpr, has_policy: tl.constexpr, critic_at: tl.constexpr, bound: tl.constexpr,
+    is_normal: tl.constexpr, components: tl.constexpr, num_inputs: tl.constexpr, inputs: tl.constexpr,
+    units1: tl.constexpr, width1: tl.constexpr, units2: tl.constexpr, width2: tl.constexpr,
+    num_logits: tl.constexpr, num_weighted: tl.constexpr, outputs: tl.constexpr, value_outputs: tl.constexpr,
     block: tl.constexpr, precision: tl.constexpr, activation: tl.constexpr,
     low: tl.constexpr = MIN_LOG_STD, high: tl.constexpr = MAX_LOG_STD, masked_logit: tl.constexpr = MASKED_LOGIT,
 ):  # fmt: skip
     """Compute partial gradients; the grid is (programs, 2), and network 0 is the actor, 1 the critic, whose weights and
-    gradients begin at `critic_at`. With a shared trunk it is (programs, 1).
+    gradients begin at `critic_at`. With a shared trunk, or a critic alone, it is (programs, 1).
 
     Program (p, network) writes its gradients to row p of `partials_at`, and its loss terms after the last parameter.
     """
@@ -185,7 +185,7 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
         _network_gradients(
             inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
             counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip,
-            value_coef, offsets_at, weights_at, sums_at, terms_at, True, bound, is_normal, components,
+            value_coef, offsets_at, weights_at, sums_at, terms_at, has_policy, bound, is_normal, components,
             num_inputs, inputs, units1, width1, units2, width2, num_logits, num_weighted, 1, outputs,
             block, precision, activation, low, high, masked_logit,
         )  # fmt: skip

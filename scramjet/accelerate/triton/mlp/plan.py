@@ -55,7 +55,7 @@ class Plan:
     """A policy as the kernels see it."""
 
     towers: list[Tower]
-    """The actor and the critic; with a shared trunk, one network whose last output is the value."""
+    """The actor and the critic; with a shared trunk, one network whose last output is the value; or a critic alone."""
     num_logits: int
     """Numbers that the distribution needs."""
     num_weighted: int
@@ -75,10 +75,12 @@ class Plan:
     """The normalizer that kernels apply; None if there is none or `encode` applies it."""
     encode: Callable[[Any], Tensor] | None
     """Turns observations into inputs, float32 [B, D]; None where they are that already but for their shape."""
+    has_policy: bool = True
+    """Whether there is an actor; a critic alone only computes and learns values."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether actor and critic are one network."""
+        """Whether there is one network, whose last output is the value."""
         return len(self.towers) == 1
 
     @property
@@ -135,6 +137,32 @@ def plan_of(policy: Policy) -> Plan:
         scales=isinstance(distribution, DiagonalGaussian) and distribution.scales,
         normalizer=normalizer if reads_directly else None,  # type: ignore[arg-type]
         encode=None if reads_directly else lambda obs: encode(encoder, policy.prepare(obs)),
+    )
+
+
+def plan_of_critic(network: nn.Module, trunk: nn.Sequential, head: nn.Module, normalizer: nn.Module | None) -> Plan:
+    """How the kernels run a network of one value, which reads vectors of float32 after an observation normalizer.
+
+    `network` is all of it, its hidden layers `trunk` and its output `head`. Raises as `plan_of` does.
+    """
+    check_weights(network)
+    if normalizer is not None and type(normalizer) is not ObservationNormalizer:
+        raise UnsupportedMLPError(f"Triton kernels do not run a {type(normalizer).__name__}")
+    value = _linear(head)
+    tower = _tower(trunk, [value.weight], [value.bias])
+    _check_sizes(tower, 1)
+    return Plan(
+        [tower],
+        num_logits=0,
+        num_weighted=0,
+        is_normal=False,
+        num_components=1,
+        offsets=torch.zeros(1, dtype=torch.int32, device=value.weight.device),
+        bounds=None,
+        scales=False,
+        normalizer=normalizer,
+        encode=None,
+        has_policy=False,
     )
 
 

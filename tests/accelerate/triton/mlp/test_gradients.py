@@ -7,13 +7,19 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
+from torch import nn
 
 pytest.importorskip("triton", reason="the fused kernels are written in Triton, which is not installed here")
 
 from scramjet.accelerate.executor import Diagnostics
 from scramjet.accelerate.losses import minibatch_loss
+from scramjet.accelerate.samples import Samples
+from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
+from scramjet.accelerate.triton.mlp.plan import plan_of_critic
 from scramjet.algorithms.ppo import normalize
-from tests.helpers.fused_mlps import SMALL, loss_of, make_case
+from scramjet.policies.layers import mlp
+from scramjet.policies.normalization import ObservationNormalizer
+from tests.helpers.fused_mlps import SMALL, VALUE_COEF, loss_of, make_case
 
 TERMS = Diagnostics.NAMES[:-1]
 
@@ -129,6 +135,30 @@ def test_indices_may_be_narrow_and_unaligned(triton_device):
     shifted = torch.cat([case.indices[:1], case.indices]).int()[1:]
     fused_gradients(case, indices=shifted)
     assert torch.equal(case.fused.sums, expected)
+
+
+@pytest.mark.parametrize(("inputs", "is_normalized", "is_marked"), [(4, True, False), (16, False, True)])
+def test_a_critic_alone_learns_what_autograd_would(triton_device, inputs, is_normalized, is_marked):
+    trunk, head = mlp(inputs, (32, 20), "relu"), nn.Linear(20, 1)
+    critic = nn.Sequential(trunk, head).to(triton_device)
+    obs, returns = torch.randn(150, inputs, device=triton_device), torch.randn(150, device=triton_device)
+    normalizer = ObservationNormalizer((inputs,)).to(triton_device) if is_normalized else None
+    if normalizer is not None:
+        normalizer.update(3 * obs + 1)
+    fused = TritonMLP(plan_of_critic(critic, trunk, head, normalizer), precision="float32", launch=SMALL)
+    seen = obs if normalizer is None else normalizer(obs)
+    values = torch.empty(150, device=triton_device)
+    fused.values(obs, values)
+    torch.testing.assert_close(values, critic(seen).squeeze(-1).detach(), rtol=1e-5, atol=1e-5)
+    places = torch.randperm(150, device=triton_device)[:77]
+    counts = torch.rand(150, device=triton_device) < 0.7 if is_marked else None
+    weights = torch.ones(77, device=triton_device) if counts is None else counts[places].float()
+    loss = (0.5 * (critic(seen[places]).squeeze(-1) - returns[places]).square() * weights).sum() / weights.sum()
+    expected = torch.autograd.grad(loss, fused.plan.parameters)
+    samples = Samples(obs, None, places, returns, returns, returns, returns, place=places, counts=counts)
+    fused.gradients(obs, samples, places, None, loss_of(triton_device), 1.0 / weights.sum().view(1))
+    assert fused.terms[TERMS.index("value_loss")].item() == pytest.approx(loss.item(), rel=1e-4)
+    assert_close(fused.gradients_of, [VALUE_COEF * gradient for gradient in expected], 1e-4)
 
 
 @pytest.mark.parametrize("num_programs", [1, 3, 50])
