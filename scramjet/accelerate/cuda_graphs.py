@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -17,6 +18,18 @@ _RECORDING = threading.Lock()
 
 def _nothing() -> None:
     pass
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keep Python from looking for garbage: freeing the memory of an earlier run's envs would spoil the recording."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def stage(name: str, device: torch.device, say: Callable[[str], None] = print) -> Stage[Any]:
@@ -100,7 +113,7 @@ class Recorder(Stage[Result]):
         try:
             # "thread_local": actors on other threads use the GPU meanwhile.
             captured = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
-            with _RECORDING, recording(), captured:  # `captured` first waits for the GPU
+            with _RECORDING, _without_garbage_collection(), recording(), captured:  # first waits for the GPU
                 self._result = work()
         except Exception as error:
             self.is_refused = True

@@ -101,7 +101,7 @@ class BonusCritic:
         """
         if self._mlp is None:
             loss = self._loss(steps, returns, places)
-            (loss / num_ranks).backward()
+            (loss if num_ranks == 1 else loss / num_ranks).backward()
             return loss.detach()
         assert num_ranks == 1
         counts = None if steps.counts is None else steps.counts.flatten()

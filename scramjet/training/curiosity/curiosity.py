@@ -187,7 +187,7 @@ class Curiosity:
         loss = self.bonus.loss(steps.select(places))
         if loss is None:
             return torch.zeros((), device=self._device)
-        (loss / self._ranks.size).backward()
+        (loss if self._ranks.is_alone else loss / self._ranks.size).backward()
         return loss.detach()
 
     def tensors(self) -> dict[str, Tensor]:

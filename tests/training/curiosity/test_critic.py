@@ -65,9 +65,9 @@ def test_what_the_kernels_do_not_take_is_left_to_torch(kind: str, tmp_path: Path
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", ["rnd", "counts", "e3b"])
-def test_a_run_with_its_critic_in_kernels_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
-    config: RunConfig = replace(ON_GPU, curiosity=method)  # type: ignore[arg-type]
+@pytest.mark.parametrize("method", [{}, {"curiosity": "counts", "bonus": BonusConfig()}], ids=["rnd", "counts"])
+def test_a_run_with_its_critic_in_kernels_resumes_bit_for_bit(method: dict[str, Any], tmp_path: Path) -> None:
+    config: RunConfig = replace(ON_GPU, **method)
     whole = train(config, tmp_path, run_name="whole")
     train(replace(config, total_timesteps=64 * 8 * 3), tmp_path, run_name="parts")
     resumed = train(None, tmp_path, resume="parts", total_timesteps=config.total_timesteps)
