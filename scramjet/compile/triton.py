@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -12,10 +10,8 @@ try:
     import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     HAS_TRITON = True
-    LOCKS_SHARED_FUNCTIONS = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)
-    """Whether threads may compile kernels that call the same functions: tried from this version on."""
 except ImportError:  # a machine without a GPU: modules with kernels can still be imported
-    HAS_TRITON = LOCKS_SHARED_FUNCTIONS = False
+    HAS_TRITON = False
 
 
 def triton_jit(*unspecialized: str) -> Any:
@@ -38,22 +34,3 @@ def product_precision() -> str:
     if torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") is torch.bfloat16:
         return "bfloat16"
     return "float32" if torch.get_float32_matmul_precision() == "highest" else "tf32"
-
-
-def compile_together(calls: Sequence[Callable[[], Any]], device: torch.device) -> None:
-    """Make calls that launch kernels for the first time, at once: Triton compiles mostly without Python's lock.
-
-    They launch on the device's default stream, in any order.
-    """
-    if device.type != "cuda" or not LOCKS_SHARED_FUNCTIONS:
-        for call in calls:
-            call()
-        return
-
-    def on_a_thread(call: Callable[[], Any]) -> None:
-        with torch.no_grad(), torch.cuda.device(device):
-            call()
-
-    with ThreadPoolExecutor(len(calls)) as threads:
-        for done in [threads.submit(on_a_thread, call) for call in calls]:
-            done.result()

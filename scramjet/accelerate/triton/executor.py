@@ -19,7 +19,7 @@ from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
 from scramjet.accelerate.triton.mlp.plan import UnsupportedMLPError, check_weights, plan_of
 from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.algorithms.ppo import normalizing
-from scramjet.compile.triton import HAS_TRITON, compile_together
+from scramjet.compile.triton import HAS_TRITON
 from scramjet.engine.trees import map_leaves
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import Ranks
@@ -142,34 +142,16 @@ class TritonExecutor(Executor):
     def warm_up(self, step: ActStep, samples: Samples, minibatches: Minibatches, loss: LossSettings) -> None:
         if self.writes_env_actions:
             step = replace(step, env_action=self.policy.distribution.env_action(step.action))
-        acting = [partial(self._act, step), partial(self.values, samples.obs, None, samples.value)]
+        self._act(step)
+        self.values(samples.obs, None, samples.value)
         if loss.is_impala or self.own_losses is not None:
-            compile_together(acting, self.policy.device)
             return
         self.read_samples(samples)
         kept = self.mlp.flat.snapshot()
         first = Minibatches.even(minibatches.units(0), 1)
         learning_rate = torch.zeros((), device=self.policy.device)
-        optimizer = torch.optim.Adam(self.policy.parameters(), lr=learning_rate)
-        compile_together([*acting, *self._parts_of_learning(samples, first, loss, optimizer)], self.policy.device)
-        self._learn(samples, first, loss, optimizer)  # and what else there is
+        self._learn(samples, first, loss, torch.optim.Adam(self.policy.parameters(), lr=learning_rate))
         self.mlp.flat.restore(kept)
-
-    def _parts_of_learning(
-        self, samples: Samples, minibatch: Minibatches, loss: LossSettings, optimizer: torch.optim.Adam
-    ) -> list[Callable[[], object]]:
-        """What `_learn` calls that takes long to compile, with numbers that mean nothing."""
-        inputs = samples.obs.flatten(1) if self._inputs is None else self._inputs
-        numbers = torch.zeros(len(Diagnostics.NAMES), device=inputs.device)
-        statistics = numbers[:2] if loss.normalizes_advantages else None
-        share = None if samples.counts is None else numbers[:1]
-        parts: list[Callable[[], object]] = [
-            partial(self.mlp.gradients, inputs, samples, minibatch.order, statistics, loss, share),
-            partial(self.mlp.step, optimizer, loss.max_grad_norm, diagnostics=numbers.clone()),
-        ]
-        if loss.normalizes_advantages:
-            parts.append(partial(self._statistics, samples, minibatch.order, 1))
-        return parts
 
 
 def triton_mlp(policy: Policy, precision: str) -> TritonMLP | str:
