@@ -113,7 +113,7 @@ class Recorder(Stage[Result]):
         try:
             # "thread_local": actors on other threads use the GPU meanwhile.
             captured = torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local")
-            with _RECORDING, _without_garbage_collection(), recording(), captured:  # first waits for the GPU
+            with _RECORDING, _without_garbage_collection(), recording(), captured:  # this waits for the GPU
                 self._result = work()
         except Exception as error:
             self.is_refused = True

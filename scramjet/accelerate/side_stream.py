@@ -18,8 +18,10 @@ class SideStream:
     was launched before. So results of one call may be used, and let go, without a look at streams.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    def __init__(self, device: torch.device, *, is_used: bool = True) -> None:
+        """Without `is_used` everything goes through the current stream: what fills the GPU by itself gains nothing, and
+        two such pieces of work at once take the memory of both."""
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" and is_used else None
 
     def run(self, aside: Callable[[], First], here: Callable[[], Second]) -> tuple[First, Second]:
         """The results of two calls that know nothing of each other; on the GPU the first is launched on this stream.
@@ -30,8 +32,9 @@ class SideStream:
             return aside(), here()
         current = torch.cuda.current_stream()
         self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            first = aside()
-        second = here()
-        current.wait_stream(self._stream)
-        return first, second
+        try:
+            with torch.cuda.stream(self._stream):
+                first = aside()
+            return first, here()
+        finally:
+            current.wait_stream(self._stream)

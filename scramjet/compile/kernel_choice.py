@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 
@@ -30,6 +31,11 @@ def takes_kernels(tensor: Tensor) -> bool:
     from scramjet.compile.triton import HAS_TRITON
 
     return HAS_TRITON
+
+
+def is_traced() -> bool:
+    """Whether torch compiles what is called now, or maps over tensors, which have no memory that kernels could read."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def has_hooks(modules: Iterable[nn.Module]) -> bool:

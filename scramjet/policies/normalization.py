@@ -9,7 +9,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 from torch import Tensor, nn
 
-from scramjet.compile.kernel_choice import takes_kernels
+from scramjet.compile.kernel_choice import is_traced, takes_kernels
 from scramjet.engine.privileged import is_privileged
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over
@@ -72,12 +72,14 @@ class ObservationNormalizer(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Normalize [B, *shape]; the statistics change only in `update`."""
-        if takes_kernels(obs) and not (obs.requires_grad or _is_traced()):
+        moments = self.moments
+        fits = obs.shape[1:] == moments.mean.shape or (obs.dim() == 1 and moments.mean.shape == (1,))
+        if fits and takes_kernels(obs) and not (obs.requires_grad or is_traced()):
             from scramjet.policies.dense.normalizing import normalized  # loads Triton
 
-            return normalized(obs, self.moments.mean, self.moments.variance, self.clip)
-        scale = (self.moments.variance + 1e-8).rsqrt().float()
-        return ((obs.float() - self.moments.mean.float()) * scale).clamp(-self.clip, self.clip)
+            return normalized(obs, moments.mean, moments.variance, self.clip)
+        scale = (moments.variance + 1e-8).rsqrt().float()
+        return ((obs.float() - moments.mean.float()) * scale).clamp(-self.clip, self.clip)
 
     def update(self, obs: Tensor, ranks: Ranks = ALONE, counts: Tensor | None = None) -> None:
         """Add the observations of a rollout, [B, *shape] on each of the `ranks`, to the statistics.
@@ -85,11 +87,6 @@ class ObservationNormalizer(nn.Module):
         `counts` [B] bool: those to add; None: all.
         """
         self.moments.update(obs, ranks, counts)
-
-
-def _is_traced() -> bool:
-    """Whether torch compiles what is called now, or maps it over tensors that kernels could not read."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 class DictNormalizer(nn.Module):

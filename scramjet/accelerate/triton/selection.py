@@ -41,7 +41,7 @@ def _rows_kernel(source_at, places_at, out_at, size, width: tl.constexpr, block:
     """Copy the rows at these places, `size` words in all, `width` in each row."""
     word = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     is_in = word < size
-    place = tl.load(places_at + word // width, mask=is_in, other=0)
+    place = tl.load(places_at + word // width, mask=is_in, other=0).to(tl.int64)
     tl.store(out_at + word, tl.load(source_at + place * width + word % width, mask=is_in), mask=is_in)
 
 

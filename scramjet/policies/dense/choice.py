@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scramjet.compile.kernel_choice import has_hooks, takes_kernels
+from scramjet.compile.kernel_choice import has_hooks, is_traced, takes_kernels
 
 _ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
 
@@ -44,7 +44,7 @@ def run_heads(features: Tensor, actor_head: nn.Module, critic_head: nn.Module) -
 
 def unit_rows(rows: Tensor) -> Tensor:
     """Rows [N, F] scaled to length 1; rows of zeros stay as they are."""
-    if takes_kernels(rows) and not torch._C._are_functorch_transforms_active():
+    if takes_kernels(rows) and not is_traced():
         from scramjet.policies.dense import unit_rows as kernels
 
         if rows.shape[1] <= kernels.WIDEST:
@@ -76,8 +76,7 @@ def _takes_layers(source: Tensor, linears: list[nn.Module], modules: list[nn.Mod
         and not (is_rounded and product_precision() != "bfloat16")
         and all(_is_plain(layer) for layer in linears)
         and not has_hooks(modules)
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
+        and not is_traced()
     )
 
 

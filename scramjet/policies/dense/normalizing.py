@@ -20,8 +20,9 @@ NUMBERS = 4096
 
 def normalized(obs: Tensor, mean: Tensor, variance: Tensor, clip: float) -> Tensor:
     """What `ObservationNormalizer` makes of observations [B, *shape], with mean and variance float64 [*shape]."""
-    out = torch.empty(obs.shape, device=obs.device)
+    out = torch.empty(obs.shape, dtype=torch.float32, device=obs.device)
     width = mean.numel()
+    assert obs.numel() == len(obs) * width, (obs.shape, mean.shape)
     if not out.numel():
         return out
     numbers = obs.contiguous()
@@ -35,6 +36,14 @@ def normalized(obs: Tensor, mean: Tensor, variance: Tensor, clip: float) -> Tens
     return out
 
 
+@triton_jit()
+def scale_of(mean_at, variance_at, column, is_column):  # type: ignore[no-untyped-def]
+    """What is subtracted from the numbers of these columns, and what they are then multiplied by, in float32."""
+    shift = tl.load(mean_at + column, mask=is_column, other=0.0).to(tl.float32)
+    variance = tl.load(variance_at + column, mask=is_column, other=1.0)  # float64, as the mean
+    return shift, (1.0 / tl.sqrt(variance + 1e-8)).to(tl.float32)
+
+
 @triton_jit("num_rows", "obs_at", "out_at")
 def _normalized_kernel(  # type: ignore[no-untyped-def]
     obs_at, mean_at, variance_at, out_at, num_rows,
@@ -44,9 +53,7 @@ def _normalized_kernel(  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64) * rows + tl.arange(0, rows)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
     is_column = column < width
-    shift = tl.load(mean_at + column, mask=is_column, other=0.0).to(tl.float32)
-    variance = tl.load(variance_at + column, mask=is_column, other=1.0)
-    scale = (1.0 / tl.sqrt(variance + 1e-8)).to(tl.float32)
+    shift, scale = scale_of(mean_at, variance_at, column, is_column)
     place, is_in = row[:, None] * width + column[None, :], (row < num_rows)[:, None] & is_column[None, :]
     numbers = tl.load(obs_at + place, mask=is_in, other=0.0).to(tl.float32)
     tl.store(out_at + place, clamped((numbers - shift[None, :]) * scale[None, :], -clip, clip), mask=is_in)

@@ -82,5 +82,6 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     units = tl.load(units_at + place, mask=is_in, other=0.0).to(tl.float32)
     to_units = tl.load(to_units_at + place, mask=is_in, other=0.0).to(tl.float32)
     factor = tl.load(factors_at + row, mask=row < num_rows, other=0.0)
-    along = tl.where(factor < 1.0 / shortest, tl.sum(units * to_units, axis=1), 0.0)  # else its factor is fixed
+    is_long = factor < 0.999 / shortest  # shorter rows have a fixed factor, which division may round
+    along = tl.where(is_long, tl.sum(units * to_units, axis=1), 0.0)
     tl.store(to_rows_at + place, (to_units - along[:, None] * units) * factor[:, None], mask=is_in)

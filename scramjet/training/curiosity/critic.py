@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from scramjet.policies.config import PolicyConfig
 from scramjet.policies.encoders.vectors import FlatEncoder
 from scramjet.policies.policy import Policy
 from scramjet.training.curiosity.bonus import Transitions, at_places, mean_of_counted
-from scramjet.training.curiosity.networks import FeatureNetwork, in_chunks
+from scramjet.training.curiosity.networks import FeatureNetwork, adam, in_chunks
 
 if TYPE_CHECKING:
     from scramjet.accelerate.triton.mlp.fused_mlp import TritonMLP
@@ -29,22 +28,11 @@ _SQUARED_ERROR = LossSettings(
 _VALUE_LOSS = Diagnostics.NAMES.index("value_loss")
 
 
-def adam(parameters: Sequence[Tensor], learning_rate: float | Tensor, device: torch.device) -> torch.optim.Adam:
-    """Adam whose state is there from the start, so that checkpoints always have it."""
-    optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True, capturable=device.type == "cuda")
-    for parameter in parameters:
-        optimizer.state[parameter] = {
-            "step": torch.zeros((), device=device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-    return optimizer
-
-
 class BonusCritic:
     """Values observations and learns returns of bonuses: on the GPU by the kernels of small networks, if they take it.
 
-    A gradient step is `learn`, which finds the gradient, and then `step`.
+    A gradient step is `learn`, which finds the gradient, and then `step`. All weights learn: nobody else has a hand on
+    them, so the kernels are chosen once.
     """
 
     def __init__(
@@ -54,11 +42,10 @@ class BonusCritic:
         self._policy = policy
         self.network = FeatureNetwork(space, config, 1).to(policy.device)
         self.parameters = list(self.network.parameters())
-        self._learning_rate = torch.tensor(learning_rate, device=policy.device)  # where the kernels read it
-        is_on_gpu = policy.device.type == "cuda"
-        self.optimizer = adam(self.parameters, self._learning_rate if is_on_gpu else learning_rate, policy.device)
         self._mlp = self._kernels(space) if may_use_kernels and takes_kernels(self.parameters[0]) else None
-        self._diagnostics = torch.zeros(len(Diagnostics.NAMES), device=policy.device)
+        rate = learning_rate if self._mlp is None else torch.tensor(learning_rate, device=policy.device)
+        self.optimizer = adam(self.parameters, rate, policy.device)
+        self._diagnostics = torch.zeros(len(Diagnostics.NAMES), device=policy.device)  # the kernels write them
 
     def _kernels(self, space: Any) -> TritonMLP | None:
         reads_vectors = isinstance(space, Box) and space.dtype == np.float32
@@ -86,6 +73,7 @@ class BonusCritic:
         """The values of observations [T, R, ...], [T, R]."""
         if self._mlp is None:
             return in_chunks(self._value, obs)
+        self._mlp.flat.refresh()
         steps, num_rows = obs.shape[:2]
         value = torch.empty(steps, num_rows, device=obs.device)
         self._mlp.values(_rows(obs), value.view(-1))
@@ -130,5 +118,5 @@ class BonusCritic:
 
 
 def _rows(obs: Tensor) -> Tensor:
-    """Vectors [T, R, D] one below the other, [T * R, D]."""
+    """Observations [T, R, *shape] as vectors, one below the other, [T * R, D]."""
     return obs.reshape(obs.shape[0] * obs.shape[1], -1)

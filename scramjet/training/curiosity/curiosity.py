@@ -23,7 +23,9 @@ from scramjet.algorithms.reward_scaling import RewardScaler
 from scramjet.engine.layout import PlayedBy
 from scramjet.engine.pool import Pool
 from scramjet.engine.privileged import policy_part, policy_space
+from scramjet.engine.trees import leaves
 from scramjet.policies.config import PolicyConfig
+from scramjet.policies.observations import lowest_observations
 from scramjet.policies.policy import Policy
 from scramjet.runtime.ranks.interface import ALONE, Ranks
 from scramjet.runtime.ranks.joined_moments import joined_over, of_all
@@ -31,13 +33,16 @@ from scramjet.training.batches.shuffling import run_length, shuffle_on_gpu
 from scramjet.training.batches.targets import BonusAdvantages
 from scramjet.training.curiosity.bonus import Bonus, Transitions, mean_of_counted
 from scramjet.training.curiosity.config import BonusConfig
-from scramjet.training.curiosity.critic import BonusCritic, adam
+from scramjet.training.curiosity.critic import BonusCritic
+from scramjet.training.curiosity.networks import adam
 from scramjet.training.rollout.rollout import Rollout
 
 _SHUFFLE_SEED = 0xC0FFEE
 MOST_LEARNED = 4096
 """Steps of a minibatch that the bonus learns from. With more envs a gradient step would see more of the same, and what
 is new would be known too soon (Burda et al. 2018 keep the number too)."""
+MOST_BESIDE = 4096
+"""Numbers of an observation up to which the GPU runs the bonus beside its critic."""
 METRICS = ("bonus/mean", "bonus/max", "bonus/loss", "bonus/value_loss")
 PREFIX = "curiosity/"
 """Of its tensors' names in a checkpoint."""
@@ -79,7 +84,9 @@ class Curiosity:
         self.generator = torch.Generator().manual_seed(seed ^ _SHUFFLE_SEED ^ (ranks.rank << 32))
         self._order = torch.empty(0, dtype=torch.int64, device=device)
         self._learning: Stage[Tensor] = stage("what curiosity learns", device)
-        self._side = SideStream(device)  # bonus and critic know nothing of each other
+        seen = lowest_observations(policy_space(pool.observation_space), 1)
+        is_small = sum(leaf.numel() for leaf in leaves(seen)) <= MOST_BESIDE
+        self._side = SideStream(device, is_used=is_small)  # bonus and critic know nothing of each other
         self._prepared: tuple[Tensor, Tensor] | None = None  # returns [T, R] of bonuses; mean, maximum, `revisited`
         self.revisited: float | None = None
         """Share of the last update's visits that were to what their episode had visited before; None where visits are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -101,6 +101,18 @@ class FeatureNetwork(nn.Module):
         """[B, ...] to [B, size]."""
         features: Tensor = self.head(run_trunk(self.trunk, self.encoder(floats_as_float32(obs))))
         return features
+
+
+def adam(parameters: Sequence[Tensor], learning_rate: float | Tensor, device: torch.device) -> torch.optim.Adam:
+    """Adam whose state is there from the start, so that checkpoints always have it."""
+    optimizer = torch.optim.Adam(parameters, lr=learning_rate, fused=True, capturable=device.type == "cuda")
+    for parameter in parameters:
+        optimizer.state[parameter] = {
+            "step": torch.zeros((), device=device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+    return optimizer
 
 
 @torch.no_grad()

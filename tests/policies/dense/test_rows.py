@@ -39,7 +39,8 @@ def test_a_row_with_what_is_no_number_stays_without_length_and_spoils_no_other(t
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8, torch.int32, torch.bool], ids=str)
 @pytest.mark.parametrize("shape", [(1,), (3,), (2, 700)], ids=str)
-def test_observations_are_normalized_as_by_torch(triton_device, dtype, shape):
+def test_observations_are_normalized_as_by_torch(triton_device, dtype, shape, monkeypatch):
+    monkeypatch.setattr("scramjet.policies.normalization.takes_kernels", lambda _: True)  # interpreted, too
     normalizer = ObservationNormalizer(shape, clip=2.0).to(triton_device)
     obs = (torch.randn(40, *shape, device=triton_device) * 30 + 100).to(dtype)
     normalizer.update(obs)
@@ -50,6 +51,18 @@ def test_observations_are_normalized_as_by_torch(triton_device, dtype, shape):
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(normalizer(obs), expected, rtol=1e-6, atol=1e-6)
     assert normalized(obs[:0], moments.mean, moments.variance, 2.0).shape == (0, *shape)
+
+
+def test_observations_without_their_batch_or_of_another_width_are_left_to_torch(triton_device, monkeypatch):
+    monkeypatch.setattr("scramjet.policies.normalization.takes_kernels", lambda _: True)
+    normalizer, obs = ObservationNormalizer((4,)).to(triton_device), torch.randn(3, 4, device=triton_device)
+    expected = normalizer(obs)
+    torch.testing.assert_close(normalizer(obs[1]), expected[1])
+    torch.testing.assert_close(normalizer(obs.expand(2, 3, 4)), expected.expand(2, 3, 4))
+    with pytest.raises(RuntimeError, match="must match the size"):
+        normalizer(obs[:, :3])
+    numbers = ObservationNormalizer((1,)).to(triton_device)  # of a Box with the shape ()
+    torch.testing.assert_close(numbers(obs[0]), numbers(obs[0].unsqueeze(1)).squeeze(1))
 
 
 @pytest.mark.gpu

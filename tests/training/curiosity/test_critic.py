@@ -40,7 +40,7 @@ def test_kernels_learn_what_torch_would(is_marked: bool, tmp_path: Path) -> None
         space = session.policy.observation_space
         other = BonusCritic(session.policy, space, ON_GPU.policy, 0.01, may_use_kernels=False)
         other.network.load_state_dict(critic.network.state_dict())
-        critic._learning_rate.fill_(0.01)
+        critic.optimizer.param_groups[0]["lr"].fill_(0.01)
         steps = Transitions.of(rollout)
         if is_marked:
             steps = replace(steps, counts=torch.rand(rollout.reward.shape, device="cuda") < 0.6)

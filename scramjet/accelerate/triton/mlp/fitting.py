@@ -51,6 +51,6 @@ def _launch_all(mlp: TritonMLP) -> None:
         normalizes_advantages=False,
     )  # fmt: skip
     if plan.has_policy:
-        mlp.act(inputs, mask, noise, action, number.clone(), number.clone() if plan.is_shared else None)
+        mlp.act(inputs, mask, noise, action, number.clone(), number.clone() if plan.is_one_network else None)
     mlp.gradients(inputs, samples, number.long(), number.expand(2).contiguous(), loss, share=number)
     mlp.flat.restore(kept)

@@ -49,7 +49,7 @@ class TritonMLP:
         self.device = first.weight.device
         self.num_inputs = first.in_features
         widths = [product_size(layer.out_features) for layer in (first, second)]
-        inputs, num_outputs = product_size(self.num_inputs), plan.num_logits + plan.is_shared
+        inputs, num_outputs = product_size(self.num_inputs), plan.num_logits + plan.is_one_network
         self.launch = launch or tuning.gradients_tuning(precision, max(widths), inputs)
         self.is_proven = launch is not None or tuning.is_proven(precision, max(widths), inputs, num_outputs)
         places, begins, size = plan.places()
@@ -72,7 +72,7 @@ class TritonMLP:
         self._policy: dict[str, Any] = {
             "is_normal": plan.is_normal, "components": plan.num_components,
             "num_logits": plan.num_logits, "num_weighted": plan.num_weighted,
-            "outputs": product_size(plan.num_logits + plan.is_shared),
+            "outputs": product_size(plan.num_logits + plan.is_one_network),
         }  # fmt: skip
 
     def _allocate(self) -> None:
@@ -107,12 +107,13 @@ class TritonMLP:
         With a shared trunk `value` [B] is written as well. Where the plan has bounds, `env_action` [B, ...] gets what
         the env receives. All tensors are contiguous.
         """
-        assert value is None or self.plan.is_shared
+        assert self.plan.has_policy
+        assert value is None or self.plan.is_one_network
         assert env_action is None or self.plan.bounds is not None
         block = forward_block(self.precision, len(inputs), self._multiprocessors)
         act_kernel[(blocks_of(len(inputs), block),)](
             inputs, *self._scale, _bytes(mask), noise, self.plan.offsets, self.flat.weights, action, log_prob, value,
-            env_action, self.plan.bounds, len(inputs), scales=self.plan.scales, has_value=int(self.plan.is_shared),
+            env_action, self.plan.bounds, len(inputs), scales=self.plan.scales, has_value=int(self.plan.is_one_network),
             block=block, num_warps=self._forward_warps, **self._shape, **self._policy,
         )  # fmt: skip
 
@@ -121,7 +122,7 @@ class TritonMLP:
         block = forward_block(self.precision, len(inputs), self._multiprocessors)
         names = ("num_logits", "num_weighted", "outputs")
         shape = {name: self._policy[name] for name in names}
-        if not self.plan.is_shared:
+        if not self.plan.is_one_network:
             shape = {"num_logits": 0, "num_weighted": 0, "outputs": tuning.OUTPUTS[0]}
         value_kernel[(blocks_of(len(inputs), block),)](
             inputs, *self._scale, self.flat.weights[self._critic_at :], value, len(inputs),
@@ -168,7 +169,7 @@ class TritonMLP:
             samples.advantage, samples.returns, _bytes(samples.counts), indices, len(indices), share, statistics,
             loss.clip, loss.entropy_coef, loss.value_clip, loss.value_coef, plan.offsets, self.flat.weights,
             self._partials, self.num_parameters, self._partials.shape[1],
-            is_shared=plan.is_shared, has_policy=plan.has_policy, critic_at=self._critic_at,
+            is_one_network=plan.is_one_network, has_policy=plan.has_policy, critic_at=self._critic_at,
             value_outputs=tuning.OUTPUTS[0], block=launch.block, num_warps=launch.warps, num_stages=launch.stages,
             **self._shape, **self._policy,
         )  # fmt: skip

@@ -166,7 +166,7 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
     inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
     counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip, value_coef,
     offsets_at, weights_at, partials_at, num_parameters, row_size,
-    is_shared: tl.constexpr, has_policy: tl.constexpr, critic_at: tl.constexpr, bound: tl.constexpr,
+    is_one_network: tl.constexpr, has_policy: tl.constexpr, critic_at: tl.constexpr, bound: tl.constexpr,
     is_normal: tl.constexpr, components: tl.constexpr, num_inputs: tl.constexpr, inputs: tl.constexpr,
     units1: tl.constexpr, width1: tl.constexpr, units2: tl.constexpr, width2: tl.constexpr,
     num_logits: tl.constexpr, num_weighted: tl.constexpr, outputs: tl.constexpr, value_outputs: tl.constexpr,
@@ -181,7 +181,7 @@ def gradients_kernel(  # type: ignore[no-untyped-def]
     program, network = tl.program_id(0), tl.program_id(1)
     sums_at = partials_at + program * row_size
     terms_at = sums_at + num_parameters
-    if is_shared:
+    if is_one_network:
         _network_gradients(
             inputs_at, mean_at, variance_at, mask_at, action_at, log_prob_at, value_at, advantage_at, returns_at,
             counts_at, indices_at, num_samples, share_at, statistics_at, clip_at, entropy_coef_at, value_clip,

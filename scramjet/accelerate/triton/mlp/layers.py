@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from scramjet.compile.triton import HAS_TRITON, triton_jit
 from scramjet.compile.triton_functions import clamped, dot, operand, tanh
+from scramjet.policies.dense.normalizing import scale_of
 
 if HAS_TRITON:
     import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -61,10 +62,7 @@ def read_scale(mean_at, variance_at, num_inputs: tl.constexpr, inputs: tl.conste
     column = tl.arange(0, inputs)[None, :]
     shift, scale = tl.zeros([1, inputs], tl.float32), tl.zeros([1, inputs], tl.float32)
     if mean_at is not None:
-        is_input = column < num_inputs
-        shift = tl.load(mean_at + column, mask=is_input, other=0.0).to(tl.float32)
-        variance = tl.load(variance_at + column, mask=is_input, other=1.0)  # float64, as the mean
-        scale = (1.0 / tl.sqrt(variance + 1e-8)).to(tl.float32)
+        shift, scale = scale_of(mean_at, variance_at, column, column < num_inputs)
     return shift, scale
 
 

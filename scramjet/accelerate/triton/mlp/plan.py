@@ -1,4 +1,4 @@
-"""Reads from a policy what `TritonMLP` needs to run it, or the reason why it cannot."""
+"""Reads from a policy, or a critic alone, what `TritonMLP` needs to run it, or the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ALIGNMENT = 16
 
 
 class UnsupportedMLPError(Exception):
-    """A policy that the kernels cannot run; the message is the reason."""
+    """A network that the kernels cannot run; the message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Tower:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A policy as the kernels see it."""
+    """A policy, or a critic alone, as the kernels see it."""
 
     towers: list[Tower]
     """The actor and the critic; with a shared trunk, one network whose last output is the value; or a critic alone."""
@@ -79,7 +79,7 @@ class Plan:
     """Whether there is an actor; a critic alone only computes and learns values."""
 
     @property
-    def is_shared(self) -> bool:
+    def is_one_network(self) -> bool:
         """Whether there is one network, whose last output is the value."""
         return len(self.towers) == 1
 

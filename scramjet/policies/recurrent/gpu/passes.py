@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from scramjet.compile.block_sizes import product_size
+from scramjet.compile.kernel_choice import is_traced
 from scramjet.compile.triton import HAS_TRITON, product_precision
 from scramjet.policies.recurrent.gpu import gated, gated_backward, scanned, tuning
 from scramjet.policies.recurrent.gpu.tuning import ACT, BACKWARD, FORWARD, MAX_UNITS, SCAN, Launch
@@ -37,8 +38,7 @@ def can_run(features: Tensor, state: Tensor, weights: Sequence[Tensor]) -> bool:
         and not (is_rounded and product_precision() != "bfloat16")
         and (len(weights) < 3 or len(weights[2]) <= MAX_UNITS)
         and features.numel() > 0
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
+        and not is_traced()
     )
 
 

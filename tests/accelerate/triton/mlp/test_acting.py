@@ -27,8 +27,8 @@ def drawn_by_both(case, noise):
     """Actions, log-probabilities and values, of the kernels and of the policy; those of the policy on the CPU."""
     samples, plan = case.samples, case.fused.plan
     action, log_prob, value = torch.empty_like(samples.action), *torch.empty(2, NUM_SAMPLES, device=noise.device)
-    case.fused.act(case.inputs, samples.mask, noise, action, log_prob, value if plan.is_shared else None)
-    if not plan.is_shared:
+    case.fused.act(case.inputs, samples.mask, noise, action, log_prob, value if plan.is_one_network else None)
+    if not plan.is_one_network:
         case.fused.values(case.inputs, value)
     policy = copy.deepcopy(case.policy).cpu()
     with torch.no_grad():
