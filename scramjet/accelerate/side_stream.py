@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -35,6 +36,10 @@ class SideStream:
         try:
             with torch.cuda.stream(self._stream):
                 first = aside()
-            return first, here()
-        finally:
-            current.wait_stream(self._stream)
+            second = here()
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # a recording that has failed; its own error says why
+                current.wait_stream(self._stream)
+            raise
+        current.wait_stream(self._stream)
+        return first, second
