@@ -54,15 +54,21 @@ def _launch(kernel: Any, rows: Tensor, *others: Tensor) -> None:
         kernel[(blocks_of(number, block),)](rows, *others, number, width=width, padded=padded, block=block)
 
 
+@triton_jit()
+def _places(num_rows, width: tl.constexpr, padded: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A program's rows [block], where their numbers lie [block, padded], and which of these there are."""
+    row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
+    column = tl.arange(0, padded)[None, :]
+    return row, row[:, None] * width + column, (row < num_rows)[:, None] & (column < width)
+
+
 @triton_jit("num_rows")
 def _unit_kernel(  # type: ignore[no-untyped-def]
     rows_at, units_at, factors_at, num_rows,
     width: tl.constexpr, padded: tl.constexpr, block: tl.constexpr, shortest: tl.constexpr = SHORTEST,
 ):  # fmt: skip
     """Write the rows scaled, and what each was multiplied by."""
-    row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column = tl.arange(0, padded)[None, :]
-    place, is_in = row[:, None] * width + column, (row < num_rows)[:, None] & (column < width)
+    row, place, is_in = _places(num_rows, width, padded, block)
     numbers = tl.load(rows_at + place, mask=is_in, other=0.0).to(tl.float32)
     length = tl.sqrt(tl.sum(numbers * numbers, axis=1))
     factor = 1.0 / tl.where(length < shortest, shortest, length)  # NaN stays
@@ -76,9 +82,7 @@ def _gradient_kernel(  # type: ignore[no-untyped-def]
     width: tl.constexpr, padded: tl.constexpr, block: tl.constexpr, shortest: tl.constexpr = SHORTEST,
 ):  # fmt: skip
     """The gradient of a row is that of the scaled one without its part along the row, times the factor."""
-    row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column = tl.arange(0, padded)[None, :]
-    place, is_in = row[:, None] * width + column, (row < num_rows)[:, None] & (column < width)
+    row, place, is_in = _places(num_rows, width, padded, block)
     units = tl.load(units_at + place, mask=is_in, other=0.0).to(tl.float32)
     to_units = tl.load(to_units_at + place, mask=is_in, other=0.0).to(tl.float32)
     factor = tl.load(factors_at + row, mask=row < num_rows, other=0.0)

@@ -1,4 +1,4 @@
-"""The networks of curiosity: from observations to features, with the encoders that policies have."""
+"""The networks of curiosity, from observations to features with the encoders that policies have, and their Adam."""
 
 from __future__ import annotations
 
