@@ -86,6 +86,17 @@ def read_records(
     return reading
 
 
+def end_of_records(path: Path) -> Position:
+    """The position behind the last whole line of a metrics file, its start where nothing can be read."""
+    try:
+        with open(open_regular(path), "rb", buffering=0) as file:
+            start = max(0, os.fstat(file.fileno()).st_size - _CHUNK)
+            end = start + os.pread(file.fileno(), _CHUNK, start).rfind(b"\n") + 1
+            return _marked(file.fileno(), Position(end))
+    except (OSError, ValueError):
+        return START
+
+
 def read_last_record(path: Path) -> dict[str, Any] | None:
     """Return the last whole record of a metrics file, reading its end alone; None where there is none."""
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -22,12 +21,11 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from scramjet.errors import ScramjetError
-from scramjet.runtime.files import open_regular
 from scramjet.runtime.machine.gpu_load import read_driver_gpu
 from scramjet.runtime.machine.load import LoadMeter
 from scramjet.runtime.run_log import LOG_FILE, read_log
 from scramjet.training.telemetry.metrics import findings
-from scramjet.training.telemetry.metrics_reading import Position, read_records
+from scramjet.training.telemetry.metrics_reading import Position, end_of_records, read_records
 from scramjet.web.runs.index import RunIndex, Stamp, stamp_of
 
 EVERY_SECONDS = 0.7
@@ -35,7 +33,6 @@ SHARE_OF_TIME = 0.1
 """The share of a thread's time that looking may take."""
 _QUEUE = 64
 _RECORDS_AT_ONCE = 100
-_TAIL = 1 << 21
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +100,7 @@ class Live:
             except HTTPException as error:
                 self._put(subscriber, {"type": "error", "error": error.detail})
                 return
-            subscriber.position = await asyncio.to_thread(_end_of, path / "metrics.jsonl")
+            subscriber.position = await asyncio.to_thread(end_of_records, path / "metrics.jsonl")
         with self._lock:
             subscriber.run = name if isinstance(name, str) else None
             self._subscribers.add(subscriber)
@@ -179,17 +176,6 @@ class Live:
             subscriber.queue.put_nowait(None)
         else:
             subscriber.queue.put_nowait(json.dumps(message))
-
-
-def _end_of(path: Path) -> Position:
-    """The position behind the last whole line of a metrics file."""
-    try:
-        with open(open_regular(path), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            start = max(0, size - _TAIL)
-            return Position(start + os.pread(file.fileno(), _TAIL, start).rfind(b"\n") + 1)
-    except (OSError, ValueError):
-        return Position()
 
 
 def _spread(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

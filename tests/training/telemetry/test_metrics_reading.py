@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from scramjet.errors import RunError
-from scramjet.training.telemetry.metrics_reading import LONGEST_LINE, parse_record, read_last_record, read_records
+from scramjet.training.telemetry.metrics_reading import (
+    LONGEST_LINE,
+    START,
+    end_of_records,
+    parse_record,
+    read_last_record,
+    read_records,
+)
 from tests.helpers.written_runs import append_records, record_at
 
 
@@ -27,6 +34,16 @@ def test_each_reading_goes_on_where_the_last_ended(tmp_path: Path) -> None:
     assert read_records(tmp_path / "metrics.jsonl", second.position).records == []
 
 
+def test_what_comes_behind_the_end_is_read_from_there(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    assert end_of_records(path) == START
+    append_records(tmp_path, [record_at(1), record_at(2)])
+    assert end_of_records(path) == read_records(path).position
+    end = end_of_records(path)
+    append_records(tmp_path, [record_at(3)])
+    assert steps(read_records(path, end).records) == [3000]
+
+
 def test_a_torn_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     line = json.dumps(record_at(1)) + "\n"
@@ -37,13 +54,15 @@ def test_a_torn_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     assert steps(read_records(path, torn.position).records) == [1000]
 
 
+@pytest.mark.parametrize("was_read", [True, False])
 @pytest.mark.parametrize("later", [range(2, 3), range(2, 60)], ids=["shorter", "longer again"])
-def test_a_file_that_was_cut_is_told_and_read_from_its_start(tmp_path: Path, later: range) -> None:
+def test_a_file_that_was_cut_is_told_and_read_from_its_start(tmp_path: Path, later: range, was_read: bool) -> None:
+    path = tmp_path / "metrics.jsonl"
     append_records(tmp_path, [record_at(update, loss=0.25) for update in range(1, 20)])
-    first = read_records(tmp_path / "metrics.jsonl")
-    (tmp_path / "metrics.jsonl").unlink()
+    position = read_records(path).position if was_read else end_of_records(path)
+    path.unlink()
     append_records(tmp_path, [record_at(update, loss=0.5) for update in [1, *later]])
-    second = read_records(tmp_path / "metrics.jsonl", first.position)
+    second = read_records(path, position)
     assert second.restarted
     assert steps(second.records) == [1000, *(1000 * update for update in later)]
 
