@@ -77,3 +77,13 @@ def test_a_message_of_brackets_closes_its_socket_and_is_no_error_of_the_server(t
         client.websocket_connect("/api/live") as socket,
     ):
         socket.send_text("[" * 60_000)  # what the server raises is raised here, at the end
+
+
+def test_a_run_that_came_since_the_last_look_is_listed(tmp_path: Path) -> None:
+    index = RunIndex(tmp_path)
+    index.scan()
+    make_run(tmp_path, "new")
+    assert [(row["name"], row["state"]) for row in index.rows()] == [("new", "pending")]
+    changed, gone = index.scan()
+    assert ([row["name"] for row in changed], gone) == (["new"], [])
+    assert index.rows() == changed

@@ -60,6 +60,8 @@ class RunIndex:
         """The line of every run. Those not read yet after `wait_seconds` have the state "pending"."""
         self._is_complete.wait(wait_seconds)
         with self._lock:
+            for name in self._names():  # those that came since the last look have no facts yet
+                self._entries.setdefault(name, _Entry())
             return [entry.as_json(name) for name, entry in self._entries.items()]
 
     def row(self, name: str) -> dict[str, Any] | None:
@@ -75,8 +77,8 @@ class RunIndex:
 
     def scan(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Look at the folder once; returns the lines that changed and the names of runs that are gone."""
-        names = self._names()
         with self._lock:
+            names = self._names()
             gone = [name for name in self._entries if name not in names]
             for name in gone:
                 del self._entries[name]
