@@ -32,23 +32,22 @@ $(BIN)/python:
 		{ echo "scramjet needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt tools/install.py
 	@echo "installing scramjet into $(VENV): a minute or two, once"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python tools/install.py
 	touch $@
 
-# The originals of some worlds are heavy and not everywhere to be had: without them their parity tests are skipped.
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]' || \
-		echo "the originals of Maze and BinPack cannot be installed: tests that compare with them will be skipped"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[others]' || \
-		echo "some libraries whose envs we train cannot be installed: tests of them will be skipped"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[seen]' || \
-		echo "some libraries that runs are sent to or drawn with cannot be installed: tests of them will be skipped"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[many]' || \
-		echo "Optuna or Ray cannot be installed: tests of studies and remote actors will be skipped"
+	$(BIN)/python tools/install.py dev
 	touch $@
+
+# The originals of some worlds and other libraries are heavy and not everywhere to be had: what needs them is skipped.
+$(VENV)/installed-all: $(VENV)/installed-dev
+	$(BIN)/python tools/install.py dev -- parity others seen many kernels browser
+	touch $@
+
+constraints: $(VENV)/installed-dev  ## resolve constraints.txt anew; UPGRADE=1 takes the newest versions
+	$(BIN)/python tools/constraints.py $(if $(UPGRADE),--upgrade)
 
 clean:  ## forget the virtual environment
 	rm -rf $(VENV)
