@@ -1,4 +1,4 @@
-"""What tests in several folders use."""
+"""What tests in several folders use. Which tests run is said in tiers.py."""
 
 import gc
 import os
@@ -14,11 +14,15 @@ import pytest
 if TYPE_CHECKING:
     import torch
 
+pytest_plugins = ["tests.tiers"]
+
 hypothesis.settings.register_profile("no deadline", deadline=None)  # a busy machine takes any time it likes
 hypothesis.settings.load_profile("no deadline")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background, and what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup or from cron: a handler is not inherited
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 @pytest.fixture(scope="session", autouse=True)
