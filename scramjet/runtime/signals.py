@@ -163,7 +163,7 @@ class StopSignal:
 
     `notify` gets a line for the user at the first signal; `before_exit` is called before the process ends
     at the second (to give the terminal back). Both run inside a signal handler: they must not wait for a
-    lock, and errors in them are dropped. Where the main thread is stuck inside compiled code they run on another
+    lock, and errors in them are dropped; `notify` is called again on another thread if it failed. Where the main thread is stuck inside compiled code they run on another
     thread, and `describe` says for the user what hangs. Outside the main thread nothing is installed: Python
     delivers signals to the main thread only.
     """
@@ -205,16 +205,25 @@ class StopSignal:
         if self.requested is None:
             self.requested = int(number)
             self._requested_at = now
-            # The signal may have come in the middle of a print: then this line cannot be printed.
-            with contextlib.suppress(Exception):
-                self._tell(number)
+            self._tell(number)
         elif now - self._requested_at >= _SAME_REQUEST_SECONDS and number != signal.SIGHUP:
             self._exit_at_once(number)
 
     def _tell(self, number: int) -> None:
-        notify, self._notify = self._notify, None  # once
-        if notify is not None:
-            notify(STOPPING[signal.Signals(number)])
+        """Call `notify` once; errors in it are dropped.
+
+        A signal in the middle of a print finds the file locked by this very thread, and Python refuses the second print:
+        then another thread, which can wait for the first to end, calls again.
+        """
+        notify, self._notify = self._notify, None
+        if notify is None:
+            return
+        text = STOPPING[signal.Signals(number)]
+        try:
+            notify(text)
+        except Exception:
+            with contextlib.suppress(RuntimeError):  # there is no thread to be had
+                threading.Thread(target=_silently(lambda: notify(text)), name="notice").start()
 
     def _exit_at_once(self, number: int) -> None:
         for each in _SIGNALS:
