@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test test-extras lint types bench bench-peers clean
+.PHONY: train test test-all test-extras lint types bench bench-peers constraints try-plain try-newest try-lowest \
+        try-debian clean
 
 train: $(VENV)/installed  ## train the default agent: CartPole
 	$(BIN)/scramjet train
 
-test: $(VENV)/installed-dev  ## run all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations 15
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal --durations 10
+
+test: $(VENV)/installed-dev  ## the core of the tests: what a change to scramjet itself can break
+	$(PYTEST)
+
+test-all: test $(VENV)/installed-all  ## the core, then the rest: other libraries, long training, every combination
+	$(PYTEST) --rest
 
 test-extras: $(VENV)/installed-dev  ## install every extra into an environment of its own and run its line: gigabytes
 	$(BIN)/python -m pytest -n 0 --extras tests/test_extras.py
@@ -48,6 +54,19 @@ $(VENV)/installed-all: $(VENV)/installed-dev
 
 constraints: $(VENV)/installed-dev  ## resolve constraints.txt anew; UPGRADE=1 takes the newest versions
 	$(BIN)/python tools/constraints.py $(if $(UPGRADE),--upgrade)
+
+# Each on a clone of the last commit, from the plain index, without this machine's settings of pip: gigabytes.
+try-plain:  ## make train and make test with the Python in PYTHON
+	$(PYTHON) tools/try_install.py plain
+
+try-newest:  ## the core of the tests with the newest version of every dependency
+	$(PYTHON) tools/try_install.py newest
+
+try-lowest:  ## six worlds train with the lowest versions that pyproject.toml names
+	$(PYTHON) tools/try_install.py lowest
+
+try-debian:  ## make train and make test in a minimal Debian, as an ordinary user; needs root and debootstrap
+	$(PYTHON) tools/try_install.py debian
 
 clean:  ## forget the virtual environment
 	rm -rf $(VENV)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "constraints.txt"
-HEADER = "# The versions that CI uses, made by `make constraints`. Install with them: pip install -c constraints.txt -e .\n"
+HEADER = "# The versions that CI uses, made by `make constraints`. To use them: pip install -c constraints.txt -e .\n"
 
 
 def without_needless_markers(pins: list[str]) -> list[str]:

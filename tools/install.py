@@ -1,8 +1,8 @@
 """Installs scramjet into the environment whose Python runs this: `python tools/install.py [EXTRA ...]`.
 
-uv installs, in a quarter of pip's time; pip takes its place wherever uv cannot be had or does not get through. A machine
-without an NVIDIA GPU gets PyTorch's CPU build, which is a sixth of the one with CUDA. Extras after the first group are
-taken one by one, and one that cannot be installed is named and left out: `install.py dev -- parity many`.
+uv installs, in a quarter of pip's time; pip takes its place wherever uv cannot be had or does not get through. A
+machine without an NVIDIA GPU gets PyTorch's CPU build, which is a sixth of the one with CUDA. Extras after `--` are
+taken one by one where they cannot be had together, and one that cannot be installed is named and left out.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import threading
 import time
@@ -161,10 +162,10 @@ if hasattr(os, "register_at_fork"):
 class StopSignal:
     """While entered, the first SIGINT, SIGTERM or SIGHUP only sets `requested`; the second ends the process.
 
-    `notify` gets a line for the user at the first signal; `before_exit` is called before the process ends
-    at the second (to give the terminal back). Both run inside a signal handler: they must not wait for a
-    lock, and errors in them are dropped; `notify` is called again on another thread if it failed. Where the main thread is stuck inside compiled code they run on another
-    thread, and `describe` says for the user what hangs. Outside the main thread nothing is installed: Python
+    `notify` gets a line for the user at the first signal, on a thread of its own: the signal may have come in the
+    middle of a print. `before_exit` is called before the process ends at the second (to give the terminal back), inside
+    a signal handler: it must not wait for a lock. Errors in both are dropped. Where the main thread is stuck inside
+    compiled code, `describe` says for the user what hangs. Outside the main thread nothing is installed: Python
     delivers signals to the main thread only.
     """
 
@@ -176,7 +177,10 @@ class StopSignal:
     ) -> None:
         self.requested: int | None = None
         self._requested_at = 0.0
-        self._notify = notify
+        self._notify = notify or (lambda text: None)
+        self._notices: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # whose `put` a handler may call
+        self._is_told = False
+        self._teller: threading.Thread | None = None
         self._before_exit = before_exit
         self._watch = StuckWatch(
             dict.fromkeys(_SIGNALS, self._handle), describe=describe, notify=self._tell, before_exit=before_exit
@@ -192,6 +196,10 @@ class StopSignal:
         return 0 if self.requested is None else 128 + self.requested
 
     def __enter__(self) -> StopSignal:
+        teller = threading.Thread(target=self._tell_all, name="notices", daemon=True)
+        with contextlib.suppress(RuntimeError):  # there is no thread to be had: then nobody is told
+            teller.start()
+            self._teller = teller
         self._watch.__enter__()
         return self
 
@@ -199,6 +207,9 @@ class StopSignal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._watch.__exit__(kind, error, trace)
+        self._notices.put(None)
+        if self._teller is not None:
+            self._teller.join(_PATIENCE)  # not for ever: nobody may be reading what it prints
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -210,20 +221,15 @@ class StopSignal:
             self._exit_at_once(number)
 
     def _tell(self, number: int) -> None:
-        """Call `notify` once; errors in it are dropped.
+        """Have the user told, once. Both a handler and the watch may call this; neither waits for it."""
+        if not self._is_told:
+            self._is_told = True
+            self._notices.put(STOPPING[signal.Signals(number)])
 
-        A signal in the middle of a print finds the file locked by this very thread, and Python refuses the second print:
-        then another thread, which can wait for the first to end, calls again.
-        """
-        notify, self._notify = self._notify, None
-        if notify is None:
-            return
-        text = STOPPING[signal.Signals(number)]
-        try:
-            notify(text)
-        except Exception:
-            with contextlib.suppress(RuntimeError):  # there is no thread to be had
-                threading.Thread(target=_silently(lambda: notify(text)), name="notice").start()
+    def _tell_all(self) -> None:
+        for text in iter(self._notices.get, None):
+            with contextlib.suppress(Exception):
+                self._notify(text)
 
     def _exit_at_once(self, number: int) -> None:
         for each in _SIGNALS:

@@ -28,8 +28,8 @@ class LoggedDisplay:
         self._display.record(record)
 
     def event(self, text: str) -> None:
-        self._display.event(text)  # fails where a signal came in the middle of a print, and is called again
         self._log.write(text)
+        self._display.event(text)
 
     def progress(self, text: str) -> None:
         self._display.progress(text)
