@@ -19,7 +19,7 @@ CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *CONSTRAINTS)
 UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable, *CONSTRAINTS)
 CPU_BUILD = "PyTorch for the CPU: 0.2 GB to download, 1.3 GB on disk with all that scramjet needs"
-CUDA_BUILD = "PyTorch with CUDA, if the index decides: 2.5 GB to download, 5 GB on disk"
+CUDA_BUILD = "taking the one that pip finds; if that has CUDA, 2.5 GB to download, 5 GB on disk"
 
 
 DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1")
@@ -62,7 +62,7 @@ def install_torch(*, by_uv: bool) -> bool:
         print(f"no NVIDIA GPU here: {CPU_BUILD}", flush=True)
         if succeeds(*UV, "--torch-backend=cpu", "torch"):
             return True
-        print(f"that build cannot be reached: {CUDA_BUILD}", flush=True)
+        print(f"that build cannot be reached here: {CUDA_BUILD}", flush=True)
     return succeeds(*PIP, "torch")
 
 

@@ -1,13 +1,13 @@
 """Does what the README says where nothing of ours is installed, and tells how it ended.
 
     python tools/try_install.py plain     from the plain index with this Python: make train, make test
-    python tools/try_install.py newest    the newest version of everything, as pip brings it without constraints: the core
+    python tools/try_install.py newest    the newest version of everything, as pip brings it: the core of the tests
     python tools/try_install.py lowest    the lowest versions that pyproject.toml names: six worlds train
     python tools/try_install.py debian    a Debian of the smallest size, as an ordinary user: make train, make test
 
-Each works on a clone of the last commit, in a folder that is removed at the end, and leaves pip's own settings aside: a
-folder of wheels or an index that this machine offers to pip is not used. Downloads are gigabytes. `debian` needs root and
-the program debootstrap.
+Each works on a clone of the last commit, in a folder that is removed at the end, and leaves pip's own settings aside:
+a folder of wheels or an index that this machine offers to pip is not used. Downloads are gigabytes. `debian` needs root
+and the program debootstrap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", "UV_FIND_LINKS": ""}
 WORLDS = ("cartpole", "pendulum", "maze", "snake", "connect_four", "memory")
-TINY = "--total-timesteps 4096 --num-envs 16 --num-steps 64 --eval.final-episodes 4 --display plain".split()
+TINY = ["--total-timesteps", "4096", "--num-envs", "16", "--num-steps", "64", "--display", "plain"]
 DEBIAN = "ca-certificates,git,make,python3,python3-venv"
 
 
