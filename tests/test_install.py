@@ -27,7 +27,7 @@ WITHOUT_WHEELS = ("aim-ui", "choix")
 
 
 def resolve(*choices: str, **surroundings: str) -> set[str]:
-    """What uv takes from the plain index for pyproject.toml with every extra: `name==version`; it reads metadata only."""
+    """What uv takes from the plain index for pyproject.toml with every extra: `name==version`, by metadata alone."""
     pytest.importorskip("uv", reason="uv resolves")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_INDEX", "UV_FIND_LINKS"))}
     words = [sys.executable, "-m", "uv", "pip", "compile", "--all-extras", "-c", "constraints.txt", "pyproject.toml"]
