@@ -76,7 +76,7 @@ def lowest(folder: Path) -> None:
 
 def debian(folder: Path) -> None:
     system = folder / "debian"
-    run(["debootstrap", "--variant=minbase", f"--include={DEBIAN}", "stable", system], folder)
+    run(["debootstrap", "--variant=minbase", f"--include={DEBIAN}", "bookworm", system], folder)
     home = system / "home" / "someone"
     subprocess.run(["useradd", "--root", system, "--create-home", "someone"], check=True)
     clone_into(home)
