@@ -12,6 +12,7 @@ A whole file is of the rest by one line, `pytestmark = pytest.mark.rest`; the co
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -31,11 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     tiers = parser.getgroup("tiers")
     tiers.addoption("--rest", action="store_true", help="run the tests marked `rest` in place of the core")
     tiers.addoption("--all", action="store_true", help="run the core and the rest")
+    tiers.addoption(
+        "--shuffle", type=int, metavar="SEED", help="in an order drawn from a seed, to see who leans on whom"
+    )
 
 
 def is_chosen(config: pytest.Config, *, rest: bool) -> bool:
-    """Whether a run takes the tests of a tier; `-m gpu` is a choice of its own."""
-    if config.getoption("--all") or "gpu" in config.getoption("markexpr"):
+    """Whether a run takes the tests of a tier; who chooses by a mark, as in `-m gpu`, chooses from both."""
+    if config.getoption("--all") or config.getoption("markexpr"):
         return True
     return rest == config.getoption("--rest")
 
@@ -65,7 +69,7 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     order = sorted(files.values(), key=lambda group: -max(map(budget, group)))
     hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
     for group in order:
-        min(hands, key=len).extend(group)
+        min(hands, key=lambda hand: sum(map(budget, hand))).extend(group)
     return [item for hand in hands for item in hand]
 
 
@@ -75,13 +79,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         items[:] = [item for item in items if chosen[is_of_the_rest(item)]]
         config.hook.pytest_deselected(items=left_out)
-    items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
+    else:
+        items[:] = dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was skipped, by reason, and which items took longer than they should."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    """What was skipped, by reason; and where to look for tests where there were none."""
     skipped = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     if skipped:
         terminalreporter.section("skipped")
         for reason, count in skipped.most_common():
             terminalreporter.write_line(f"{count:5}  {reason.removeprefix('Skipped: ')}")
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not config.getoption("--rest"):
+        terminalreporter.write_line("the core has no such test; --rest looks among the others")
