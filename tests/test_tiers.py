@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +20,7 @@ def test_items_are_dealt_whole_file_by_file_long_ones_first_and_evenly() -> None
     order = tiers.dealt(cast("Any", items), workers=2)
     assert sorted(item.nodeid for item in order) == sorted(item.nodeid for item in items)
     assert order[0].path == Path("tests/learning/b.py")  # which trains
-    changes = sum(before.path != after.path for before, after in zip(order, order[1:], strict=False))
+    changes = sum(before.path != after.path for before, after in itertools.pairwise(order))
     assert changes == len(names) - 1
 
 
