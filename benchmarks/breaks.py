@@ -1,6 +1,6 @@
 """Breaks one line of scramjet at a time and asks which test sees it.
 
-    python benchmarks/breaks.py                   every break of breaks.toml, by the core of the tests
+    python benchmarks/breaks.py                   every break of breaks/, by the core of the tests
     python benchmarks/breaks.py gae checkpoint    those that have one of these words in their file or their reason
     python benchmarks/breaks.py --no-hints        without looking first where the list expects it
     python benchmarks/breaks.py --all             by both tiers of the tests
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import queue
@@ -29,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIST = ROOT / "benchmarks" / "breaks.toml"
+LISTS = ROOT / "benchmarks" / "breaks"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 PATIENCE_SECONDS = 900
 
@@ -48,7 +49,7 @@ class Break:
         """The broken source. `old` must stand in it once, or the list is out of date."""
         if source.count(self.old) != 1:
             raise SystemExit(
-                f"breaks.toml: {self.old!r} stands {source.count(self.old)} times in {self.file}, not once"
+                f"breaks/: {self.old!r} stands {source.count(self.old)} times in {self.file}, not once"
             )
         broken = source.replace(self.old, self.new)
         if self.file.endswith(".py"):
@@ -67,7 +68,8 @@ class Verdict:
 
 
 def breaks(words: list[str]) -> list[Break]:
-    found = [Break(**each) for each in tomllib.loads(LIST.read_text())["break"]]
+    lists = [tomllib.loads(file.read_text())["break"] for file in sorted(LISTS.glob("*.toml"))]
+    found = [Break(**each) for each in itertools.chain.from_iterable(lists)]
     return [each for each in found if not words or any(word in each.file or word in each.why for word in words)]
 
 
