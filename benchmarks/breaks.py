@@ -48,9 +48,7 @@ class Break:
     def applied(self, source: str) -> str:
         """The broken source. `old` must stand in it once, or the list is out of date."""
         if source.count(self.old) != 1:
-            raise SystemExit(
-                f"breaks/: {self.old!r} stands {source.count(self.old)} times in {self.file}, not once"
-            )
+            raise SystemExit(f"breaks/: {self.old!r} stands {source.count(self.old)} times in {self.file}, not once")
         broken = source.replace(self.old, self.new)
         if self.file.endswith(".py"):
             compile(broken, self.file, "exec")
