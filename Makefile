@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Kept, what Python compiles: else each process of the tests would compile all it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: train test test-all test-extras lint types bench bench-peers constraints try-plain try-newest try-lowest \
         try-debian clean
 

@@ -66,10 +66,13 @@ def dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    order = sorted(files.values(), key=lambda group: -max(map(budget, group)))
+    budgets = {path: [budget(item) for item in group] for path, group in files.items()}
     hands: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    for group in order:
-        min(hands, key=lambda hand: sum(map(budget, hand))).extend(group)
+    seconds = [0] * workers
+    for path in sorted(files, key=lambda path: -max(budgets[path])):
+        emptiest = seconds.index(min(seconds))
+        hands[emptiest] += files[path]
+        seconds[emptiest] += sum(budgets[path])
     return [item for hand in hands for item in hand]
 
 
