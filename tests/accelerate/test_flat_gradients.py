@@ -53,15 +53,12 @@ def check_in_pieces(ranks: Ranks) -> None:
     check(ranks)
 
 
-def test_gradients_of_all_ranks_are_added_up_at_once() -> None:
+def test_gradients_of_all_ranks_are_added_up_at_once_and_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     on_ranks(3, check)
-
-
-@pytest.mark.parametrize("piece", [1, 4096, 1 << 30])
-def test_in_pieces_the_sum_is_the_same(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flat_gradients, "MIN_OVERLAPPED", 0)
-    monkeypatch.setattr(flat_gradients, "PIECE", piece)
-    on_ranks(3, check)
+    for piece in (1, 4096, 1 << 30):
+        monkeypatch.setattr(flat_gradients, "PIECE", piece)
+        on_ranks(3, check)
 
 
 def test_a_piece_is_sent_before_the_backward_pass_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +73,7 @@ def test_a_piece_is_sent_before_the_backward_pass_has_ended(monkeypatch: pytest.
         def gather(self, data: bytes) -> list[bytes]:
             raise AssertionError
 
-        to_first = gather
-
-        def from_first(self, data: bytes) -> bytes:
-            raise AssertionError
+        to_first = from_first = gather
 
     made = network()[:5]
     gradients = FlatGradients(list(made.parameters()), 2, Listening())
@@ -90,5 +84,6 @@ def test_a_piece_is_sent_before_the_backward_pass_has_ended(monkeypatch: pytest.
     assert events.count("sent") == 6
 
 
+@pytest.mark.rest
 def test_processes_add_up_pieces_by_gloo() -> None:
     in_processes(2, check_in_pieces)

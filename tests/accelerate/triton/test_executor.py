@@ -8,8 +8,6 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete
 
-pytest.importorskip("triton", reason="the fused kernels are written in Triton, which is not installed here")
-
 from scramjet.accelerate.executor import ActStep
 from scramjet.accelerate.minibatches import Minibatches
 from scramjet.accelerate.torch_executor import TorchExecutor
@@ -24,44 +22,29 @@ from scramjet.training.learner import loss_settings
 from tests.helpers.fused_mlps import SMALL, loss_of, make_case, make_policy
 from tests.helpers.shared_updates import Case
 from tests.helpers.thread_ranks import on_ranks
+from tests.helpers.triton_cases import adam, few_interpreted
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(autouse=True)
-def few_programs(monkeypatch):
-    """Wide programs: the time of Triton's interpreter is that of their number."""
-    from scramjet.accelerate.triton.mlp import tuning
-
-    for name in ("REDUCE_COLUMNS", "STEP_COLUMNS"):
-        monkeypatch.setattr(tuning, name, 2048)
+pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("one_thread")]
 
 
 def executors(case, device):
     """A Triton executor of the case's policy, and a torch executor of a copy; each with an optimizer."""
     policies = case.policy, copy.deepcopy(case.policy)
-    rate = torch.tensor(0.01, device=device) if device.type == "cuda" else 0.01
-    optimizers = [
-        torch.optim.Adam(policy.parameters(), lr=rate, eps=1e-5, fused=True, capturable=device.type == "cuda")
-        for policy in policies
-    ]
+    optimizers = [adam(policy.parameters(), device, eps=1e-5) for policy in policies]
     return (TritonExecutor(policies[0], case.fused), TorchExecutor(policies[1])), optimizers
 
 
+MIXED = Dict({"level": Discrete(4), "speed": Box(-9, 9, (2,), np.float32)})
 VARIANTS = [
+    {"actions": "seven", "masked": True, "counted": True, "space": MIXED, "normalized": True},
     {"actions": "two"},
     {"actions": "one number", "normalized": True},
-    {"actions": "seven", "masked": True, "counted": True},
     {"actions": "several", "masked": True, "shared_trunk": True},
-    {
-        "actions": "two",
-        "space": Dict({"level": Discrete(4), "speed": Box(-9, 9, (2,), np.float32)}),
-        "normalized": True,
-    },
+    {"actions": "two", "space": MIXED, "normalized": True},
 ]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@few_interpreted("variant", VARIANTS)
 def test_an_update_leaves_the_weights_moments_and_diagnostics_of_the_torch_executor(triton_device, variant):
     case = make_case(triton_device, hidden=(16, 16), **variant)
     both, optimizers = executors(case, triton_device)
@@ -84,22 +67,6 @@ def test_an_update_leaves_the_weights_moments_and_diagnostics_of_the_torch_execu
         for executor, value in zip(both, values, strict=True):
             executor.values(case.samples.obs, None, value)
     torch.testing.assert_close(*values, rtol=1e-2, atol=1e-3)
-
-
-def test_where_not_every_sample_counts_it_learns_as_torch_does_and_acts_with_what_was_learned(triton_device):
-    case = make_case(triton_device, hidden=(16, 16))
-    size = len(case.samples.action)
-    case.samples.counts = torch.rand(size, device=triton_device) < 0.6
-    both, optimizers = executors(case, triton_device)
-    minibatches = Minibatches.even(torch.randperm(size, device=triton_device), 2)
-    values = [torch.empty(size, device=triton_device) for _ in both]
-    for executor, optimizer, value in zip(both, optimizers, values, strict=True):
-        executor.begin_update(case.samples, optimizer)
-        executor.learn(case.samples, minibatches, loss_of(triton_device, max_grad_norm=0.5), optimizer)
-        executor.refresh()
-        with torch.no_grad():
-            executor.values(case.samples.obs, None, value)
-    torch.testing.assert_close(*values, rtol=1e-3, atol=1e-4)
 
 
 def test_warming_up_changes_neither_weights_nor_moments(triton_device):
@@ -180,6 +147,7 @@ def test_ranks_take_the_gradient_steps_that_one_rank_takes_on_the_same_minibatch
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(first, second, strict=True))
 
 
+PICTURE, SMALL_PICTURE = (Box(0, 255, (1, size, size), np.uint8) for size in (36, 8))
 REASONS = [
     ({"hidden": (256, 256)}, "256 and 256 units: at most 128"),
     ({"hidden": (64,)}, "1 hidden layers"),
@@ -190,18 +158,15 @@ REASONS = [
     ({"memory": "gru"}, "memory"),
     ({"hidden": (20, 100), "inputs": 128}, None),
     (
-        {"space": Box(0, 255, (1, 36, 36), np.uint8), "encoder": "nature_cnn", "hidden": (8,)},
+        {"space": PICTURE, "encoder": "nature_cnn", "hidden": (8,)},
         "run no NatureCNN: it, the layers, the loss and Adam have kernels of their own",
     ),
-    (
-        {"space": Box(0, 255, (1, 8, 8), np.uint8), "encoder": "impala_cnn"},
-        "run no ImpalaCNN: the layers, the loss and Adam have",
-    ),
+    ({"space": SMALL_PICTURE, "encoder": "impala_cnn"}, "run no ImpalaCNN: the layers, the loss and Adam have"),
 ]
 
 
-@pytest.mark.parametrize(("shape", "reason"), REASONS, ids=str)
-def test_a_policy_that_kernels_cannot_run_is_told_why(triton_device, shape, reason, monkeypatch):
+def test_a_policy_that_kernels_cannot_run_is_told_why(triton_device, monkeypatch):
     monkeypatch.setitem(make_policy.__globals__["ACTIONS"], "too many", Discrete(33))
-    made = triton_mlp(make_policy(triton_device, **shape), "float32")
-    assert isinstance(made, TritonMLP) if reason is None else reason in made
+    for shape, reason in REASONS:
+        made = triton_mlp(make_policy(triton_device, **shape), "float32")
+        assert isinstance(made, TritonMLP) if reason is None else reason in made, shape

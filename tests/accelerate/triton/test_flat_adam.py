@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
-
 from scramjet.accelerate.triton import flat_adam
 from scramjet.accelerate.triton.flat_adam import FlatAdam, can_be_flat
+from tests.helpers.triton_cases import adam, of_device
+
+pytestmark = pytest.mark.rest
 
 
 def parameters_on(device):
@@ -18,13 +19,6 @@ def parameters_on(device):
     numbers = [torch.randn(shape, device=device) for shape in shapes]
     numbers[-1] = numbers[-1].to(memory_format=torch.channels_last)
     return [nn.Parameter(each) for each in numbers]
-
-
-def adam(parameters, **settings):
-    """The optimizer that a learner makes."""
-    on_gpu = parameters[0].is_cuda
-    rate = torch.tensor(0.01, device="cuda") if on_gpu else 0.01
-    return torch.optim.Adam(parameters, lr=rate, fused=True, capturable=on_gpu, **settings)
 
 
 def flat_adam_of(parameters, optimizer):
@@ -41,7 +35,7 @@ def draw_gradients(parameters, scale=1.0):
 def flat_adam_on(device):
     """Parameters with gradients, the optimizer that a learner makes, and ours with its state."""
     parameters = parameters_on(device)
-    optimizer = adam(parameters)
+    optimizer = adam(parameters, device)
     ours = flat_adam_of(parameters, optimizer)
     draw_gradients(parameters)
     return parameters, optimizer, ours
@@ -60,27 +54,25 @@ def assert_same(parameters, optimizer, others, their_optimizer):
             torch.testing.assert_close(optimizer.state[parameter][name], expected, rtol=1e-5, atol=2e-9)
 
 
-@pytest.mark.parametrize(("max_norm", "eps", "programs"), [(None, 1e-5, 256), (0.5, 1e-8, 2)])
-def test_steps_are_those_of_torch_whether_gradients_are_clipped_or_not(
-    triton_device, monkeypatch, max_norm, eps, programs
-):
+def test_steps_are_those_of_torch_whether_gradients_are_clipped_or_not(triton_device, monkeypatch):
     monkeypatch.setattr(flat_adam, "COLUMNS", 256)
-    monkeypatch.setattr(flat_adam, "NORM_PROGRAMS", programs)
-    parameters = parameters_on(triton_device)
-    others = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
-    optimizer, theirs = adam(parameters, eps=eps), adam(others, eps=eps)
-    ours = flat_adam_of(parameters, optimizer)
-    for step in range(6):
-        draw_gradients(parameters, scale=0.03 / (1 + step % 3) ** 3)
-        parameters[0].grad = parameters[0].grad.t().contiguous().t()  # laid out in another way than its parameter
-        for parameter, other in zip(parameters, others, strict=True):
-            other.grad = torch.empty_like(other).copy_(parameter.grad)
-        expected = torch_step(others, theirs, max_norm)
-        assert ours.can_take(optimizer)
-        torch.testing.assert_close(ours.step(optimizer, max_norm), expected, rtol=1e-5, atol=0)
-        assert (expected > 0.5) == (step % 3 == 0)
-    assert parameters[-1].is_contiguous(memory_format=torch.channels_last)
-    assert_same(parameters, optimizer, others, theirs)
+    for max_norm, eps, programs in of_device([(0.5, 1e-8, 2), (None, 1e-5, 256)], triton_device):
+        monkeypatch.setattr(flat_adam, "NORM_PROGRAMS", programs)
+        parameters = parameters_on(triton_device)
+        others = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
+        optimizer, theirs = (adam(each, triton_device, eps=eps) for each in (parameters, others))
+        ours = flat_adam_of(parameters, optimizer)
+        for step in range(6):
+            draw_gradients(parameters, scale=0.03 / (1 + step % 3) ** 3)
+            parameters[0].grad = parameters[0].grad.t().contiguous().t()  # laid out in another way than its parameter
+            for parameter, other in zip(parameters, others, strict=True):
+                other.grad = torch.empty_like(other).copy_(parameter.grad)
+            expected = torch_step(others, theirs, max_norm)
+            assert ours.can_take(optimizer)
+            torch.testing.assert_close(ours.step(optimizer, max_norm), expected, rtol=1e-5, atol=0)
+            assert (expected > 0.5) == (step % 3 == 0)
+        assert parameters[-1].is_contiguous(memory_format=torch.channels_last)
+        assert_same(parameters, optimizer, others, theirs)
 
 
 def test_an_optimizer_whose_state_was_loaded_goes_on_bit_for_bit(triton_device):
@@ -103,7 +95,7 @@ def test_an_optimizer_whose_state_was_loaded_goes_on_bit_for_bit(triton_device):
 def test_once_a_parameter_has_no_gradient_torch_takes_all_steps_in_this_process_and_the_next(triton_device):
     parameters = parameters_on(triton_device)
     others = [nn.Parameter(parameter.detach().clone()) for parameter in parameters]
-    optimizer, theirs = adam(parameters), adam(others)
+    optimizer, theirs = (adam(each, triton_device) for each in (parameters, others))
     ours = flat_adam_of(parameters, optimizer)
     for step in range(3):
         draw_gradients(parameters)
@@ -118,7 +110,7 @@ def test_once_a_parameter_has_no_gradient_torch_takes_all_steps_in_this_process_
         else:
             torch_step(parameters, optimizer, 0.5)
     assert_same(parameters, optimizer, others, theirs)
-    loaded = adam(parameters)
+    loaded = adam(parameters, triton_device)
     loaded.load_state_dict(optimizer.state_dict())
     assert not flat_adam_of(parameters, loaded).can_take(loaded)
 
@@ -131,23 +123,19 @@ def test_a_gradient_that_is_no_number_shows_in_the_norm_and_in_its_weight(triton
     assert parameters[3][1].isnan()
 
 
-@pytest.mark.parametrize("change", ["frozen", "float64", "with gaps"])
-def test_weights_that_cannot_lie_in_flat_memory_are_left_where_they_are(change):
+def test_weights_that_cannot_lie_in_flat_memory_are_left_where_they_are():
     parameters = parameters_on(torch.device("cpu"))
     assert can_be_flat(nn.ParameterList(parameters), parameters)
-    if change == "frozen":
-        parameters[1].requires_grad_(False)
-    else:
-        numbers = torch.zeros(8, 8)[:, ::2] if change == "with gaps" else torch.zeros(4, dtype=torch.float64)
-        parameters.append(nn.Parameter(numbers))
+    for numbers in (torch.zeros(8, 8)[:, ::2], torch.zeros(4, dtype=torch.float64)):  # with gaps, too precise
+        others = [*parameters, nn.Parameter(numbers)]
+        assert not can_be_flat(nn.ParameterList(others), others), numbers
+    parameters[1].requires_grad_(False)
     assert not can_be_flat(nn.ParameterList(parameters), parameters)
 
 
 @pytest.mark.gpu
-def test_a_recorded_step_gives_the_bits_of_the_step_that_it_was_recorded_from(triton_device):
-    if triton_device.type == "cpu":
-        pytest.skip("needs a CUDA device")
-    _, optimizer, ours = flat_adam_on(triton_device)
+def test_a_recorded_step_gives_the_bits_of_the_step_that_it_was_recorded_from():
+    _, optimizer, ours = flat_adam_on(torch.device("cuda"))
     ours.can_take(optimizer)
     ours.step(optimizer, 0.5)
     kept, graph = ours.flat.snapshot(), torch.cuda.CUDAGraph()

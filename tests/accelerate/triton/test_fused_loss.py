@@ -11,8 +11,6 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from torch import Tensor
 
-pytest.importorskip("triton", reason="the kernels are written in Triton, which is not installed here")
-
 from scramjet.accelerate.executor import LossSettings
 from scramjet.accelerate.losses import minibatch_loss
 from scramjet.accelerate.minibatches import Minibatches
@@ -24,15 +22,18 @@ from scramjet.accelerate.triton.torch_with_kernels import TorchWithKernels
 from scramjet.policies import Policy, PolicyConfig, default_network
 from scramjet.policies.distributions import Distribution, make_distribution
 from scramjet.policies.layers import PolicyOutput
+from tests.helpers.triton_cases import few_interpreted, of_device
+
+pytestmark = pytest.mark.rest
 
 SPACES: dict[str, Any] = {
+    "components": MultiDiscrete([3, 5]),
+    "numbers": Box(-2, 5, (5,), np.float32),
     "2 choices": Discrete(2),
     "7 choices": Discrete(7),
     "100 choices": Discrete(100),
-    "components": MultiDiscrete([3, 5]),
     "equal components": MultiDiscrete([[4, 4], [4, 4]]),
     "one number": Box(-1, 1, (1,), np.float32),
-    "numbers": Box(-2, 5, (5,), np.float32),
     "squashed": Box(-2, 5, (3,), np.float32),
 }
 
@@ -105,49 +106,40 @@ def settings(device: torch.device, **changes: Any) -> LossSettings:
     return replace(usual, **changes)
 
 
-def assert_same(ours: list[Tensor], expected: list[Tensor]) -> None:
-    for mine, theirs in zip(ours, expected, strict=True):
+def assert_fused_is_torch(case: Case, loss: LossSettings, statistics: Tensor | None = None) -> None:
+    found = (case.found(loss, fused=fused, statistics=statistics) for fused in (True, False))
+    for mine, theirs in zip(*found, strict=True):
         least = 2e-7 if theirs.dim() == 0 else 1e-8  # terms are means of numbers around 1, which cancel each other
         torch.testing.assert_close(mine, theirs, rtol=2e-5, atol=2e-6 * float(theirs.abs().max()) + least)
 
 
-@pytest.mark.parametrize("marked", [False, True], ids=["all count", "some count"])
-@pytest.mark.parametrize("name", SPACES)
-def test_terms_and_gradients_are_those_of_torch(triton_device, name: str, marked: bool) -> None:
-    bounded = "tanh" if name == "squashed" else "clip"
+@few_interpreted("name", list(SPACES), 2)
+def test_terms_and_gradients_are_those_of_torch(triton_device, name: str) -> None:
     is_box = isinstance(SPACES[name], Box)
-    case = Case(triton_device, SPACES[name], bounded=bounded, masked=marked and not is_box, marked=marked)
-    loss = settings(triton_device, value_clip=0.2 if marked else None)
-    assert_same(case.found(loss, fused=True), case.found(loss, fused=False))
+    for marked in of_device([True, False], triton_device):
+        bounded = "tanh" if name == "squashed" else "clip"
+        case = Case(triton_device, SPACES[name], bounded=bounded, masked=marked and not is_box, marked=marked)
+        assert_fused_is_torch(case, settings(triton_device, value_clip=0.2 if marked else None))
 
 
-@pytest.mark.parametrize("size", [1, 2, 1100])
-def test_any_number_of_samples_will_do(triton_device, size: int) -> None:
-    case = Case(triton_device, Discrete(3), size=size, masked=True, marked=size > 100)
-    loss = settings(triton_device)
-    assert_same(case.found(loss, fused=True), case.found(loss, fused=False))
+def test_any_number_of_samples_will_do(triton_device) -> None:
+    for size in of_device([1, 2, 1100], triton_device):
+        case = Case(triton_device, Discrete(3), size=size, masked=True, marked=size > 100)
+        assert_fused_is_torch(case, settings(triton_device))
 
 
 def test_samples_beyond_one_block_of_each_program_are_taken_too(triton_device, monkeypatch) -> None:
-    monkeypatch.setattr(fused_loss, "MAX_PROGRAMS", 3)
-    monkeypatch.setattr(fused_loss, "MAX_ROWS", 16)
-    monkeypatch.setattr(fused_loss, "MOMENTS_BLOCK", 16)
-    monkeypatch.setattr(fused_loss, "MAX_CHUNKS", 4)
+    for name, small in {"MAX_PROGRAMS": 3, "MAX_ROWS": 16, "MOMENTS_BLOCK": 16, "MAX_CHUNKS": 4}.items():
+        monkeypatch.setattr(fused_loss, name, small)
     case = Case(triton_device, Discrete(5), masked=True, marked=True)
-    loss = settings(triton_device)
-    assert_same(case.found(loss, fused=True), case.found(loss, fused=False))
+    assert_fused_is_torch(case, settings(triton_device))
 
 
-@pytest.mark.parametrize("marked", [False, True])
-def test_advantages_may_be_normalized_by_given_numbers_or_not_at_all(triton_device, marked: bool) -> None:
-    case = Case(triton_device, Discrete(4), masked=False, marked=marked)
-    given = torch.tensor([0.3, 1.7], device=triton_device)
-    for loss, statistics in (
-        (settings(triton_device), given),
-        (settings(triton_device, normalizes_advantages=False), None),
-    ):
-        ours = case.found(loss, fused=True, statistics=statistics)
-        assert_same(ours, case.found(loss, fused=False, statistics=statistics))
+def test_advantages_may_be_normalized_by_given_numbers_or_not_at_all(triton_device) -> None:
+    for marked in of_device([True, False], triton_device):
+        case = Case(triton_device, Discrete(4), masked=False, marked=marked)
+        assert_fused_is_torch(case, settings(triton_device), torch.tensor([0.3, 1.7], device=triton_device))
+        assert_fused_is_torch(case, settings(triton_device, normalizes_advantages=False))
 
 
 def test_a_minibatch_in_which_nothing_counts_moves_nothing(triton_device) -> None:
@@ -204,15 +196,13 @@ def test_a_total_that_is_weighed_gives_gradients_that_are(triton_device) -> None
     assert found[0].any()
 
 
-@pytest.mark.parametrize("change", ["impala", "numbers on the host"])
-def test_what_the_kernels_do_not_compute_goes_through_the_operators(change: str, monkeypatch) -> None:
+def test_what_the_kernels_do_not_compute_goes_through_the_operators(monkeypatch) -> None:
     monkeypatch.setattr(fused_loss, "fused_terms", None)
     space, actions, config = Box(-1, 1, (6,), np.float32), Discrete(3), PolicyConfig(hidden=(8,))
     policy = Policy(default_network(space, actions, config), space, actions)
     case = Case(torch.device("cpu"), actions, masked=False, marked=False)
     case.samples.obs = torch.randn(len(case.value), 6)
-    loss = settings(torch.device("cpu"))
-    loss = replace(loss, is_impala=True) if change == "impala" else replace(loss, clip=0.2)
-    assert torch.equal(
-        fused_minibatch_loss(policy, case.samples, loss).total, minibatch_loss(policy, case.samples, loss).total
-    )
+    usual = settings(torch.device("cpu"))
+    for loss in (replace(usual, is_impala=True), replace(usual, clip=0.2)):  # the other: numbers on the host
+        ours, expected = (each(policy, case.samples, loss).total for each in (fused_minibatch_loss, minibatch_loss))
+        assert torch.equal(ours, expected), loss
